@@ -1,0 +1,118 @@
+"""What the door (HTTP routes, hot path) asks of a site. Implemented by gateway/site.py; nothing here knows HTTP.
+
+What always holds: every method raises only errors of storage/errors.py; a write's result is returned only after it is
+acknowledged by the rules of protocol.md section 4; reads check the read lease before and after the read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from storage.engine import StoredRow
+from storage.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One row change, already validated and encoded. `op`: upsert | insert | update | delete."""
+
+    op: str
+    key: bytes
+    value: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A check on one key's current row, evaluated under its lock.
+
+    `version`: the row must exist at this version; `exists`: it must (or must not) exist; `predicate`: called with the
+    stored row, True when it holds (a compiled column predicate).
+    """
+
+    key: bytes
+    version: int | None = None
+    exists: bool | None = None
+    predicate: Any | None = None  # Callable[[StoredRow | None], bool]
+    problem: str = "the condition does not hold"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """One client request: all mutations or none. `idempotency_key` with the `digest` of its body."""
+
+    table: TableSchema
+    mutations: Sequence[Mutation]
+    conditions: Sequence[Condition] = field(default=())
+    idempotency_key: str | None = None
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    version: int  # of the last mutation
+    receipt: str
+    mode: str  # "sync" | "async"
+    count: int
+    replayed: bool = False  # answered from the idempotency record
+
+
+class SiteService(Protocol):
+    """One site, as the routes see it."""
+
+    site: str
+
+    # tables
+    def table(self, name: str) -> TableSchema:
+        """Raises NotFound, NotActive."""
+
+    def tables(self) -> list[TableSchema]: ...
+    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+        """(schema, created); an equal one that exists: created is False; a different one: Conflict."""
+
+    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema: ...
+    async def drop_table(self, name: str) -> None: ...
+
+    # rows
+    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
+        """Raises PreconditionFailed, NotFound (update of an absent row), Overloaded, Unavailable, NotActive, OutcomeUnknown."""
+
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None: ...
+    async def scan(
+        self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
+        as_of: int | None = None, stale: bool = False,
+    ) -> Sequence[StoredRow]: ...
+
+    async def receipt(self, receipt: str) -> dict[str, Any]:
+        """{"receipt", "outcome": "survived"|"lost"|"unknown", "log", "epoch", "seq", "mode"}."""
+
+    # the pair
+    async def cluster(self) -> dict[str, Any]: ...
+    def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+        """The current cluster document at once, then one at each change."""
+
+    def active(self) -> dict[str, Any] | None:
+        """{"site", "url", "epoch"} of the active as far as known."""
+
+    # operations (role changes); documents: {"id", "kind", "to", "state", "steps": [...], "started_at", ...}
+    async def start_operation(self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str) -> dict[str, Any]: ...
+    async def operations(self) -> list[dict[str, Any]]: ...
+    async def operation(self, operation_id: str) -> dict[str, Any]: ...
+    def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]: ...
+    async def abort_operation(self, operation_id: str) -> dict[str, Any]: ...
+    async def resume_operation(self, operation_id: str) -> dict[str, Any]: ...
+
+    # health
+    def role(self) -> str:
+        """CLOSED | STANDBY | SWITCHING | DRAINING | ACTIVE | DOWNGRADE_ACTIVE | FENCED."""
+
+    def replication_lag_s(self) -> float | None:
+        """Age of the newest thing a standby lacks; None: unknown."""
+
+    def metrics(self) -> dict[str, float]:
+        """Gauges and counters by Prometheus name, without the twinlog_ prefix."""
+
+    # between sites
+    async def peer_call(self, method: str, body: bytes) -> bytes:
+        """One call of the other site (gateway/peer_api.py)."""

@@ -1,0 +1,123 @@
+"""The StorageEngine contract: what one site's storage must do, whatever database is behind it.
+
+What always holds:
+- `apply` writes the frames' effects, `applied_seq` and `applied_epoch` in ONE transaction, frames in order; a frame at
+  or below `applied_seq` is skipped (replay is idempotent); a frame whose `previous` is not `applied_seq` is a LogGap.
+- after a crash the engine holds a prefix of what was applied, never part of a transaction; `durable_seq` says which.
+- two engines that applied the same frames hold the same rows: same key bytes, value bytes, version.
+One contract test (tests/storage/engine_contract.py) runs against every engine. Source: protocol.md 4, product.md 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage.frame import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row as stored: `key` encoded primary key, `value` encoded non-key columns (rows.py), `version` hybrid timestamp."""
+
+    key: bytes
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    """Where an epoch begins: sequence of its start record, and the recorded end of the epoch before."""
+
+    epoch: int
+    first_seq: int
+    previous: int
+    site: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutcome:
+    """What an idempotency key answered: enough to answer it again, also on the other site."""
+
+    digest: bytes
+    epoch: int
+    seq: int  # of the request's last record
+    version: int  # of the request's last record
+    count: int
+    was_async: bool  # the frame was encoded in an asynchronous mode
+
+
+class Snapshot(Protocol):
+    """A consistent view at exactly `seq`. Must be closed."""
+
+    seq: int
+
+    def scan(self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int) -> Sequence[StoredRow]:
+        """At most `limit` rows of `[start, end)` in key order (or reversed). None: unbounded. Blocking."""
+
+    def close(self) -> None: ...
+
+
+class StorageEngine(Protocol):
+    @property
+    def applied_seq(self) -> int: ...
+    @property
+    def applied_epoch(self) -> int: ...
+    @property
+    def durable_seq(self) -> int:
+        """Everything up to here survives a crash of process and machine."""
+
+    @property
+    def last_timestamp(self) -> int:
+        """Largest hybrid timestamp applied."""
+
+    async def apply(self, frames: Sequence[Frame]) -> None: ...
+
+    async def flush(self) -> int:
+        """Make everything applied so far durable; the new `durable_seq`."""
+
+    def get(self, table: int, key: bytes) -> StoredRow | None:
+        """A point read, short enough for the event loop (embedded engines; a remote engine offers `get_async`)."""
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None: ...
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        """At most `limit` rows of `[start, end)`, off the event loop."""
+
+    async def snapshot(self) -> Snapshot: ...
+
+    def schemas(self) -> dict[int, bytes]:
+        """Table id -> msgpack of its current TableSchema. Dropped tables are absent."""
+
+    def epochs(self) -> list[EpochEntry]:
+        """Every epoch start applied, ascending."""
+
+    def request_outcome(self, key: str) -> RequestOutcome | None: ...
+
+    def meta(self, name: str) -> bytes | None:
+        """A site-local durable note (role, rejoin floor, ...). Not replicated."""
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        """Durable when it returns."""
+
+    async def replace_rows(self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int) -> None:
+        """Rejoin only: set (or delete) these (table, key) rows and move the watermark BACK to `applied_seq`; forget epochs above `applied_epoch`. One durable transaction."""
+
+    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
+        """Base data for an empty standby: `first` empties the engine and marks it as loading (applied_seq = 0)."""
+
+    async def finish_base(
+        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
+    ) -> None:
+        """The base is complete at exactly `seq`; durable when it returns."""
+
+    def counters(self) -> dict[str, int]:
+        """Row-independent figures for metrics (bytes on disk, memtable bytes, ...)."""
+
+    async def close(self) -> None: ...
+
+

@@ -1,0 +1,167 @@
+"""The one error tree. Lower layers raise these; the edge (gateway/problems.py, gateway/cli) maps them, nothing else does.
+
+    TwinlogError
+    |- InvalidInput            the caller's input is wrong; nothing was logged            422
+    |  |- MalformedBody        the body cannot be parsed at all                           400
+    |  |- TooLarge             a limit of size or count                                   413
+    |- NotFound                table, row, operation, receipt                             404
+    |- Conflict                exists already, or another operation runs                  409
+    |- PreconditionFailed      If-Match, insert of an existing key                        412
+    |- NotActive               this site does not serve that; carries the active          421
+    |- Overloaded              a bounded queue is full; nothing was logged                429
+    |- Unavailable             closed, draining, lease expired, peer away; nothing logged 503
+    |- OutcomeUnknown          the write may or may not appear later                      504
+    |- LogError                                                                           500
+    |  |- DamagedLog           damage with good frames behind it: file and offset
+    |  |- LogGap               frames are missing between what is held and what is offered
+    |  |- SyncFailed           an fsync or write failed; the descriptor must be sealed
+    |- DfsError                the other site's (or one's own) DFS
+    |  |- DfsExists            exclusive create lost
+    |  |- DfsNotFound
+    |  |- LeaseLost            the file was closed under the writer by lease recovery
+    |  |- LeaseNotRecovered    the deadline passed before the file was proven closed: stop
+    |- Fenced                  a higher epoch was claimed: stop, acknowledge nothing
+    |- ClaimLost               another plan took the epoch
+    |- PlanSuperseded          the coordinator's value changed under a plan
+    |- Refused                 a role change would break a promise; says which and what to do
+    |- PeerError               the other gateway: unreachable, timed out, answered nonsense
+    |- ConfigError             every fault of a configuration at once
+    |- DataDirectoryError      a data directory that is not this site's, or in use
+
+What always holds: the message names the thing and says what to do; `fields` are JSON values for machines.
+"""
+
+from __future__ import annotations
+
+
+class TwinlogError(Exception):
+    """Root. `code` is the stable machine name; `fields` are JSON-ready facts (column, file, offset, ...)."""
+
+    code = "internal"
+
+    def __init__(self, message: str, **fields: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+
+class InvalidInput(TwinlogError):
+    code = "invalid-input"
+
+
+class MalformedBody(InvalidInput):
+    code = "malformed-body"
+
+
+class TooLarge(InvalidInput):
+    code = "too-large"
+
+
+class NotFound(TwinlogError):
+    code = "not-found"
+
+
+class Conflict(TwinlogError):
+    code = "conflict"
+
+
+class PreconditionFailed(TwinlogError):
+    code = "precondition-failed"
+
+
+class NotActive(TwinlogError):
+    """Fields: `active` = {"site", "url", "epoch"} or None when unknown."""
+
+    code = "not-active"
+
+
+class Overloaded(TwinlogError):
+    """Fields: `retry_after_s`."""
+
+    code = "overloaded"
+
+
+class Unavailable(TwinlogError):
+    """Fields: `retry_after_s`, `waiting_for`."""
+
+    code = "unavailable"
+
+
+class OutcomeUnknown(TwinlogError):
+    code = "outcome-unknown"
+
+
+class LogError(TwinlogError):
+    code = "log-error"
+
+
+class DamagedLog(LogError):
+    """Fields: `file`, `offset`."""
+
+    code = "damaged-log"
+
+
+class LogGap(LogError):
+    """Fields: `held_seq`, `offered_previous`."""
+
+    code = "log-gap"
+
+
+class SyncFailed(LogError):
+    code = "sync-failed"
+
+
+class DfsError(TwinlogError):
+    code = "dfs-error"
+
+
+class DfsExists(DfsError):
+    code = "dfs-exists"
+
+
+class DfsNotFound(DfsError):
+    code = "dfs-not-found"
+
+
+class LeaseLost(DfsError):
+    code = "lease-lost"
+
+
+class LeaseNotRecovered(DfsError):
+    """Fields: `file`."""
+
+    code = "lease-not-recovered"
+
+
+class Fenced(TwinlogError):
+    """Fields: `epoch`, `by_epoch`."""
+
+    code = "fenced"
+
+
+class ClaimLost(TwinlogError):
+    """Fields: `epoch`, `winner`."""
+
+    code = "claim-lost"
+
+
+class PlanSuperseded(TwinlogError):
+    code = "plan-superseded"
+
+
+class Refused(TwinlogError):
+    code = "refused"
+
+
+class PeerError(TwinlogError):
+    code = "peer-error"
+
+
+class ConfigError(TwinlogError):
+    """Fields: `faults` = list of {"file", "key", "problem", "allowed"}."""
+
+    code = "config-error"
+
+
+class DataDirectoryError(TwinlogError):
+    code = "data-directory"

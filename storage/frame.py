@@ -1,0 +1,123 @@
+"""A frame: the records of one group commit, encoded once; the same bytes go to both logs and over the wire.
+
+Header, little endian, 60 bytes, then the payload:
+
+    magic 4s | version B | flags B | log H | count I | epoch Q | first_seq Q | previous Q | timestamp Q
+    | committed Q | payload_length I | crc32c I
+
+What always holds: the CRC covers the header (with a zero CRC field) and the payload; `previous` is the last sequence
+that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
+`committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it
+(chain.py and segment.py tell damage from a torn tail by it). Source: protocol.md section 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntFlag
+
+import crc32c
+
+from storage.errors import LogError
+from storage.record import Record, decode_records, encode_records
+
+MAGIC = b"TLF1"
+VERSION = 1
+_HEADER = struct.Struct("<4sBBHIQQQQQII")
+HEADER_BYTES = _HEADER.size
+_CRC_OFFSET = HEADER_BYTES - 4
+PAYLOAD_BYTES_MAX = 64 << 20
+
+
+class Flags(IntFlag):
+    NONE = 0
+    ASYNC = 1  # made while only the local log was needed for the acknowledgement
+
+
+class BrokenFrame(LogError):
+    """The bytes at this place are not a whole, sound frame: torn, zeroed or damaged; the caller finds out which."""
+
+    code = "broken-frame"
+
+
+class Frame:
+    """One frame, immutable. `data` are its bytes, header included; `records` decode on first use."""
+
+    __slots__ = ("_records", "committed", "count", "data", "epoch", "first_seq", "flags", "log", "previous", "timestamp")
+
+    def __init__(
+        self, *, log: int, epoch: int, first_seq: int, count: int, previous: int, timestamp: int, committed: int,
+        flags: int, data: bytes, records: list[Record] | None = None,
+    ) -> None:
+        self.log, self.epoch, self.first_seq, self.count = log, epoch, first_seq, count
+        self.previous, self.timestamp, self.committed = previous, timestamp, committed
+        self.flags, self.data, self._records = flags, data, records
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def records(self) -> list[Record]:
+        if self._records is None:
+            self._records = decode_records(memoryview(self.data)[HEADER_BYTES:])
+        return self._records
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, first_seq): the order in which any reader takes frames."""
+        return (self.epoch, self.first_seq)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash((self.epoch, self.first_seq))
+
+    def __repr__(self) -> str:
+        return f"Frame(epoch={self.epoch}, seq={self.first_seq}..{self.last_seq}, previous={self.previous})"
+
+
+def make_frame(
+    *, epoch: int, first_seq: int, previous: int, timestamp: int, committed: int, records: list[Record],
+    flags: int = 0, log: int = 0,
+) -> Frame:
+    """Encode `records` (at least one) into a frame."""
+    payload = encode_records(records)
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise LogError(f"a frame of {len(payload)} bytes is above the limit of {PAYLOAD_BYTES_MAX}")
+    count = len(records)
+    bare = _HEADER.pack(
+        MAGIC, VERSION, flags, log, count, epoch, first_seq, previous, timestamp, committed, len(payload), 0
+    )
+    crc = crc32c.crc32c(payload, crc32c.crc32c(bare))
+    data = b"".join((bare[:_CRC_OFFSET], crc.to_bytes(4, "little"), payload))
+    return Frame(
+        log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
+        committed=committed, flags=flags, data=data, records=records,
+    )
+
+
+def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
+    """The frame that begins at `offset`. Raises BrokenFrame when no whole, sound frame does."""
+    view = memoryview(buffer)
+    if len(view) - offset < HEADER_BYTES:
+        raise BrokenFrame("the bytes end inside a frame header", offset=offset)
+    magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, crc = (
+        _HEADER.unpack_from(view, offset)
+    )
+    if magic != MAGIC or length > PAYLOAD_BYTES_MAX or count == 0:
+        raise BrokenFrame("no frame begins here", offset=offset)
+    end = offset + HEADER_BYTES + length
+    if end > len(view):
+        raise BrokenFrame("the bytes end inside a frame", offset=offset)
+    data = bytes(view[offset:end])
+    bare = data[:_CRC_OFFSET] + b"\0\0\0\0"
+    if crc32c.crc32c(data[HEADER_BYTES:], crc32c.crc32c(bare)) != crc:
+        raise BrokenFrame("the frame's CRC does not match", offset=offset)
+    if version != VERSION:
+        raise LogError(f"frame format version {version} is not known to this release (it knows {VERSION})")
+    return Frame(
+        log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
+        committed=committed, flags=flags, data=data,
+    )

@@ -1,0 +1,83 @@
+"""A record: one mutation, or one mark in the log. The payload of a frame is a msgpack array of records.
+
+What always holds: `decode_records(encode_records(r)) == r`; unknown kinds are an error, never skipped; a record
+says which table and key it changes without the schema, so that both sites apply it blindly and equally.
+Source: protocol.md section 3.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from storage.errors import LogError
+
+
+class Kind(IntEnum):
+    UPSERT = 1  # value: the whole stored row (rows.py)
+    UPDATE = 2  # value: the changed columns only, merged at apply
+    DELETE = 3  # value: empty
+    DDL = 4  # table: its id, key: empty, value: msgpack of a SchemaChange (schema.py)
+    EPOCH_START = 5  # value: msgpack of EpochStart
+    MODE = 6  # value: b"sync" or b"async": how frames after this one are acknowledged
+    BARRIER = 7  # key: the barrier's name
+    CURSOR = 8  # key: the holder's name, value: msgpack position
+    NOOP = 9
+
+
+class Record(msgspec.Struct, array_like=True, gc=False):
+    """One mutation.
+
+    `key` is the encoded primary key (keys.py) without the table prefix; `request` is the idempotency entry of the
+    client request that this record is the FIRST of (msgpack of `RequestMark`), else empty.
+    """
+
+    kind: int
+    table: int = 0
+    key: bytes = b""
+    value: bytes = b""
+    request: bytes = b""
+
+
+class RequestMark(msgspec.Struct, array_like=True, gc=False):
+    """What an idempotency key leaves in the log: the key, a digest of the request, how many records it made."""
+
+    key: str
+    digest: bytes
+    count: int
+
+
+class EpochStart(msgspec.Struct, array_like=True, gc=False):
+    """First record of an epoch. `previous` of its frame is the recorded end of the epoch before."""
+
+    epoch: int
+    site: str
+    kind: str  # "bootstrap" | "restart" | "takeover" | "switchover"
+    plan: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+_records_decoder = msgspec.msgpack.Decoder(list[Record])
+
+
+def encode_records(records: list[Record]) -> bytes:
+    """Msgpack array of array-like records."""
+    return _encoder.encode(records)
+
+
+def decode_records(payload: bytes | memoryview) -> list[Record]:
+    """The inverse of `encode_records`. Raises LogError on anything else (a CRC-checked payload never is)."""
+    try:
+        return _records_decoder.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise LogError(f"a frame's payload does not decode as records: {error}") from error
+
+
+class SchemaChange(msgspec.Struct, array_like=True, gc=False):
+    """Value of a DDL record. `schema` is msgpack of the whole new TableSchema (schema.py); empty when dropped."""
+
+    kind: str  # "put" | "drop"
+    table: int
+    schema: bytes
+    history_s: int  # how long old versions are kept for as_of; 0: not at all
