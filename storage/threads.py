@@ -1,0 +1,141 @@
+"""Worker threads behind the real ports: blocking calls go out of the event loop, and their ends come back into it.
+
+What always holds: what one worker was given runs in that order, on one thread; however many results wait, at most one
+wake-up of the event loop is under way; the thread ends with `close`. Drivers never import this: they see only ports.
+A hop there and back costs about what two thread switches cost; the event loop pays a few microseconds for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+_End = tuple["asyncio.Future[Any]", Any, "BaseException | None"]
+
+
+class _Thread:
+    """One thread, its inbox, and the way back. The thread starts with the first item and belongs to that event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._inbox: SimpleQueue[tuple[asyncio.Future[Any], Any] | None] = SimpleQueue()
+        self._ends: deque[_End] = deque()
+        self._waking = False
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def _send(self, item: object) -> asyncio.Future[Any]:
+        if self._closed:
+            raise RuntimeError(f"worker {self._name} is closed")
+        loop = self._loop or self._start()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._inbox.put((future, item))
+        return future
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        return self._loop
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self, ends: Sequence[_End]) -> None:
+        """On the thread: hand over results. A wake-up that is under way and not yet served takes them along."""
+        self._ends.extend(ends)
+        if not self._waking:
+            self._waking = True
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                return  # the event loop is gone, and with it everyone who could have wanted to know
+
+    def _deliver(self) -> None:
+        """On the event loop. The flag falls first: what is added from here on either is seen below or wakes again."""
+        self._waking = False
+        ends = self._ends
+        while ends:
+            future, result, error = ends.popleft()
+            if future.done():  # cancelled by its caller; the work was done all the same
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        """End the thread once everything given to it before is done. Closing twice is fine."""
+        self._closed = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        assert self._loop is not None
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._inbox.put((ended, None))
+        self._inbox.put(None)
+        await asyncio.shield(ended)
+        thread.join()
+
+
+class Worker(_Thread):
+    """Runs functions one after the other; each one's result is on its way as soon as it is there."""
+
+    def submit(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        """Queue `fn`; the future carries its result or exception. A cancelled future does not take `fn` back."""
+        return self._send(fn)
+
+    def _run(self) -> None:
+        while (taken := self._inbox.get()) is not None:
+            future, fn = taken
+            try:
+                result = fn() if fn is not None else None
+            except Exception as error:
+                self._finish(((future, None, error),))
+            else:
+                self._finish(((future, result, None),))
+
+
+class GroupWorker(_Thread, Generic[Item]):
+    """Takes everything that is queued at once: one `handle(items)` for all of it, e.g. one disk sync for many appends."""
+
+    def __init__(self, name: str, handle: Callable[[list[Item]], None]) -> None:
+        super().__init__(name)
+        self._handle = handle
+
+    def put(self, item: Item) -> asyncio.Future[None]:
+        """Queue `item`; the future ends as the `handle` call that took it did. Items keep their order."""
+        return self._send(item)
+
+    def _run(self) -> None:
+        inbox = self._inbox
+        while (taken := inbox.get()) is not None:
+            group = [taken]
+            stop = False
+            try:
+                while not stop:
+                    more = inbox.get_nowait()
+                    if more is None:
+                        stop = True
+                    else:
+                        group.append(more)
+            except Empty:
+                pass
+            items = [item for _, item in group if item is not None]
+            error: BaseException | None = None
+            if items:
+                try:
+                    self._handle(items)
+                except Exception as caught:
+                    error = caught
+            self._finish([(future, None, error if item is not None else None) for future, item in group])
+            if stop:
+                return
