@@ -1,0 +1,207 @@
+"""What a site and an operator's machine are told: frozen objects, made once at start, handed down in parts.
+
+What always holds: a value of these classes has passed every check of config_load.py; paths are absolute; secrets are
+already resolved and are not in the repr; `sources` says for each dotted key where its value came from. One TOML file a
+site, environment variables over it: TWINLOG_<SECTION>__<KEY>, for a key of the top level TWINLOG_<KEY>. Source:
+product.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+SITES = ("a", "b")
+POLICIES = ("protect", "available", "performance")
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A number's limits, both included."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The texts that are allowed."""
+
+    choices: tuple[str, ...]
+
+
+class HttpUrl:
+    """An http or https address."""
+
+
+class Secret:
+    """May be given by reference, `env:NAME` or `file:PATH`; a password in plain text is a fault; not in the repr."""
+
+
+Site = Annotated[str, OneOf(SITES)]
+Url = Annotated[str, HttpUrl()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    host: str = "127.0.0.1"
+    port: Annotated[int, Within(1, 65535)] = 8401
+    advertised_url: Url = ""  # what clients and the peer are told; empty: made of host and port
+    body_bytes_max: Annotated[int, Within(KIB, 1024 * MIB)] = 32 * MIB
+    batch_rows_max: Annotated[int, Within(1, 1_000_000)] = 10_000
+    row_bytes_max: Annotated[int, Within(64, 16 * MIB)] = MIB
+    key_bytes_max: Annotated[int, Within(16, 64 * KIB)] = KIB
+    page_rows_max: Annotated[int, Within(1, 100_000)] = 10_000
+    request_deadline_s: Annotated[float, Within(0.05, 3600)] = 10.0
+    request_deadline_max_s: Annotated[float, Within(0.05, 3600)] = 60.0
+
+    @property
+    def url(self) -> str:
+        """The address that others are told."""
+        return self.advertised_url or f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """The other site's gateway."""
+
+    site: Site
+    url: Url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    kind: Annotated[str, OneOf(("rocksdb",))] = "rocksdb"
+    path: str = "engine"  # below data_dir
+    flush_interval_s: Annotated[float, Within(0.01, 3600)] = 1.0
+    flush_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DfsSiteConfig:
+    """One site's DFS."""
+
+    kind: Annotated[str, OneOf(("directory",))] = "directory"
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DfsConfig:
+    """`own` takes the peer's remote log while the peer is active; `peer` takes ours while we are."""
+
+    own: DfsSiteConfig
+    peer: DfsSiteConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    url: Annotated[str, Secret()] = field(repr=False)  # an SQLAlchemy address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalConfig:
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB
+    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB  # newest frames kept in memory for the replicator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogConfig:
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB
+    in_flight_max: Annotated[int, Within(1, 1024)] = 8
+    retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
+    retry_max_s: Annotated[float, Within(0.001, 600)] = 2.0
+    lease_recovery_deadline_s: Annotated[float, Within(0.1, 3600)] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseConfig:
+    """The read lease: reads and acknowledgements only within `lease_s` of the start of the last remote append."""
+
+    lease_s: Annotated[float, Within(0.05, 600)] = 1.0
+    drift_margin: Annotated[float, Within(0.0, 1.0)] = 0.2  # share of lease_s that a fencer waits on top
+    noop_interval_s: Annotated[float, Within(0.01, 300)] = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitConfig:
+    queue_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB
+    frames_in_flight_max: Annotated[int, Within(1, 4096)] = 64
+    frame_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    batch_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
+    poll_interval_s: Annotated[float, Within(0.001, 60)] = 0.02  # how long an idle replicator waits for new frames
+    retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
+    retry_max_s: Annotated[float, Within(0.001, 600)] = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableConfig:
+    """When the policy `available` leaves the synchronous mode, and how long all must be well before it goes back."""
+
+    degrade_after_s: Annotated[float, Within(0.1, 3600)] = 5.0
+    resync_after_s: Annotated[float, Within(0.0, 3600)] = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    format: Annotated[str, OneOf(("json", "console"))] = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteConfig:
+    """One site. Without [coordinator] there is no witness: a degrade is then the operator's command alone."""
+
+    pair: str
+    site: Site
+    data_dir: Path
+    initial_active: Site = "a"  # who opens when neither site has ever been active
+    policy: Annotated[str, OneOf(POLICIES)] = "protect"
+    peer: PeerConfig
+    dfs: DfsConfig
+    http: HttpConfig = HttpConfig()
+    engine: EngineConfig = EngineConfig()
+    coordinator: CoordinatorConfig | None = None
+    wal: WalConfig = WalConfig()
+    remote_log: RemoteLogConfig = RemoteLogConfig()
+    lease: LeaseConfig = LeaseConfig()
+    commit: CommitConfig = CommitConfig()
+    replication: ReplicationConfig = ReplicationConfig()
+    available: AvailableConfig = AvailableConfig()
+    log: LogConfig = LogConfig()
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def engine_path(self) -> Path:
+        return self.data_dir / self.engine.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAddress:
+    url: Url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAddresses:
+    a: SiteAddress
+    b: SiteAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorConfig:
+    """What the operator's commands and the client need: how to reach both sites."""
+
+    pair: str
+    sites: SiteAddresses
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Site -> address without a final slash."""
+        return {"a": self.sites.a.url.rstrip("/"), "b": self.sites.b.url.rstrip("/")}
