@@ -24,9 +24,11 @@
     |- ClaimLost               another plan took the epoch
     |- PlanSuperseded          the coordinator's value changed under a plan
     |- Refused                 a role change would break a promise; says which and what to do
+    |  |- IllegalTransition    the table of roles has no such step; nothing changed
     |- PeerError               the other gateway: unreachable, timed out, answered nonsense
     |- ConfigError             every fault of a configuration at once
     |- DataDirectoryError      a data directory that is not this site's, or in use
+    |- EngineFailed            the database behind a storage engine failed; the log keeps everything      500
 
 What always holds: the message names the thing and says what to do; `fields` are JSON values for machines.
 """
@@ -153,6 +155,12 @@ class Refused(TwinlogError):
     code = "refused"
 
 
+class IllegalTransition(Refused):
+    """Fields: `role`, `event`."""
+
+    code = "illegal-transition"
+
+
 class PeerError(TwinlogError):
     code = "peer-error"
 
@@ -165,3 +173,7 @@ class ConfigError(TwinlogError):
 
 class DataDirectoryError(TwinlogError):
     code = "data-directory"
+
+
+class EngineFailed(TwinlogError):
+    code = "engine-failed"
