@@ -128,7 +128,8 @@ class LeaseConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitConfig:
     queue_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB
-    frames_in_flight_max: Annotated[int, Within(1, 4096)] = 64
+    requests_max: Annotated[int, Within(1, 1_000_000)] = 20_000
+    frames_in_flight_max: Annotated[int, Within(1, 4096)] = 4
     frame_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
 
 
