@@ -1,0 +1,86 @@
+"""The coordinator port: one compare-and-set register for the pair, kept where neither site's loss takes it away.
+
+What always holds: `state_id` grows by one with each change, and a change succeeds only on the value that its author had
+read, so that a takeover, a restart and a downgrade exclude each other. What the next value may be is decided in
+register.py, which is pure; an implementation (sql_coordinator.py, memory_coordinator.py) only compares and keeps.
+Source: protocol.md section 5; `coord` in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from storage.errors import PlanSuperseded
+
+Mode = Literal["sync", "async"]
+ATTEMPTS_MAX = 16  # two sites and their operators: losing this often means that something spins
+
+
+class Switching(msgspec.Struct, frozen=True):
+    """The plan that has the pair: until it opens or is abandoned, nobody downgrades, renews or opens anything else."""
+
+    plan_id: str  # of one attempt: a process that takes a plan up again begins anew, with a new epoch
+    site: str
+    epoch: int
+    kind: str  # bootstrap | restart | takeover | switchover
+    since_wall_ms: int
+
+
+class PairState(msgspec.Struct, frozen=True):
+    """The value."""
+
+    state_id: int = 0
+    epoch: int = 0  # of the open active; 0: none was ever open
+    epoch_allocated: int = 0  # highest ever given to a plan; never below `epoch`
+    active: str | None = None  # the site that opened `epoch`
+    opened_by: str | None = None  # the plan that opened `epoch`
+    mode: Mode = "sync"
+    async_since_seq: int | None = None  # mode async: acknowledgements above it may be async; None: unknown, or sync
+    switching: Switching | None = None
+    lease_beats: int = 0  # one more with each renewal by an asynchronous active
+    reason: str = ""  # why this value was set, for people
+
+
+class Coordinator(Protocol):
+    """Raises Unavailable when it does not answer by its deadline; a change may have happened all the same."""
+
+    async def read(self) -> PairState | None:
+        """The value; None for a pair that has none yet."""
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+        """Replace the value that has `expected_state_id` (0: there is none) by `new`, with the next state id; that value.
+
+        Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it has another id.
+        """
+
+    async def close(self) -> None: ...
+
+
+async def update(coordinator: Coordinator, change: Callable[[PairState | None], PairState]) -> PairState:
+    """Set what `change` (of register.py) makes of the current value; the value set, or the current one if it says so already.
+
+    A value that moved in between is read again and judged anew by `change`, whose errors come through.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        current = await coordinator.read()
+        new = change(current)
+        if new is current:
+            return new
+        try:
+            return await coordinator.compare_and_set(current.state_id if current else 0, new)
+        except PlanSuperseded:
+            continue
+    raise PlanSuperseded(f"the coordinator's value changed {ATTEMPTS_MAX} times under this change: see who else is at work")
+
+
+def superseded(expected_state_id: int, current: PairState | None) -> PlanSuperseded:
+    """The error of a compare-and-set that found another value."""
+    found = "there is none" if current is None else f"it is at {current.state_id}: {current.reason}"
+    return PlanSuperseded(
+        f"the coordinator's value is not at {expected_state_id} any more, {found}; read it and decide anew",
+        expected_state_id=expected_state_id,
+        current=msgspec.to_builtins(current),
+    )
