@@ -1,0 +1,113 @@
+"""What frames mean to an engine, whatever database is behind it: order, marks and schema changes.
+
+What always holds: `admit` is the only place where an engine decides what it skips and what it refuses, so every engine
+skips and refuses the same frames. Source: storage/engine.py (the contract), protocol.md 3 and 4 (chain, idempotency keys).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from storage.engine import EpochEntry, RequestOutcome
+from storage.errors import LogError, LogGap, Refused
+from storage.frame import Flags, Frame
+from storage.record import EpochStart, RequestMark, SchemaChange
+
+
+class _Kept(msgspec.Struct):
+    history_s: int = 0
+
+
+_decode_kept = msgspec.msgpack.Decoder(_Kept).decode
+_decode_request = msgspec.msgpack.Decoder(RequestMark).decode
+_decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
+_decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
+
+
+class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What an engine keeps of a table: its schema as it came, and for how long old versions stay readable."""
+
+    schema: bytes
+    history_s: int
+
+
+class Tables:
+    """Every table by its id. Never changed in place: readers on other threads hold it."""
+
+    __slots__ = ("by_id", "with_history")
+
+    def __init__(self, by_id: Mapping[int, Table]) -> None:
+        self.by_id = by_id
+        self.with_history = frozenset(number for number, table in by_id.items() if table.history_s > 0)
+
+    @classmethod
+    def of_base(cls, schemas: Mapping[int, bytes]) -> Tables:
+        """Tables that came with a base: their schemas say themselves how long their history is kept."""
+        return cls({number: Table(schema, _decode_kept(schema).history_s) for number, schema in schemas.items()})
+
+    def changed(self, number: int, table: Table | None) -> Tables:
+        """With `table` put, or dropped where None."""
+        by_id = {**self.by_id, number: table}
+        return Tables({number: table for number, table in by_id.items() if table is not None})
+
+    def schemas(self) -> dict[int, bytes]:
+        return {number: table.schema for number, table in self.by_id.items()}
+
+
+def admit(frames: Sequence[Frame], applied_seq: int, applied_epoch: int) -> list[Frame]:
+    """The frames that are new, in order. Raises LogGap when one does not follow what is applied, LogError for an old epoch."""
+    new: list[Frame] = []
+    for frame in frames:
+        if frame.last_seq <= applied_seq:
+            continue
+        if frame.previous != applied_seq or frame.first_seq <= applied_seq:
+            raise LogGap(
+                f"{frame!r} does not follow what is applied ({applied_seq}): offer the frames from {applied_seq + 1} on",
+                held_seq=applied_seq, offered_previous=frame.previous,
+            )
+        if frame.epoch < applied_epoch:
+            raise LogError(f"{frame!r} is of an older epoch than what is applied ({applied_epoch}): its writer was fenced")
+        new.append(frame)
+        applied_seq, applied_epoch = frame.last_seq, frame.epoch
+    return new
+
+
+def refuse_while_loading(loading: bool) -> None:
+    """Frames must not meet half of a base. Raises Refused."""
+    if loading:
+        raise Refused("the engine holds an unfinished base: load it anew from its first part, then finish it")
+
+
+def refuse_unless_loading(loading: bool) -> None:
+    """A part of a base needs its first part. Raises Refused."""
+    if not loading:
+        raise Refused("no base is being loaded: begin with its first part")
+
+
+def request_outcome(frame: Frame, index: int, mark: bytes) -> tuple[str, RequestOutcome]:
+    """The idempotency key and the outcome of the request whose first record is number `index` of `frame`."""
+    request = _decode_request(mark)
+    last = index + request.count - 1
+    outcome = RequestOutcome(
+        digest=request.digest, epoch=frame.epoch, seq=frame.first_seq + last, version=frame.timestamp + last,
+        count=request.count, was_async=bool(frame.flags & Flags.ASYNC),
+    )
+    return request.key, outcome
+
+
+def epoch_entry(frame: Frame, index: int, value: bytes) -> EpochEntry:
+    """The epoch that record `index` of `frame`, an EPOCH_START with `value`, begins."""
+    start = _decode_epoch(value)
+    return EpochEntry(start.epoch, frame.first_seq + index, frame.previous, start.site, start.kind)
+
+
+def schema_change(value: bytes) -> tuple[int, Table | None]:
+    """Table id and what it is from now on; None: dropped. Raises LogError for a change that this release does not know."""
+    change = _decode_change(value)
+    if change.kind == "put":
+        return change.table, Table(change.schema, change.history_s)
+    if change.kind == "drop":
+        return change.table, None
+    raise LogError(f"a schema change of kind {change.kind!r} is not known to this release")

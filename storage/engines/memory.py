@@ -1,0 +1,264 @@
+"""The engine contract in plain Python: the dumb twin that clever engines are compared with, and the simulator's storage.
+
+What always holds: deterministic, no thread, no file; what `flush` (or a move that must be durable) has copied is what
+`crash` goes back to; every effect is written down record by record, as the contract says it, with nothing shared
+with the clever engines but the meaning of marks. Source: storage/engine.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from storage.clock import COUNTER_BITS
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engines.effects import (
+    Table,
+    Tables,
+    admit,
+    epoch_entry,
+    refuse_unless_loading,
+    refuse_while_loading,
+    request_outcome,
+    schema_change,
+)
+from storage.errors import LogError
+from storage.frame import Frame
+from storage.record import Kind, Record
+from storage.values import merge_values
+
+REQUEST_TTL_S = 24 * 3600
+
+_Place = tuple[int, bytes]  # table, key
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    row: StoredRow
+    until: int  # version of what replaced or deleted it
+
+
+@dataclass(slots=True)
+class _State:
+    seq: int = 0
+    epoch: int = 0
+    timestamp: int = 0
+    loading: bool = False
+    rows: dict[_Place, StoredRow] = field(default_factory=dict)
+    history: dict[_Place, tuple[_Replaced, ...]] = field(default_factory=dict)
+    tables: dict[int, Table] = field(default_factory=dict)
+    epochs: dict[int, EpochEntry] = field(default_factory=dict)
+    requests: dict[str, RequestOutcome] = field(default_factory=dict)
+
+    def copy(self) -> _State:
+        """Nothing inside the containers is ever changed in place."""
+        return replace(
+            self, rows=dict(self.rows), history=dict(self.history), tables=dict(self.tables),
+            epochs=dict(self.epochs), requests=dict(self.requests),
+        )
+
+
+class MemoryEngine:
+    """StorageEngine. `crash` is what tests and the simulator do to it."""
+
+    def __init__(self) -> None:
+        self._state = _State()
+        self._durable = self._state.copy()
+        self._notes: dict[str, bytes] = {}
+
+    def crash(self) -> None:
+        """Everything that was not made durable is gone."""
+        self._state = self._durable.copy()
+
+    @property
+    def applied_seq(self) -> int:
+        return self._state.seq
+
+    @property
+    def applied_epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def durable_seq(self) -> int:
+        return self._durable.seq
+
+    @property
+    def last_timestamp(self) -> int:
+        return self._state.timestamp
+
+    @property
+    def loading(self) -> bool:
+        return self._state.loading
+
+    def schemas(self) -> dict[int, bytes]:
+        return {number: table.schema for number, table in self._state.tables.items()}
+
+    def epochs(self) -> list[EpochEntry]:
+        return [entry for _, entry in sorted(self._state.epochs.items())]
+
+    def request_outcome(self, key: str) -> RequestOutcome | None:
+        return self._state.requests.get(key)
+
+    def meta(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        if value is None:
+            self._notes.pop(name, None)
+        else:
+            self._notes[name] = value
+
+    async def apply(self, frames: Sequence[Frame]) -> None:
+        refuse_while_loading(self._state.loading)
+        changed = self._state.copy()
+        for frame in admit(frames, changed.seq, changed.epoch):
+            for index, record in enumerate(frame.records):
+                _apply(changed, frame, index, record)
+            changed.seq, changed.epoch = frame.last_seq, frame.epoch
+            changed.timestamp = max(changed.timestamp, frame.timestamp + frame.count - 1)
+        self._state = changed
+
+    async def flush(self) -> int:
+        self._durable = self._state.copy()
+        return self._durable.seq
+
+    def get(self, table: int, key: bytes) -> StoredRow | None:
+        return self._state.rows.get((table, key))
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        return _as_of(self._state, (table, key), as_of)
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        return _scan(self._state, table, start, end, reverse, limit, as_of)
+
+    async def snapshot(self) -> MemorySnapshot:
+        return MemorySnapshot(self._state.copy())
+
+    async def purge(self, now_ms: int) -> None:
+        state = self._state
+        for place, entries in list(state.history.items()):
+            horizon = (now_ms - state.tables[place[0]].history_s * 1000) << COUNTER_BITS
+            state.history[place] = tuple(entry for entry in entries if entry.until > horizon)
+        horizon = (now_ms - REQUEST_TTL_S * 1000) << COUNTER_BITS
+        state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.version > horizon}
+
+    async def replace_rows(
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+    ) -> None:
+        state = self._state
+        assert applied_seq <= state.seq
+        for table, key, row in rows:
+            state.history.pop((table, key), None)
+            state.rows.pop((table, key), None)
+            if row is not None:
+                state.rows[table, key] = row
+        state.seq, state.epoch = applied_seq, applied_epoch
+        state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
+        state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
+        await self.flush()
+
+    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
+        if first:
+            self._state = _State(loading=True)
+            await self.flush()
+        refuse_unless_loading(self._state.loading)
+        self._state.rows.update(((table, row.key), row) for table, row in rows)
+
+    async def finish_base(
+        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
+    ) -> None:
+        refuse_unless_loading(self._state.loading)
+        self._state = _State(
+            seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(Tables.of_base(schemas).by_id),
+            epochs={entry.epoch: entry for entry in epochs},
+        )
+        await self.flush()
+
+    def counters(self) -> dict[str, int]:
+        return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+
+    async def close(self) -> None:
+        await self.flush()
+
+
+class MemorySnapshot:
+    """A copy of the state."""
+
+    def __init__(self, state: _State) -> None:
+        self.seq = state.seq
+        self._state = state
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
+    ) -> Sequence[StoredRow]:
+        return _scan(self._state, table, start, end, reverse, limit, None)
+
+    def close(self) -> None: ...
+
+
+def _apply(state: _State, frame: Frame, index: int, record: Record) -> None:
+    version = frame.timestamp + index
+    place = (record.table, record.key)
+    if record.kind == Kind.UPSERT:
+        _put(state, place, StoredRow(record.key, record.value, version), version)
+    elif record.kind == Kind.UPDATE:
+        row = state.rows.get(place)
+        if row is not None:
+            _put(state, place, StoredRow(record.key, merge_values(row.value, record.value), version), version)
+    elif record.kind == Kind.DELETE:
+        _put(state, place, None, version)
+    elif record.kind == Kind.DDL:
+        _change_schema(state, record.value)
+    elif record.kind == Kind.EPOCH_START:
+        entry = epoch_entry(frame, index, record.value)
+        state.epochs[entry.epoch] = entry
+    elif record.kind not in (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP):
+        raise LogError(f"{frame!r} has a record of kind {record.kind}, which this release does not know")
+    if record.request:
+        key, outcome = request_outcome(frame, index, record.request)
+        state.requests[key] = outcome
+
+
+def _put(state: _State, place: _Place, row: StoredRow | None, version: int) -> None:
+    old = state.rows.pop(place, None)
+    table = state.tables.get(place[0])
+    if old is not None and table is not None and table.history_s > 0:
+        state.history[place] = (*state.history.get(place, ()), _Replaced(old, version))
+    if row is not None:
+        state.rows[place] = row
+
+
+def _change_schema(state: _State, value: bytes) -> None:
+    number, table = schema_change(value)
+    if table is None:
+        state.tables.pop(number, None)
+        state.rows = {place: row for place, row in state.rows.items() if place[0] != number}
+    else:
+        state.tables[number] = table
+    if table is None or table.history_s == 0:
+        state.history = {place: entries for place, entries in state.history.items() if place[0] != number}
+
+
+def _as_of(state: _State, place: _Place, as_of: int) -> StoredRow | None:
+    row = state.rows.get(place)
+    if row is not None and row.version <= as_of:
+        return row
+    for entry in state.history.get(place, ()):
+        if entry.row.version <= as_of < entry.until:
+            return entry.row
+    return None
+
+
+def _scan(
+    state: _State, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int, as_of: int | None
+) -> list[StoredRow]:
+    rows: list[StoredRow] = []
+    for place in sorted({*state.rows, *state.history}, reverse=reverse):
+        if place[0] != table or (start is not None and place[1] < start) or (end is not None and place[1] >= end):
+            continue
+        row = state.rows.get(place) if as_of is None else _as_of(state, place, as_of)
+        if row is not None:
+            rows.append(row)
+    return rows[:limit]

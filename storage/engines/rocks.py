@@ -1,0 +1,308 @@
+"""The embedded engine: RocksDB through rocksdict, replayed from twinlog's own log after a crash.
+
+What always holds:
+- one write batch holds the effects of all frames of an `apply` and the watermark, in one column family without RocksDB's
+  log: so after a crash the database is at the end of some earlier `apply`, and the watermark found in it is `durable_seq`;
+- what the properties tell (`applied_seq`, schemas, epochs) changes only after the write, all of it at once;
+- nothing that can wait runs on the event loop: a write that RocksDB would hold back is refused there and repeated in a thread.
+Threads: one applies, one reads (scans, history, purge), one keeps up (flush, notes, base data, rejoin).
+Source: storage/engine.py, protocol.md 4 and 8, product.md 3.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from rocksdict import Rdict, WriteBatch
+
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engines import rocks_layout as layout
+from storage.engines import rocks_purge as purging
+from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.rocks_changes import Changes
+from storage.engines.rocks_open import Notes, RocksSettings, open_database, write_options
+from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part, cut, load_state
+from storage.engines.rocks_view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
+from storage.frame import Frame
+from storage.threads import Worker
+
+T = TypeVar("T")
+_STALLED = "Write stall"
+_STALL_WAIT_S = 0.002
+_COUNTERS = {
+    "disk_bytes": "rocksdb.live-sst-files-size",
+    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
+}
+
+
+class RocksEngine:
+    """StorageEngine on a folder of its own. Make it with `open`."""
+
+    def __init__(self, database: Rdict, notes: Notes, settings: RocksSettings, upkeep: Worker) -> None:
+        self._database = database
+        self._notes = notes
+        self._settings = settings
+        self._applier, self._reader, self._upkeep = Worker("rocks-apply"), Worker("rocks-read"), upkeep
+        self._writing = threading.Lock()  # around read-then-write: applies, purge and base data never interleave
+        self._write_options = write_options()
+        self._applying = False
+        self._closed = False
+        self._snapshots: set[RocksSnapshot] = set()
+        self._state = load_state(View(database))
+        self._durable_seq = self._state.seq
+
+    @classmethod
+    async def open(cls, path: Path, settings: RocksSettings) -> RocksEngine:
+        """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
+        upkeep = Worker("rocks-upkeep")
+
+        def opened() -> RocksEngine:
+            database = open_database(path / "rocksdb", settings)
+            return cls(database, Notes(path / "notes"), settings, upkeep)
+
+        try:
+            return await upkeep.submit(opened)
+        except BaseException:
+            await upkeep.close()
+            raise
+
+    @property
+    def applied_seq(self) -> int:
+        return self._state.seq
+
+    @property
+    def applied_epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def durable_seq(self) -> int:
+        return self._durable_seq
+
+    @property
+    def last_timestamp(self) -> int:
+        return self._state.timestamp
+
+    @property
+    def loading(self) -> bool:
+        """A base was begun and not finished: the rows are no prefix of anything."""
+        return self._state.loading
+
+    def schemas(self) -> dict[int, bytes]:
+        return self._state.tables.schemas()
+
+    def epochs(self) -> list[EpochEntry]:
+        return list(self._state.epochs)
+
+    # --- apply ---
+
+    async def apply(self, frames: Sequence[Frame]) -> None:
+        """HOT. One call at a time. A small group is written here and now, a larger one in a thread: rocksdict holds the
+        GIL during a write in either place, but from a thread the event loop gets its turns in between.
+        """
+        assert not self._applying, "frames are applied in order: one apply at a time"
+        state = self._state
+        refuse_while_loading(state.loading)
+        new = admit(frames, state.seq, state.epoch)
+        if not new or self._apply_inline(new):
+            return
+        self._applying = True
+        await self._applier.submit(lambda: self._apply_in_thread(new))
+
+    def _apply_inline(self, frames: list[Frame]) -> bool:
+        """False: too large for the event loop, or someone is writing, or RocksDB cannot take a write just now."""
+        if sum(frame.count for frame in frames) > self._settings.inline_records_max:
+            return False
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            with ROCKS_ERRORS:
+                return self._try_apply(frames)
+        finally:
+            self._writing.release()
+
+    def _apply_in_thread(self, frames: list[Frame]) -> None:
+        try:
+            self._until_done(lambda: self._try_apply(frames))
+        finally:
+            self._applying = False
+
+    def _try_apply(self, frames: list[Frame]) -> bool:
+        """False: RocksDB cannot take a write just now, nothing has changed."""
+        state = self._state
+        changes = Changes(self._database.get, state.tables, state.timestamp)
+        for frame in frames:
+            changes.add(frame)
+        if not self._write(changes.ranges, changes.changes):
+            return False
+        epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
+        self._state = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, False, changes.tables, epochs)
+        return True
+
+    def _write(self, ranges: Sequence[layout.Range], changes: Mapping[bytes, bytes | None]) -> bool:
+        """One atomic write: the ranges are deleted, then the changes made. False: RocksDB would have held it back."""
+        batch = WriteBatch(raw_mode=True)
+        for begin, end in ranges:
+            batch.delete_range(begin, end)
+        put = batch.put
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                put(key, value)
+        try:
+            self._database.write(batch, self._write_options)
+        except Exception as error:
+            if _STALLED in str(error):
+                return False
+            raise
+        return True
+
+    def _until_done(self, attempt: Callable[[], bool]) -> None:
+        """In a thread: `attempt` under the lock, again and again while RocksDB holds writes back."""
+        while True:
+            with self._writing, ROCKS_ERRORS:
+                if attempt():
+                    return
+            time.sleep(_STALL_WAIT_S)
+
+    # --- reads ---
+
+    def get(self, table: int, key: bytes) -> StoredRow | None:
+        """HOT, on the event loop."""
+        with ROCKS_ERRORS:
+            stored = self._database.get(layout.row_prefix(table) + key)
+        return None if stored is None else stored_row(key, stored)
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        return await self._read(lambda: View(self._database).row_as_of(table, key, as_of))
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        if as_of is None:
+            return await self._read(lambda: View(self._database).rows(table, start, end, reverse, limit))
+        return await self._read(lambda: View(self._database).rows_as_of(table, start, end, reverse, limit, as_of))
+
+    async def snapshot(self) -> RocksSnapshot:
+        """Of this very moment, not of when a thread is free."""
+        with ROCKS_ERRORS:
+            snapshot = RocksSnapshot(View(self._database), self._read, self._snapshots)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    async def _read(self, fn: Callable[[], T]) -> T:
+        def read() -> T:
+            with ROCKS_ERRORS:
+                return fn()
+
+        return await self._reader.submit(read)
+
+    def request_outcome(self, key: str) -> RequestOutcome | None:
+        with ROCKS_ERRORS:
+            stored = self._database.get(layout.request_key(key))
+        return None if stored is None else layout.decode_outcome(stored)
+
+    # --- upkeep ---
+
+    async def flush(self) -> int:
+        await self._upkeep.submit(self._flush)
+        return self._durable_seq
+
+    def _flush(self) -> None:
+        """Applies go on meanwhile; what they add is not counted."""
+        seq = self._state.seq
+        with ROCKS_ERRORS:
+            self._database.flush(True)
+        self._durable_seq = seq
+
+    def meta(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        await self._upkeep.submit(lambda: self._notes.put(name, value))
+
+    async def purge(self, now_ms: int) -> None:
+        """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
+        begin: bytes | None = layout.HISTORY[0]
+        while begin is not None:
+            begin = await self._reader.submit(partial(self._purge_history, begin, now_ms))
+        while await self._reader.submit(partial(self._purge_requests, now_ms)):
+            pass
+
+    def _purge_history(self, begin: bytes, now_ms: int) -> bytes | None:
+        with ROCKS_ERRORS:
+            gone, after = purging.old_history(View(self._database), self._state.tables, now_ms, begin)
+        self._until_done(lambda: self._write((), dict.fromkeys(gone)))
+        return after
+
+    def _purge_requests(self, now_ms: int) -> bool:
+        oldest_kept = purging.horizon(now_ms, self._settings.request_ttl_s)
+        more = False
+
+        def attempt() -> bool:
+            nonlocal more
+            gone, more = purging.old_requests(View(self._database), self._database.get, oldest_kept)
+            return self._write((), dict.fromkeys(gone))
+
+        self._until_done(attempt)
+        return more
+
+    def counters(self) -> dict[str, int]:
+        with ROCKS_ERRORS:
+            return {name: self._database.property_int_value(key) or 0 for name, key in _COUNTERS.items()}
+
+    async def close(self) -> None:
+        """Flush and let the folder go. Closing twice is fine."""
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+        await self._applier.close()
+        await self._reader.close()
+        if not self._closed:
+            self._closed = True
+            try:
+                await self._upkeep.submit(self._flush)
+            finally:
+                await self._upkeep.submit(self._database.close)
+        await self._upkeep.close()
+
+    # --- base data and rejoin ---
+
+    async def replace_rows(self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int) -> None:
+        def write() -> Write:
+            return cut(self._state, View(self._database), self._database.get, rows, applied_seq, applied_epoch)
+
+        await self._upkeep.submit(lambda: self._move(write, durably=True))
+
+    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
+        if not first:
+            refuse_unless_loading(self.loading)
+        await self._upkeep.submit(lambda: self._move(lambda: base_part(self._state, rows, first), durably=first))
+
+    async def finish_base(
+        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
+    ) -> None:
+        refuse_unless_loading(self.loading)
+        write = base_end(seq, epoch, last_timestamp, Tables.of_base(schemas), epochs)
+        await self._upkeep.submit(lambda: self._move(lambda: write, durably=True))
+
+    def _move(self, make: Callable[[], Write], durably: bool) -> None:
+        """Set the state to another than the next frames would; a flush before or after it is another item of this thread."""
+        assert not self._applying, "base data and a rejoin exclude an apply"
+
+        def attempt() -> bool:
+            write = make()
+            if not self._write(write.ranges, write.changes):
+                return False
+            self._durable_seq = min(self._durable_seq, write.state.seq)
+            self._state = write.state
+            return True
+
+        self._until_done(attempt)
+        if durably:
+            self._flush()

@@ -1,0 +1,91 @@
+"""What a RocksDB engine has applied, and the two moves of it that are not an apply: base data, and the cut at a rejoin.
+
+What always holds: each function gives the changes to write and the state that holds once they are written, so the two
+cannot part. Source: storage/engine.py, protocol.md 7 (base data) and 8 (rejoin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from storage.engine import EpochEntry, StoredRow
+from storage.engines import rocks_layout as layout
+from storage.engines.effects import Tables
+from storage.engines.rocks_purge import requests_after
+from storage.engines.rocks_view import View
+
+Replacement = tuple[int, bytes, StoredRow | None]
+
+
+class State(NamedTuple):
+    """Replaced as a whole, so that a reader on another thread never sees half of a change."""
+
+    seq: int
+    epoch: int
+    timestamp: int
+    loading: bool
+    tables: Tables
+    epochs: tuple[EpochEntry, ...]
+
+
+NOTHING_LOADED = State(0, 0, 0, True, Tables({}), ())
+
+
+class Write(NamedTuple):
+    """`ranges` are deleted first, then `changes` are put, or deleted where None; `state` holds afterwards."""
+
+    ranges: Sequence[layout.Range]
+    changes: Mapping[bytes, bytes | None]
+    state: State
+
+
+def load_state(view: View) -> State:
+    """The state as the database has it."""
+    stored = view.get(layout.APPLIED_KEY)
+    seq, epoch, timestamp = (0, 0, 0) if stored is None else layout.unpack_applied(stored)
+    tables = Tables({
+        int.from_bytes(key[1:], "big"): layout.decode_table(value) for key, value in view.walk(layout.SCHEMAS)
+    })
+    epochs = tuple(layout.decode_epoch(value) for _, value in view.walk(layout.EPOCHS))
+    return State(seq, epoch, timestamp, view.get(layout.LOADING_KEY) is not None, tables, epochs)
+
+
+def cut(
+    state: State, view: View, get: Callable[[bytes], bytes | None], rows: Sequence[Replacement], seq: int, epoch: int
+) -> Write:
+    """Set these rows, and go back to `seq`. Their history goes too, for it may hold what is cut, and so do the outcomes of
+    requests above `seq`: answering a retry from one would acknowledge a write that no longer exists.
+    """
+    assert seq <= state.seq, f"the watermark goes back: it is {state.seq}, not below {seq}"
+    changes: dict[bytes, bytes | None] = {}
+    for table, key, row in rows:
+        changes.update((entry, None) for entry, _ in view.walk(layout.key_history_range(table, key)))
+        changes[layout.row_prefix(table) + key] = None if row is None else layout.pack_row(row.version, row.value)
+    changes.update(dict.fromkeys(requests_after(view, get, seq)))
+    changes.update((layout.epoch_key(entry.epoch), None) for entry in state.epochs if entry.epoch > epoch)
+    changes[layout.APPLIED_KEY] = layout.pack_applied(seq, epoch, state.timestamp)
+    kept = tuple(entry for entry in state.epochs if entry.epoch <= epoch)
+    return Write((), changes, state._replace(seq=seq, epoch=epoch, epochs=kept))
+
+
+def base_part(state: State, rows: Sequence[tuple[int, StoredRow]], first: bool) -> Write:
+    """Rows of a base; the first part empties the database and marks it as loading."""
+    changes: dict[bytes, bytes | None] = {
+        layout.row_prefix(table) + row.key: layout.pack_row(row.version, row.value) for table, row in rows
+    }
+    if not first:
+        return Write((), changes, state)
+    changes[layout.LOADING_KEY] = b""
+    changes[layout.APPLIED_KEY] = layout.pack_applied(0, 0, 0)
+    return Write((layout.CONTENT,), changes, NOTHING_LOADED)
+
+
+def base_end(seq: int, epoch: int, timestamp: int, tables: Tables, epochs: Sequence[EpochEntry]) -> Write:
+    """The base is whole."""
+    changes: dict[bytes, bytes | None] = {
+        layout.APPLIED_KEY: layout.pack_applied(seq, epoch, timestamp), layout.LOADING_KEY: None,
+    }
+    changes.update((layout.schema_key(number), layout.encode(table)) for number, table in tables.by_id.items())
+    changes.update((layout.epoch_key(entry.epoch), layout.encode(entry)) for entry in epochs)
+    return Write((), changes, State(seq, epoch, timestamp, False, tables, tuple(epochs)))
