@@ -1,0 +1,51 @@
+"""The read lease: how long a proof of "not fenced" lets an active serve, and how long its successor must wait.
+
+A remote append that succeeded proves that the file was not yet closed by a fencer at the moment when the append was
+*started*; nothing later is proven, for the answer may have been under way, or the process paused, for any time. So the
+active serves and acknowledges at `now` only while `now - start of the newest proven append < lease_s`, by its own
+monotonic clock, and it asks right before it answers.
+
+A fencer starts to wait when the fence is complete. From then on no append succeeds, so every proof that the old active
+can ever hold was started before that moment, and ends at most `lease_s` of the OLD active's seconds after it. If that
+clock runs slower than the fencer's, these seconds last longer on the fencer's clock, by the relative drift of the two;
+`drift_margin` bounds that drift. Hence `lease_s * (1 + drift_margin)`, on the fencer's monotonic clock. Waiting from the
+claim instead would be wrong: between claim and lease recovery an append may still succeed and renew the lease.
+
+What always holds: the newest start only grows, however late or out of order proofs come in; without a proof nothing is
+valid. Source: protocol.md section 5, "Read lease".
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from storage.errors import InvalidInput
+
+
+class ReadLease:
+    """Pure arithmetic in seconds of one monotonic clock."""
+
+    def __init__(self, lease_s: float, drift_margin: float) -> None:
+        """`drift_margin` is relative: 0.05 means that no two clocks of the pair drift apart by more than 5 %."""
+        if not (0 < lease_s < inf and 0 <= drift_margin < inf):
+            raise InvalidInput(f"a lease of {lease_s} s with a drift margin of {drift_margin} makes no sense")
+        self.lease_s = lease_s
+        self.drift_margin = drift_margin
+        self._start_s = -inf
+
+    def proof(self, start_s: float) -> None:
+        """An append that was started at `start_s` has succeeded."""
+        self._start_s = max(self._start_s, start_s)
+
+    @property
+    def expires_s(self) -> float:
+        """The first moment at which nothing may be served any more; minus infinity before the first proof."""
+        return self._start_s + self.lease_s
+
+    def valid_at(self, now_s: float) -> bool:
+        return now_s < self.expires_s
+
+    @property
+    def fencer_wait_s(self) -> float:
+        """How long a fencer waits after its fence is complete, unless the old active confirmed that it stopped."""
+        return self.lease_s * (1 + self.drift_margin)
