@@ -1,0 +1,70 @@
+# Needs Python 3.11 or newer, and nothing else. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCK := requirements/main.txt
+UV_VERSION := 0.13.8
+DIR ?= demo
+ARGS ?=
+
+# The first interpreter that is new enough; override with `make setup PYTHON=/path/to/python`.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
+	  "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
+
+COMPILE := pip compile pyproject.toml --extra flights --extra dev --universal --fork-strategy fewest \
+	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
+
+.PHONY: help setup run test check fmt bench story lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
+
+run: setup ## two sites on this machine, with a real table loaded (DIR=demo, ARGS=--no-load)
+	@exec $(BIN)/twinlog demo --dir $(DIR) $(ARGS)
+
+test: setup ## the whole test suite (ARGS="tests/storage -k chain" for a part)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## lint, types, the dependency law, sizes, and no address of a registry or a machine
+	@echo "ruff: lint";                    $(BIN)/ruff check --quiet
+	@echo "mypy: strict";                  $(BIN)/mypy
+	@echo "import-linter: the law";        $(BIN)/python -m tools.import_law
+	@echo "sizes of files and functions";  $(BIN)/python -m tools.length_report
+	@echo "addresses and machine paths";   $(BIN)/python -m tools.address_check
+
+fmt: setup ## sort imports, mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet
+
+bench: setup ## throughput and latency, sync against async, into out/ (ARGS="--rounds 5 --seconds 3")
+	@$(BIN)/python -m bench.run $(ARGS)
+
+story: setup ## a planned switchover, a lost site, a failover and a rejoin, told step by step
+	@$(BIN)/python -m tools.story $(ARGS)
+
+lock: setup ## pin the dependencies of pyproject.toml again, with hashes (ARGS=--upgrade)
+	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)
+	@echo "$(LOCK) is new: commit it"
+
+# One stamp: a second call looks at three dates and is done. `sync` also removes what is no longer pinned.
+$(READY): $(LOCK) pyproject.toml Makefile
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "twinlog needs Python 3.11 or newer, and none of python3, python3.11 ... python3.14 is that." >&2; \
+	  echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or say: make setup PYTHON=/path/to/python" >&2; \
+	  exit 1; fi
+	@if [ ! -x $(BIN)/python ]; then \
+	  echo "creating $(VENV) with $$($(PYTHON) --version)"; \
+	  $(PYTHON) -m venv --clear $(VENV) || { \
+	    echo "$(PYTHON) cannot make a virtual environment (Debian, Ubuntu: apt-get install python3-venv)" >&2; \
+	    rm -rf $(VENV); exit 1; }; fi
+	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@echo "installing the pinned dependencies"
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes --build-constraints $(LOCK) $(LOCK)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
