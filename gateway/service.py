@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from storage.engine import StoredRow
+from storage.errors import PreconditionFailed, TwinlogError
+from storage.record import Record
 from storage.schema import TableSchema
 
 
@@ -36,17 +38,26 @@ class Condition:
     exists: bool | None = None
     predicate: Any | None = None  # Callable[[StoredRow | None], bool]
     problem: str = "the condition does not hold"
+    error: type[TwinlogError] = PreconditionFailed  # what is raised when it does not hold
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """One client request: all mutations or none. `idempotency_key` with the `digest` of its body."""
+    """One client request: all mutations or none. `idempotency_key` with the `digest` of its body.
+
+    `records`: bulk upserts that are encoded as records already (Arrow); then `mutations` is empty.
+    """
 
     table: TableSchema
-    mutations: Sequence[Mutation]
+    mutations: Sequence[Mutation] = ()
     conditions: Sequence[Condition] = field(default=())
     idempotency_key: str | None = None
     digest: bytes = b""
+    records: list[Record] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.mutations) if self.records is None else len(self.records)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,10 @@ class Snapshot(Protocol):
 
     seq: int
 
-    def scan(self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int) -> Sequence[StoredRow]:
-        """At most `limit` rows of `[start, end)` in key order (or reversed). None: unbounded. Blocking."""
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
+    ) -> Sequence[StoredRow]:
+        """At most `limit` rows of `[start, end)` in key order (or reversed), off the event loop. None: unbounded."""
 
     def close(self) -> None: ...
 
@@ -107,6 +109,10 @@ class StorageEngine(Protocol):
     async def replace_rows(self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int) -> None:
         """Rejoin only: set (or delete) these (table, key) rows and move the watermark BACK to `applied_seq`; forget epochs above `applied_epoch`. One durable transaction."""
 
+    @property
+    def loading(self) -> bool:
+        """A base was begun and not finished, here or before a crash: the rows are no prefix, `apply` refuses."""
+
     async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
         """Base data for an empty standby: `first` empties the engine and marks it as loading (applied_seq = 0)."""
 
@@ -114,6 +120,9 @@ class StorageEngine(Protocol):
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
     ) -> None:
         """The base is complete at exactly `seq`; durable when it returns."""
+
+    async def purge(self, now_ms: int) -> None:
+        """Forget versions older than their table's `history_s`, and request outcomes older than their time to live."""
 
     def counters(self) -> dict[str, int]:
         """Row-independent figures for metrics (bytes on disk, memtable bytes, ...)."""

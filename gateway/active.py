@@ -1,0 +1,270 @@
+"""An open epoch: the write path with everything that lives as long as it does.
+
+Commit log, remote writer, shipper, trimmer, lease keeper, mode changes. Made from what activation opened, stopped once.
+
+What always holds: the lease is proved only by what proves "not fenced": a remote append while frames go to the remote log, a
+renewal at the coordinator while they do not; nothing is trimmed above what every blocking holder has durably (P9).
+Source: protocol.md sections 4 to 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.commit import CommitLog, CommitSettings
+from gateway.commit_core import CommitCore, Mode
+from gateway.modes import Modes
+from remote_log.dfs import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.lease import ReadLease
+from remote_log.shipper import PeerView, Shipper, ShipperSettings
+from remote_log.transport import Transport
+from remote_log.trimmer import Trimmer
+from remote_log.writer import RemoteWriter, RemoteWriterSettings
+from storage.clock import Clock, HybridClock
+from storage.cursors import CursorRegistry
+from storage.engine import StorageEngine
+from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
+from storage.frame import Frame
+from storage.record import Kind, Record
+from storage.wal import Wal
+from switchover.activation import Opened
+from switchover.coordinator import Coordinator, PairState
+from switchover.failpoints import Failpoints
+from switchover.register import renew_lease
+
+ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSettings:
+    lease_s: float
+    drift_margin: float
+    noop_interval_s: float
+    trim_interval_s: float
+    degrade_after_s: float | None  # None: this policy never degrades by itself
+    resync_after_s: float | None  # None: back to sync by command only
+    commit: CommitSettings
+    shipper: ShipperSettings
+    remote: RemoteWriterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePorts:
+    site: str
+    clock: Clock
+    hybrid: HybridClock
+    wal: Wal
+    engine: StorageEngine
+    coordinator: Coordinator
+    transport: Transport
+    peer_dfs: Dfs
+    layout: RemoteLayout
+    cursors: CursorRegistry
+    failpoints: Failpoints
+
+
+class RemoteHooks:
+    """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
+
+    def __init__(self, lease: ReadLease) -> None:
+        self.lease = lease
+        self.commit: CommitLog | None = None
+        self.fenced: Callable[[Fenced], None] | None = None
+        self.early: Fenced | None = None
+
+    def on_synced(self, seq: int, started_s: float) -> None:
+        if self.commit is not None:
+            self.commit.remote_synced(seq, started_s)
+        else:
+            self.lease.proof(started_s)
+
+    def on_fenced(self, error: Fenced) -> None:
+        if self.fenced is not None:
+            self.fenced(error)
+        else:
+            self.early = error
+
+
+class ActiveEpoch:
+    """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can mend."""
+
+    def __init__(
+        self, opened: Opened, hooks: RemoteHooks, ports: ActivePorts, settings: ActiveSettings, *,
+        make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[list[Frame]], None],
+        on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
+    ) -> None:
+        self.epoch = opened.epoch
+        self.ports, self.settings = ports, settings
+        self.lease = hooks.lease
+        self.auto_resync = auto_resync
+        self._on_end, self._on_mode = on_end, on_mode
+        start = opened.start
+        mode = Mode.SYNC if opened.mode == "sync" else Mode.ASYNC
+        self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
+        self.commit = CommitLog(
+            self.core, wal=ports.wal, engine=ports.engine, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
+            settings=settings.commit, on_applied=on_applied, on_broken=on_end,
+        )
+        self.shipper = Shipper(
+            site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
+            clock=ports.clock, applied=lambda: self.commit.applied_seq, changed=self.commit.committed_changed,
+            on_position=self._peer_moved, on_fenced=on_end, settings=settings.shipper,
+        )
+        self.modes = Modes(
+            site=ports.site, epoch=opened.epoch, commit=self.commit, coordinator=ports.coordinator,
+            peer_dfs=ports.peer_dfs, layout=ports.layout, clock=ports.clock, peer=self.shipper, make_remote=make_remote,
+            failpoints=ports.failpoints,
+        )
+        if isinstance(opened.remote, RemoteWriter):
+            self.modes.remote = self.commit.remote = opened.remote
+        hooks.commit, hooks.fenced = self.commit, on_end
+        self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch)
+        self._mode_lock = asyncio.Lock()
+        self._well_since_s: float | None = None
+        self.last_background_error: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        if hooks.early is not None:
+            on_end(hooks.early)
+
+    def start(self) -> None:
+        self._spawn(self.shipper.run())
+        self._spawn(self._keep_lease())
+        self._spawn(self._trim_loop())
+        self._spawn(self._resync_loop())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    @property
+    def remote(self) -> RemoteWriter | None:
+        return self.modes.remote
+
+    def _peer_moved(self, view: PeerView) -> None:
+        durable = view.durable_seq if view.state == "following" else None
+        self.ports.cursors.update(PEER_HOLDER, self.epoch if durable is not None else 0, durable)
+
+    # ---- the lease
+    async def _keep_lease(self) -> None:
+        """Proofs while idle; and the policy's degrade when there are none for too long."""
+        settings, clock = self.settings, self.ports.clock
+        while True:
+            await clock.sleep(settings.noop_interval_s / 2)
+            age_s = clock.monotonic_s() - (self.lease.expires_s - settings.lease_s)
+            try:
+                if self.core.mode in (Mode.ASYNC, Mode.CATCHING):
+                    await self._renew_at_coordinator()
+                elif age_s >= settings.lease_s:
+                    await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
+                elif age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
+                    self.commit.submit_mark(Record(Kind.NOOP), settings.lease_s)
+                degrade_after_s = settings.degrade_after_s
+                if self.core.mode is Mode.SYNC and degrade_after_s is not None and age_s >= degrade_after_s:
+                    await self.degrade(by_command=False)
+            except Fenced as error:
+                self._on_end(error)
+                return
+            except TwinlogError as error:
+                self.last_background_error = error.message  # the lease runs out by itself; status shows why
+
+    async def _read_own_state(self) -> PairState:
+        """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""
+        state = await self.ports.coordinator.read()
+        if state is None:
+            raise Refused("the coordinator has no record of this pair: it may have been replaced; restore it")
+        if state.epoch > self.epoch or (state.active is not None and state.active != self.ports.site):
+            raise Fenced(f"the coordinator names epoch {state.epoch} at {state.active}", epoch=self.epoch, by_epoch=state.epoch)
+        return state
+
+    async def _renew_at_coordinator(self) -> None:
+        started_s = self.ports.clock.monotonic_s()
+        state = await self._read_own_state()
+        try:
+            await self.ports.coordinator.compare_and_set(state.state_id, renew_lease(state, self.ports.site, self.epoch))
+        except PlanSuperseded:
+            return  # the value moved: the next round reads it
+        self.commit.lease_proved(started_s)
+
+    # ---- modes
+    async def degrade(self, *, by_command: bool) -> None:
+        async with self._mode_lock:
+            if by_command:
+                self.auto_resync = False
+            await self.modes.degrade()
+            self._well_since_s = None
+            self._on_mode()
+
+    async def resync(self) -> None:
+        """Back to sync; waits for as long as it takes, and is cancelled by the epoch's end."""
+        async with self._mode_lock:
+            self.auto_resync = True
+            await self.modes.resync()
+            self._on_mode()
+
+    async def _resync_loop(self) -> None:
+        """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
+        clock, after_s = self.ports.clock, self.settings.resync_after_s
+        while True:
+            await clock.sleep(self.settings.noop_interval_s)
+            if after_s is None or not self.auto_resync or self.core.mode is Mode.SYNC or self._mode_lock.locked():
+                continue
+            if not await self._is_well():
+                self._well_since_s = None
+                continue
+            now = clock.monotonic_s()
+            self._well_since_s = self._well_since_s if self._well_since_s is not None else now
+            if now - self._well_since_s >= after_s:
+                try:
+                    await self.resync()
+                except Fenced as error:
+                    self._on_end(error)
+                    return
+                except TwinlogError as error:
+                    self._well_since_s = None
+                    self.last_background_error = error.message
+
+    async def _is_well(self) -> bool:
+        if self.shipper.view.state != "following":
+            return False
+        try:
+            await self.ports.peer_dfs.probe()
+        except TwinlogError as error:
+            self.last_background_error = error.message
+            return False
+        return True
+
+    # ---- trimming
+    async def _trim_loop(self) -> None:
+        while True:
+            await self.ports.clock.sleep(self.settings.trim_interval_s)
+            try:
+                await self.trim()
+            except TwinlogError as error:
+                self.last_background_error = error.message  # tried again at the next round
+
+    async def trim(self) -> None:
+        """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""
+        cursors = self.ports.cursors
+        cursors.update(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
+        async with cursors.trimming(self.epoch) as safepoint:
+            await self.ports.wal.trim(safepoint + 1)
+            view = self.shipper.view
+            if self.remote is not None and view.state == "following" and view.durable_seq is not None:
+                await self._trimmer.trim(self.remote, view.durable_seq)
+
+    # ---- the end
+    async def drain(self) -> int:
+        """Everything admitted is settled; the last sequence that stands."""
+        await self.commit.drain()
+        return self.core.standing
+
+    async def stop(self, reason: TwinlogError) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.commit.stop(reason)
+        if self.remote is not None:
+            await self.remote.close()

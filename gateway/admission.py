@@ -1,0 +1,43 @@
+"""Admission, pure: what may still enter the write path, and when to say no.
+
+What always holds: the bytes and requests admitted and not yet settled stay at or below the limits; a refusal happens before
+anything is logged. Source: protocol.md section 4 ("everything is bounded").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.errors import Overloaded
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    queue_bytes_max: int = 64 << 20
+    requests_max: int = 20_000
+
+
+class Admission:
+    """Counts what is in the write path."""
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self._limits = limits
+        self.queued_bytes = 0
+        self.requests = 0
+        self.refused = 0
+
+    def enter(self, size_bytes: int) -> None:
+        """Raises Overloaded, and counts nothing, when the write path is full. One request always fits an idle path."""
+        full = self.queued_bytes + size_bytes > self._limits.queue_bytes_max or self.requests >= self._limits.requests_max
+        if full and self.requests:
+            self.refused += 1
+            raise Overloaded(
+                f"the write queue is full ({self.queued_bytes} bytes in {self.requests} requests): nothing was logged, try again",
+                retry_after_s=1,
+            )
+        self.queued_bytes += size_bytes
+        self.requests += 1
+
+    def leave(self, size_bytes: int) -> None:
+        self.queued_bytes -= size_bytes
+        self.requests -= 1

@@ -1,0 +1,45 @@
+"""The tables of a site, by name and by id: the engine's schemas, decoded once.
+
+What always holds: the catalog is what the engine has applied; a DDL record that is applied changes it at once.
+"""
+
+from __future__ import annotations
+
+from storage.engine import StorageEngine
+from storage.errors import NotFound
+from storage.frame import Frame
+from storage.record import Kind
+from storage.schema import TableSchema, decode_schema
+
+
+class Catalog:
+    def __init__(self, engine: StorageEngine) -> None:
+        self._engine = engine
+        self._by_name: dict[str, TableSchema] = {}
+        self.highest_id = 0
+        self.reload()
+
+    def reload(self) -> None:
+        """Read every schema again: after DDL, a rejoin, or base data."""
+        schemas = self._engine.schemas()
+        tables = [decode_schema(data) for data in schemas.values()]
+        self._by_name = {table.name: table for table in tables}
+        self.highest_id = max([self.highest_id, *schemas], default=0)
+
+    def applied(self, frames: list[Frame]) -> None:
+        if any(record.kind == Kind.DDL for frame in frames for record in frame.records):
+            self.reload()
+
+    def get(self, name: str) -> TableSchema:
+        """Raises NotFound."""
+        table = self._by_name.get(name)
+        if table is None:
+            known = ", ".join(sorted(self._by_name)[:20]) or "none yet"
+            raise NotFound(f"there is no table {name!r}; tables here: {known}", table=name)
+        return table
+
+    def find(self, name: str) -> TableSchema | None:
+        return self._by_name.get(name)
+
+    def all(self) -> list[TableSchema]:
+        return [self._by_name[name] for name in sorted(self._by_name)]

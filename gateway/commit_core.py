@@ -1,0 +1,132 @@
+"""The commit rule, pure: which frames are durable where, which are committed, which have failed.
+
+Two logs advance their own durable sequence; a frame is committed once the logs that the mode asks for hold it, in order.
+Every method is an event; it changes the state and returns the effects, which the driver (commit.py) performs in order.
+
+What always holds:
+- `committed <= min(local, remote)` for every frame committed while the remote log was needed (P1);
+- frames are committed in sequence order, each at most once, and a frame that failed is never committed;
+- a sequence is never used twice in an epoch: a failure moves `standing` back, never `next_seq`;
+- a new frame's `previous` is the last sequence that still stands, which excludes what failed before it (P5).
+Source: protocol.md section 4 (the table of four cases, the chain) and 6 (modes).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from storage.frame import Flags, Frame, make_frame
+from storage.record import Record
+
+
+class Mode(Enum):
+    """How a commit is reached.
+
+    CATCHING writes the remote log but does not wait for it. TIGHTENING waits for it, but does not say "sync" yet: the
+    coordinator has not recorded it.
+    """
+
+    SYNC = "sync"
+    TIGHTENING = "tightening"
+    CATCHING = "catching"
+    ASYNC = "async"
+
+    @property
+    def label(self) -> str:
+        """What an acknowledgement says (P8)."""
+        return "sync" if self is Mode.SYNC else "async"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Apply these frames in order, then acknowledge them as `label`."""
+
+    frames: list[Frame]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """These frames are not acknowledged, outcome unknown; nothing above `standing` stands; seal the local segment."""
+
+    frames: list[Frame]
+    standing: int
+
+
+class CommitCore:
+    """State of one log's active writer in one epoch."""
+
+    def __init__(self, *, epoch: int, standing: int, next_seq: int, mode: Mode) -> None:
+        self.epoch = epoch
+        self.standing = standing  # the last sequence that still stands
+        self.next_seq = next_seq  # grows only
+        self.mode = mode
+        self.local = standing  # last sequence durable in the WAL
+        self.remote = standing  # last sequence durable in the remote log
+        self.committed = standing
+        self._in_flight: deque[Frame] = deque()  # made, not yet committed, in order
+
+    @property
+    def frames_in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def writes_remote(self) -> bool:
+        return self.mode is not Mode.ASYNC
+
+    @property
+    def needs_remote(self) -> bool:
+        return self.mode in (Mode.SYNC, Mode.TIGHTENING)
+
+    def make(self, records: list[Record], timestamp: int) -> Frame:
+        """A new frame of `records`; the driver appends it to the WAL, and to the remote log if `writes_remote`."""
+        frame = make_frame(
+            epoch=self.epoch, first_seq=self.next_seq, previous=self.standing, timestamp=timestamp,
+            committed=self.committed, records=records, flags=Flags.NONE if self.mode is Mode.SYNC else Flags.ASYNC,
+        )
+        self.next_seq += frame.count
+        self.standing = frame.last_seq
+        self._in_flight.append(frame)
+        return frame
+
+    def local_synced(self, seq: int) -> Committed | None:
+        """The WAL holds everything up to `seq`."""
+        self.local = max(self.local, seq)
+        return self._advance()
+
+    def remote_synced(self, seq: int) -> Committed | None:
+        """The remote log holds everything that stands up to `seq`."""
+        self.remote = max(self.remote, seq)
+        return self._advance()
+
+    def local_failed(self) -> Failed:
+        """The WAL's descriptor failed: every frame that it does not hold has failed, and all that chain to them."""
+        kept = [f for f in self._in_flight if f.last_seq <= self.local]
+        failed = [f for f in self._in_flight if f.last_seq > self.local]
+        if failed:
+            self.standing = failed[0].previous
+        self._in_flight = deque(kept)
+        return Failed(failed, self.standing)
+
+    def switch_remote_on(self) -> int:
+        """Frames made from here on go to the remote log. The last sequence that it will not hold: the catch-up target."""
+        self.mode = Mode.CATCHING
+        self.remote = self.standing
+        return self.standing
+
+    def set_mode(self, mode: Mode) -> Committed | None:
+        """Change the rule. Tightening comes before the coordinator is told, loosening only after it recorded it (P8)."""
+        self.mode = mode
+        return self._advance()
+
+    def _advance(self) -> Committed | None:
+        limit = min(self.local, self.remote) if self.needs_remote else self.local
+        frames: list[Frame] = []
+        while self._in_flight and self._in_flight[0].last_seq <= limit:
+            frames.append(self._in_flight.popleft())
+        if not frames:
+            return None
+        self.committed = frames[-1].last_seq
+        return Committed(frames, self.mode.label)

@@ -1,0 +1,168 @@
+"""What the plans of switchover/ act through: SiteControl, on top of one Site."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gateway.site import Site
+from remote_log.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
+from remote_log.sink import Sink
+from storage.clock import Clock
+from storage.errors import Refused
+from storage.frame import Frame, parse_frame
+from storage.record import Kind, Record
+from switchover.activation import Activation, ActivationRequest, Opened
+from switchover.coordinator import Coordinator, PairState
+from switchover.rejoin import QUARANTINE, RejoinReport
+from switchover.roles import Event, Role
+
+CANARY_TIMEOUT_S = 10.0
+MERGE_CHUNK = 500
+MERGE_TIMEOUT_S = 60.0
+PINNED = "degraded_by_command"
+OPERATIONS = {Kind.UPSERT: "upsert", Kind.UPDATE: "update", Kind.DELETE: "delete"}
+
+
+class Control:
+    """Implements switchover.control.SiteControl."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    @property
+    def site(self) -> str:
+        return self._site.site
+
+    @property
+    def peer(self) -> str:
+        return self._site.peer
+
+    @property
+    def role(self) -> Role:
+        return self._site.role
+
+    @property
+    def epoch(self) -> int:
+        return self._site.epoch
+
+    @property
+    def applied_seq(self) -> int:
+        return self._site.ports.engine.applied_seq
+
+    @property
+    def clock(self) -> Clock:
+        return self._site.ports.clock
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self._site.ports.coordinator
+
+    @property
+    def sink(self) -> Sink:
+        return self._site.sink
+
+    def new_id(self) -> str:
+        return self._site.ports.new_id()
+
+    def event(self, event: Event) -> None:
+        self._site.event(event)
+
+    async def read_pair_state(self) -> PairState | None:
+        return await self._site.refresh_pair_state()
+
+    async def ask_peer(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        return await self._site.ports.transport.call(method, message, timeout_s)
+
+    async def probe_own_dfs(self) -> None:
+        await self._site.ports.own_dfs.probe()
+
+    async def probe_peer_dfs(self) -> None:
+        await self._site.ports.peer_dfs.probe()
+
+    def takeover_blocker(self) -> str | None:
+        return self._site.takeover_blocker()
+
+    def new_activation(self, request: ActivationRequest) -> Activation:
+        return self._site.new_activation(request)
+
+    async def install(self, opened: Opened) -> None:
+        pinned = self._site.ports.engine.meta(PINNED) is not None
+        await self._site.install(opened, auto_resync=not pinned)
+
+    async def delete_replayed(self) -> int:
+        dfs, layout = self._site.ports.own_dfs, self._site.layout
+        deleted = 0
+        for entry in await dfs.list(layout.folder):
+            epoch = layout.parse_epoch(entry.name) if entry.is_folder else None
+            if epoch is not None and epoch < self.epoch:
+                await dfs.delete(layout.epoch_folder(epoch))
+                deleted += 1
+        return deleted
+
+    async def flush(self) -> int:
+        return await self._site.ports.engine.flush()
+
+    async def canary(self) -> int:
+        record = Record(Kind.BARRIER, key=f"canary-{self.epoch}".encode())
+        ack = await self._site.for_reads().commit.submit_mark(record, CANARY_TIMEOUT_S)
+        return ack.seq
+
+    async def rejoin(self) -> RejoinReport:
+        return await self._site.rejoin()
+
+    async def degrade(self) -> None:
+        active = self._site.for_writes()
+        await self._site.ports.engine.set_meta(PINNED, b"1")
+        await active.degrade(by_command=True)
+
+    async def resync(self) -> None:
+        active = self._site.for_writes()
+        await self._site.ports.engine.set_meta(PINNED, None)
+        await active.resync()
+
+    # ---- quarantine
+    async def merge_quarantine(self) -> dict[str, Any]:
+        """Send every quarantined row to the active as a conditional write; a file that is merged is renamed."""
+        files = self._site.ports.files
+        merged = skipped = 0
+        names = [name for name in await files.list(QUARANTINE) if name.endswith(".frames")]
+        for name in names:
+            path = f"{QUARANTINE}/{name}"
+            rows = _rows(_frames(await files.read(path)))
+            for first in range(0, len(rows), MERGE_CHUNK):
+                message = to_message(MergeRequest(rows[first : first + MERGE_CHUNK]))
+                reply = from_message(MergeReply, await self.ask_peer(MERGE, message, MERGE_TIMEOUT_S))
+                merged += reply.merged
+                skipped += reply.skipped
+            await files.rename(path, f"{path}.merged")
+        return {"files": names, "merged_rows": merged, "skipped_rows": skipped}
+
+    async def quarantines(self) -> list[dict[str, Any]]:
+        """The manifests of what waits in the quarantine."""
+        files = self._site.ports.files
+        names = await files.list(QUARANTINE)
+        return [json.loads(await files.read(f"{QUARANTINE}/{name}")) for name in names if name.endswith(".json")]
+
+
+def _frames(data: bytes) -> list[Frame]:
+    frames: list[Frame] = []
+    offset = 0
+    while offset < len(data):
+        frame = parse_frame(data, offset)
+        frames.append(frame)
+        offset += len(frame.data)
+    return frames
+
+
+def _rows(frames: list[Frame]) -> list[tuple[int, str, bytes, bytes, int]]:
+    """(table, operation, key, value, version) of every row change. Raises Refused on a record that cannot be merged."""
+    rows = []
+    for frame in frames:
+        for index, record in enumerate(frame.records):
+            kind = Kind(record.kind)
+            if kind is Kind.DDL:
+                raise Refused(f"the quarantine changes table {record.table}: merge its rows by hand (sequence {frame.first_seq})")
+            if kind in OPERATIONS:
+                rows.append((record.table, OPERATIONS[kind], record.key, record.value, frame.timestamp + index))
+    return rows

@@ -1,0 +1,33 @@
+"""What became of an acknowledged write: asked later, by its receipt.
+
+What always holds: `survived` and `lost` are said only from the recorded epoch history of this site's storage; everything that it
+cannot know is `unknown`. Source: switchover-lessons.md ("durability receipts").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.receipts import decode_receipt
+from remote_log.history import common_end
+from storage.engine import StorageEngine
+from storage.errors import Refused
+
+
+def receipt_outcome(engine: StorageEngine, text: str) -> dict[str, Any]:
+    """Raises InvalidInput when `text` is no receipt."""
+    receipt = decode_receipt(text)
+    return {
+        "receipt": text, "outcome": _outcome(engine, receipt.epoch, receipt.seq), "log": receipt.log,
+        "epoch": receipt.epoch, "seq": receipt.seq, "mode": receipt.mode,
+    }
+
+
+def _outcome(engine: StorageEngine, epoch: int, seq: int) -> str:
+    try:
+        end = common_end(engine.epochs(), epoch, seq)
+    except Refused:
+        return "unknown"
+    if end < seq:
+        return "lost"
+    return "survived" if seq <= engine.applied_seq else "unknown"

@@ -1,0 +1,41 @@
+"""Receipts: opaque, URL-safe strings that name log, epoch, sequence and mode of an acknowledged write.
+
+What always holds: `decode(encode(r)) == r`; anything else is an InvalidInput that says so. Source: product.md 2,
+switchover-lessons.md ("durability receipts").
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from typing import NamedTuple
+
+from storage.errors import InvalidInput
+
+_FORMAT = struct.Struct("<BBHQQ")
+_VERSION = 1
+
+
+class Receipt(NamedTuple):
+    log: int
+    epoch: int
+    seq: int
+    mode: str  # "sync" | "async"
+
+
+def encode_receipt(log: int, epoch: int, seq: int, mode: str) -> str:
+    packed = _FORMAT.pack(_VERSION, mode == "sync", log, epoch, seq)
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def decode_receipt(text: str) -> Receipt:
+    """Raises InvalidInput when `text` is not a receipt of this release."""
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        version, sync, log, epoch, seq = _FORMAT.unpack(packed)
+    except (binascii.Error, struct.error, ValueError) as error:
+        raise InvalidInput("this is not a receipt: use the string that a write answered", receipt=text[:64]) from error
+    if version != _VERSION or sync > 1:
+        raise InvalidInput("this receipt is of a format that this release does not know", receipt=text[:64])
+    return Receipt(log, epoch, seq, "sync" if sync else "async")

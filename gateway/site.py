@@ -1,0 +1,302 @@
+"""One site: its role, and what runs in each role. The routes, the peer's calls and the plans all act through it.
+
+What always holds: every change of role goes through the one table (switchover/roles.py); a site that boots is CLOSED until
+coordinator and peer tell it what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
+Everything outside comes in through ports, so that the same code runs in a simulation. Source: protocol.md sections 5, 6, 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from gateway.active import ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
+from gateway.admission import Admission, AdmissionLimits
+from gateway.catalog import Catalog
+from gateway.commit_core import Mode
+from gateway.rows_service import RowsService
+from gateway.tables_service import TablesService
+from remote_log.dfs import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.lease import ReadLease
+from remote_log.sink import LOADING, Sink
+from remote_log.transport import Transport
+from remote_log.writer import RemoteWriter
+from storage.clock import Clock, HybridClock
+from storage.cursors import CursorRegistry
+from storage.engine import StorageEngine
+from storage.errors import Conflict, NotActive, TwinlogError, Unavailable
+from storage.files import Files
+from storage.schema import TableSchema
+from storage.wal import Wal
+from switchover.activation import Activation, ActivationPorts, ActivationRequest, ActivationSettings, Opened
+from switchover.coordinator import Coordinator, PairState
+from switchover.failpoints import Failpoints
+from switchover.rejoin import FLOOR, Rejoin, RejoinReport
+from switchover.roles import Event, Role, permissions, step
+
+log = structlog.get_logger("twinlog.site")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    pair: str
+    site: str
+    peer: str
+    url: str
+    peer_url: str
+    initial_active: str
+    policy: str
+    request_deadline_s: float
+    flush_interval_s: float
+    fence_deadline_s: float
+    admission: AdmissionLimits
+    active: ActiveSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SitePorts:
+    clock: Clock
+    files: Files
+    wal: Wal
+    engine: StorageEngine
+    coordinator: Coordinator
+    transport: Transport
+    own_dfs: Dfs
+    peer_dfs: Dfs
+    cursors: CursorRegistry
+    failpoints: Failpoints
+    new_id: Callable[[], str]  # unique for ever: operation and plan ids
+
+
+class Site:
+    """State of one site's process."""
+
+    def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
+        self.settings, self.ports = settings, ports
+        self.site, self.peer = settings.site, settings.peer
+        self.role = Role.CLOSED
+        self.reason = "the gateway has started and does not know yet what it is"
+        self.waiting_for: str | None = "the coordinator"
+        self.open: ActiveEpoch | None = None
+        self.pair_state: PairState | None = None  # the last value read from the coordinator
+        self.layout = RemoteLayout(settings.pair)
+        self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
+        self.catalog = Catalog(ports.engine)
+        self.sink = Sink(ports.engine, refusal=self._shipping_refusal)
+        self.admission = Admission(settings.admission)
+        self.rows = RowsService(
+            self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
+        )
+        self.tables = TablesService(self, self.catalog, clock=ports.clock, deadline_s=settings.request_deadline_s)
+        self.changed = asyncio.Event()  # something that the cluster document shows has changed
+        self._hooks: RemoteHooks | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    # ---- roles
+    def event(self, event: Event) -> None:
+        """One step in the role table. Raises IllegalTransition, and then nothing has changed."""
+        transition = step(self.role, event)
+        self.role, self.reason = transition.role, transition.reason
+        log.info("role", role=self.role, event=event, reason=transition.reason, epoch=self.epoch)
+        self.touch()
+
+    def touch(self) -> None:
+        self.changed.set()
+
+    @property
+    def epoch(self) -> int:
+        return self.open.epoch if self.open is not None else self.sink.followed_epoch
+
+    @property
+    def mode(self) -> str:
+        if self.open is not None:
+            return self.open.core.mode.label
+        return self.pair_state.mode if self.pair_state is not None else "unknown"
+
+    def _shipping_refusal(self) -> str | None:
+        if permissions(self.role).accepts_shipped:
+            return None
+        return f"it is {self.role}: {self.reason}"
+
+    # ---- what requests ask (ActiveSource)
+    def active_address(self) -> dict[str, Any] | None:
+        """Where the active is, as far as this site knows."""
+        if self.open is not None:
+            return {"site": self.site, "url": self.settings.url, "epoch": self.open.epoch}
+        state = self.pair_state
+        if state is None or state.active is None:
+            return None
+        url = self.settings.url if state.active == self.site else self.settings.peer_url
+        return {"site": state.active, "url": url, "epoch": state.epoch}
+
+    def _not_serving(self) -> TwinlogError:
+        address = self.active_address()
+        if address is not None and address["site"] != self.site:
+            return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
+        waiting = self.waiting_for or self.reason
+        return Unavailable(f"site {self.site} is {self.role} and waits for {waiting}", retry_after_s=1, active=address)
+
+    def for_writes(self) -> ActiveEpoch:
+        if self.open is None or not permissions(self.role).writes:
+            if self.role is Role.DRAINING:
+                raise Unavailable(
+                    f"a switchover to {self.peer} is under way: nothing was logged, try again there", retry_after_s=1,
+                    active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
+                )
+            raise self._not_serving()
+        return self.open
+
+    def for_reads(self) -> ActiveEpoch:
+        if self.open is None or not permissions(self.role).reads:
+            raise self._not_serving()
+        return self.open
+
+    def check_current(self, table: TableSchema) -> None:
+        current = self.catalog.find(table.name)
+        if current is None or current.id != table.id or current.revision != table.revision:
+            raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
+
+    # ---- an epoch begins and ends
+    def make_remote(self, epoch: int) -> RemoteWriter:
+        """A writer of the remote log; its reports go to the epoch that is opened with it, or that is open."""
+        hooks = self._hooks
+        assert hooks is not None
+        return RemoteWriter(
+            self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
+            on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segment_name,
+        )
+
+    def new_activation(self, request: ActivationRequest) -> Activation:
+        active = self.settings.active
+        lease = ReadLease(active.lease_s, active.drift_margin)
+        self._hooks = RemoteHooks(lease)
+        ports = self.ports
+        return Activation(
+            request,
+            ActivationPorts(
+                site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
+                wal=ports.wal, engine=ports.engine, coordinator=ports.coordinator, clock=ports.clock, hybrid=self.hybrid,
+                make_remote=self.make_remote, failpoints=ports.failpoints,
+            ),
+            ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
+        )
+
+    async def install(self, opened: Opened, *, auto_resync: bool) -> None:
+        """The plan has opened `opened`: begin to serve."""
+        hooks, ports = self._hooks, self.ports
+        assert hooks is not None and self.open is None
+        self.catalog.reload()
+        epoch = ActiveEpoch(
+            opened, hooks,
+            ActivePorts(
+                site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
+                coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs, layout=self.layout,
+                cursors=ports.cursors, failpoints=ports.failpoints,
+            ),
+            self.settings.active, make_remote=self.make_remote, on_applied=self.catalog.applied, on_end=self._epoch_ended,
+            on_mode=self._mode_changed, auto_resync=auto_resync,
+        )
+        self.open = epoch
+        self.waiting_for = None
+        await self.sink.set_followed_epoch(opened.epoch)
+        await self.refresh_pair_state()
+        self.event(Event.OPENED_SYNC if opened.mode == "sync" else Event.OPENED_ASYNC)
+        epoch.start()
+
+    def _mode_changed(self) -> None:
+        assert self.open is not None
+        sync = self.open.core.mode is Mode.SYNC
+        if sync and self.role is Role.DOWNGRADE_ACTIVE:
+            self.event(Event.RESYNCED)
+        elif not sync and self.role is Role.ACTIVE:
+            self.event(Event.DOWNGRADE_RECORDED)
+
+    def _epoch_ended(self, error: TwinlogError) -> None:
+        """Fenced or broken: stop at once, from inside any callback."""
+        if self.open is None or self._ending is not None:
+            return
+        fenced = error.code == "fenced"
+        log.warning("epoch ended", epoch=self.open.epoch, code=error.code, detail=error.message)
+        self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
+        if not fenced:
+            self.waiting_for = f"a mend of: {error.message}"
+        self._ending = asyncio.get_running_loop().create_task(self._end(error))
+
+    async def _end(self, error: TwinlogError) -> None:
+        await self.close_epoch(Unavailable(f"site {self.site} is no longer the active: {error.message}", retry_after_s=1))
+        self._ending = None
+
+    async def close_epoch(self, reason: TwinlogError) -> None:
+        epoch, self.open = self.open, None
+        if epoch is not None:
+            await epoch.stop(reason)
+            await self.ports.engine.flush()
+        self.touch()
+
+    @property
+    def ending(self) -> bool:
+        return self._ending is not None
+
+    # ---- as a follower
+    async def rejoin(self) -> RejoinReport:
+        """Become a clean follower of the active: raises PeerError when it does not answer."""
+        rejoin = Rejoin(
+            site=self.site, engine=self.ports.engine, wal=self.ports.wal, files=self.ports.files,
+            transport=self.ports.transport, sink=self.sink, failpoints=self.ports.failpoints,
+        )
+        report = await rejoin.run()
+        self.catalog.reload()
+        self.event(Event.FOLLOW)
+        self.waiting_for = None
+        return report
+
+    def diverged(self, why: str) -> None:
+        """The active's log is not a continuation of this site's: rejoin before anything else is applied."""
+        if self.role is Role.STANDBY:
+            self.event(Event.REJOIN_STARTED)
+            self.waiting_for = f"the rejoin ({why})"
+
+    def takeover_blocker(self) -> str | None:
+        """Why this site's storage cannot stand in for the active now; None when it can."""
+        engine = self.ports.engine
+        if engine.meta(LOADING) is not None:
+            return "its base data is not complete: wait until the active has filled this site"
+        floor = int(engine.meta(FLOOR) or b"0")
+        if engine.applied_seq < floor:
+            return f"it rejoined and is still behind: it holds {engine.applied_seq}, and needs {floor} to be consistent"
+        return None
+
+    async def refresh_pair_state(self) -> PairState | None:
+        self.pair_state = await self.ports.coordinator.read()
+        return self.pair_state
+
+    # ---- the drain of a planned switchover
+    async def drain(self) -> int:
+        """No new writes; everything admitted settled; the last sequence that stands."""
+        if self.open is None:
+            raise self._not_serving()
+        if self.role is not Role.DRAINING:
+            self.event(Event.DRAIN)
+        return await self.open.drain()
+
+    def undrain(self) -> None:
+        if self.open is not None and self.role is Role.DRAINING:
+            sync = self.open.core.mode is Mode.SYNC
+            self.event(Event.DRAIN_CANCELLED_SYNC if sync else Event.DRAIN_CANCELLED_ASYNC)
+
+    async def step_down(self) -> int:
+        """Stop for good, and make the storage durable; its last durable sequence. Idempotent."""
+        if self.role is Role.DRAINING:
+            self.event(Event.STEPPED_DOWN)
+            await self.close_epoch(NotActive(
+                f"site {self.site} has handed over to {self.peer}",
+                active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
+            ))
+        if self.open is not None:
+            raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")
+        return await self.ports.engine.flush()

@@ -1,0 +1,67 @@
+"""Tables: create, alter, drop, as records of the log, one change at a time.
+
+What always holds: a change is decided against applied schemas while no other change runs, and is answered after it is
+committed and applied like any write; a request decoded with an older schema is refused, never misread.
+Source: protocol.md section 3 (DDL), product.md 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from gateway.active import ActiveEpoch
+from gateway.catalog import Catalog
+from gateway.commit import Pending
+from gateway.rows_service import ActiveSource
+from storage.clock import Clock
+from storage.errors import Conflict
+from storage.record import Kind, Record, SchemaChange
+from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
+
+DDL_BYTES = 1024
+
+
+class TablesService:
+    def __init__(self, source: ActiveSource, catalog: Catalog, *, clock: Clock, deadline_s: float) -> None:
+        self._source, self._catalog = source, catalog
+        self._clock, self._deadline_s = clock, deadline_s
+        self._lock = asyncio.Lock()
+        self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
+        self._settled.set()
+
+    async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+        async with self._lock:
+            active = self._source.for_writes()
+            wanted = parse_table(body, self._catalog.highest_id + 1)
+            existing = self._catalog.find(wanted.name)
+            if existing is not None:
+                if same_table(existing, wanted):
+                    return existing, False
+                raise Conflict(f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name)
+            await self._log(active, "put", wanted)
+            return self._catalog.get(wanted.name), True
+
+    async def alter(self, name: str, body: dict[str, Any]) -> TableSchema:
+        async with self._lock:
+            active = self._source.for_writes()
+            changed = alter(self._catalog.get(name), body)
+            await self._log(active, "put", changed)
+            return self._catalog.get(changed.name)
+
+    async def drop(self, name: str) -> None:
+        async with self._lock:
+            active = self._source.for_writes()
+            await self._log(active, "drop", self._catalog.get(name))
+
+    async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema) -> None:
+        await self._settled.wait()
+        schema = encode_schema(table) if kind == "put" else b""
+        change = SchemaChange(kind, table.id, schema, table.history_s)
+        record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))
+        pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._settled.set)
+        self._settled.clear()
+        active.commit.submit(pending)
+        await pending.answer

@@ -1,0 +1,31 @@
+"""Epoch history, pure: where a site's log leaves the active's, if it does.
+
+An active records, in each epoch's start, the end of the epoch before (`previous`). A site whose position lies above the end
+that the active recorded for its epoch has diverged: what it holds above that end is not in the log any more.
+
+What always holds: sequences alone never decide (a dead site's frame may bear a number that the living log uses again in a
+later epoch); the epoch of the position does. Source: protocol.md sections 2, 5 step 5, and 8 (rejoin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.engine import EpochEntry
+from storage.errors import Refused
+
+
+def common_end(history: Sequence[EpochEntry], epoch: int, seq: int) -> int:
+    """The highest sequence at or below `seq` that a site at (`epoch`, `seq`) shares with the log of `history`.
+
+    `history` is ascending. A site at epoch 0 (empty) shares nothing: 0. Raises Refused when the epoch lies outside the
+    recorded history, so that nothing can be said: such a site needs base data.
+    """
+    if epoch == 0:
+        return 0
+    if not history or epoch < history[0].epoch or epoch > history[-1].epoch:
+        raise Refused(
+            f"epoch {epoch} is not in the active's recorded history: this site must be filled with base data", epoch=epoch
+        )
+    later = [entry for entry in history if entry.epoch > epoch]
+    return min(seq, later[0].previous) if later else seq

@@ -1,0 +1,149 @@
+"""The messages between the two gateways: msgpack maps, one struct each, so that both ends agree on the fields.
+
+What always holds: every message of the replication stream names the epoch of its sender; an unknown field is ignored, a
+missing one is an error, so that two releases can talk during an upgrade. Source: protocol.md sections 7 and 8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from storage.engine import EpochEntry
+from storage.errors import PeerError
+
+FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
+STATUS, EPOCHS, ROWS = "status", "epochs", "rows"
+DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
+
+
+class FollowRequest(msgspec.Struct):
+    """The active asks the other site to follow `epoch`, and shows where each epoch began."""
+
+    epoch: int
+    site: str
+    history: list[tuple[int, int, int, str, str]]  # EpochEntry as a tuple, ascending
+
+
+class Position(msgspec.Struct):
+    """Where a follower stands. `state`: following | diverged | loading | busy (not a standby now; `why` says)."""
+
+    state: str
+    applied_seq: int
+    applied_epoch: int
+    durable_seq: int
+    why: str = ""
+
+
+class ReplicateRequest(msgspec.Struct):
+    """Frames in order, their bytes one after another; empty: only the position is asked for.
+
+    `flush`: make everything durable before answering.
+    """
+
+    epoch: int
+    frames: bytes
+    flush: bool = False
+
+
+class BaseRequest(msgspec.Struct):
+    """A chunk of base data in key order: (table, key, value, version). `first` empties the follower."""
+
+    epoch: int
+    first: bool
+    rows: list[tuple[int, bytes, bytes, int]]
+
+
+class BaseDoneRequest(msgspec.Struct):
+    """The base is complete at exactly (`seq_epoch`, `seq`)."""
+
+    epoch: int
+    seq: int
+    seq_epoch: int
+    last_timestamp: int
+    schemas: dict[int, bytes]
+    history: list[tuple[int, int, int, str, str]]
+
+
+class EpochsReply(msgspec.Struct):
+    epoch: int
+    applied_seq: int
+    history: list[tuple[int, int, int, str, str]]
+
+
+class RowsRequest(msgspec.Struct):
+    keys: list[tuple[int, bytes]]
+
+
+class RowsReply(msgspec.Struct):
+    """Rows as asked, None where absent, read at or after `seq`... the log from there brings them up to date."""
+
+    seq: int
+    rows: list[tuple[bytes, int] | None]  # (value, version)
+
+
+class PlanRequest(msgspec.Struct):
+    """A step that the plan `plan_id`, which has the pair at the coordinator, asks of the other site."""
+
+    plan_id: str
+
+
+class StatusReply(msgspec.Struct):
+    site: str
+    role: str
+    epoch: int
+    mode: str
+    applied_seq: int
+    durable_seq: int
+    committed_seq: int
+    waiting_for: str
+
+
+class MergeRequest(msgspec.Struct):
+    """Quarantined rows: (table, operation, key, value, version)."""
+
+    rows: list[tuple[int, str, bytes, bytes, int]]
+
+
+class MergeReply(msgspec.Struct):
+    """`skipped`: the active has a newer version, or not the table."""
+
+    merged: int
+    skipped: int
+
+
+class DrainReply(msgspec.Struct):
+    last_seq: int
+    epoch: int
+
+
+class StoppedReply(msgspec.Struct):
+    """The old active has stopped for good in `epoch`: its storage is durable up to `durable_seq`."""
+
+    epoch: int
+    durable_seq: int
+
+
+_T = TypeVar("_T")
+
+
+def to_message(struct: msgspec.Struct) -> dict[str, Any]:
+    """The struct as a msgpack-ready map."""
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def from_message(kind: type[_T], message: dict[str, Any]) -> _T:
+    """The map as the struct. Raises PeerError when fields are missing or of the wrong type."""
+    try:
+        return msgspec.convert(message, kind)
+    except msgspec.ValidationError as error:
+        raise PeerError(f"the other site's message is not a {kind.__name__}: {error}") from error
+
+
+def pack_history(entries: list[EpochEntry]) -> list[tuple[int, int, int, str, str]]:
+    return [(e.epoch, e.first_seq, e.previous, e.site, e.kind) for e in entries]
+
+
+def unpack_history(rows: list[tuple[int, int, int, str, str]]) -> list[EpochEntry]:
+    return [EpochEntry(*row) for row in rows]

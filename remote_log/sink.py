@@ -1,0 +1,136 @@
+"""The sink: the receiving end of the replicator, at a standby.
+
+What always holds:
+- frames of an epoch lower than the one followed are rejected with Fenced; the epoch followed is durable before its first
+  frame is accepted;
+- frames are applied in order, without gaps, exactly once (the watermark is in the engine's transaction), so the storage is
+  always a prefix of the active's committed log (P4);
+- a site that has diverged, or that is busy becoming something else, accepts nothing and says so.
+Source: protocol.md section 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from remote_log.history import common_end
+from remote_log.messages import (
+    BaseDoneRequest,
+    BaseRequest,
+    FollowRequest,
+    Position,
+    ReplicateRequest,
+    unpack_history,
+)
+from storage.engine import StorageEngine, StoredRow
+from storage.errors import Fenced, Refused, Unavailable
+from storage.frame import Frame, parse_frame
+
+FOLLOWED_EPOCH = "followed_epoch"
+LOADING = "loading_base"
+
+
+class Sink:
+    """`accepts()` is the role's permission; None or why not."""
+
+    def __init__(self, engine: StorageEngine, *, refusal: Callable[[], str | None]) -> None:
+        self._engine = engine
+        self._refusal = refusal
+        self._lock = asyncio.Lock()
+        self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
+        self.frames_received = 0
+        self.bytes_received = 0
+
+    def _position(self, state: str, why: str = "") -> Position:
+        engine = self._engine
+        return Position(state, engine.applied_seq, engine.applied_epoch, engine.durable_seq, why)
+
+    def _check_epoch(self, epoch: int) -> None:
+        if epoch < self.followed_epoch:
+            raise Fenced(
+                f"epoch {epoch} is over: this site follows epoch {self.followed_epoch}", epoch=epoch,
+                by_epoch=self.followed_epoch,
+            )
+
+    async def set_followed_epoch(self, epoch: int) -> None:
+        """Durable before it counts: from then on lower epochs are rejected, after a crash too."""
+        if epoch > self.followed_epoch:
+            await self._engine.set_meta(FOLLOWED_EPOCH, str(epoch).encode())
+            self.followed_epoch = epoch
+
+    async def follow(self, request: FollowRequest) -> Position:
+        """The active of `epoch` wants to ship. Says whether, and from where."""
+        async with self._lock:
+            self._check_epoch(request.epoch)
+            why = self._refusal()
+            if why is not None:
+                return self._position("busy", why)
+            engine = self._engine
+            if engine.meta(LOADING) is not None:
+                return self._position("loading", "base data was interrupted: send it again from the start")
+            try:
+                end = common_end(unpack_history(request.history), engine.applied_epoch, engine.applied_seq)
+            except Refused as error:
+                return self._position("diverged", error.message)
+            if end < engine.applied_seq:
+                return self._position("diverged", f"holds {engine.applied_seq}, the log ends at {end} in that epoch")
+            await self.set_followed_epoch(request.epoch)
+            return self._position("following")
+
+    def _check_following(self, epoch: int) -> None:
+        self._check_epoch(epoch)
+        why = self._refusal()
+        if why is not None:
+            raise Unavailable(f"this site accepts no shipped frames now: {why}", retry_after_s=1)
+        if epoch != self.followed_epoch:
+            raise Unavailable(f"epoch {epoch} has not been agreed on: follow first", retry_after_s=0)
+
+    async def replicate(self, request: ReplicateRequest) -> Position:
+        """Apply shipped frames. Raises Fenced, LogGap, Unavailable."""
+        async with self._lock:
+            self._check_following(request.epoch)
+            frames: list[Frame] = []
+            offset = 0
+            while offset < len(request.frames):
+                frame = parse_frame(request.frames, offset)
+                frames.append(frame)
+                offset += len(frame.data)
+            if frames:
+                await self._engine.apply(frames)
+                self.frames_received += len(frames)
+                self.bytes_received += len(request.frames)
+            if request.flush:
+                await self._engine.flush()
+            return self._position("following")
+
+    async def base(self, request: BaseRequest) -> Position:
+        """A chunk of base data; the first one empties this site's storage."""
+        async with self._lock:
+            self._check_following_base(request.epoch)
+            if request.first:
+                await self._engine.set_meta(LOADING, b"1")
+            elif self._engine.meta(LOADING) is None:
+                raise Unavailable("no base data is being loaded here: begin with the first chunk", retry_after_s=0)
+            rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
+            await self._engine.load_base(rows, request.first)
+            return self._position("loading")
+
+    def _check_following_base(self, epoch: int) -> None:
+        self._check_epoch(epoch)
+        why = self._refusal()
+        if why is not None:
+            raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
+
+    async def base_done(self, request: BaseDoneRequest) -> Position:
+        """The base is complete: from here on this site follows."""
+        async with self._lock:
+            self._check_following_base(request.epoch)
+            if self._engine.meta(LOADING) is None:
+                raise Unavailable("no base data is being loaded here: begin with the first chunk", retry_after_s=0)
+            await self._engine.finish_base(
+                request.seq, request.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
+            )
+            await self._engine.set_meta(LOADING, None)
+            await self.set_followed_epoch(request.epoch)
+            return self._position("following")

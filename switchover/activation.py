@@ -1,0 +1,312 @@
+"""Activation of a site as the writer of the log: one code for bootstrap, restart, takeover and switchover.
+
+Begin (coordinator) -> claim -> fence -> wait out the read lease -> read along the chain, replay, make durable -> open.
+Each step first makes sure of the ones before it and does nothing when it is done, so a plan that is taken up by a new process
+starts again from the first with a new epoch: epochs are cheap, and no half-known state is trusted.
+
+What always holds:
+- nothing is read before every lower epoch is fenced at the arbiter, the DFS that both followers of an epoch meet at (P2);
+- the storage is durable with everything that was read before the new epoch opens, and before anything is deleted (P1, P9);
+- a gap between what the storage holds and what the log offers stops the plan (nothing acknowledged is skipped silently);
+- the coordinator's value is the last word: opening is a compare-and-set on the value that this plan began with.
+Source: protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+
+from remote_log.claims import ClaimContent, check_not_fenced, claim, fence, list_claims, read_frames
+from remote_log.dfs import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.lease import ReadLease
+from storage.chain import standing, tail_after
+from storage.clock import Clock, HybridClock
+from storage.engine import StorageEngine
+from storage.errors import LogGap
+from storage.frame import Flags, Frame, make_frame
+from storage.record import EpochStart, Kind, Record
+from storage.wal import Wal
+from switchover.coordinator import Coordinator, Mode, PairState, update
+from switchover.failpoints import Failpoints
+from switchover.register import abandon_plan, begin_plan, open_plan
+
+APPLY_CHUNK = 256  # frames per engine transaction while replaying
+
+
+class RemoteLogOpener(Protocol):
+    """What activation asks of remote_log/writer.py: a segment that is not fenced, with these frames durable in it."""
+
+    async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationSettings:
+    lease: ReadLease  # its durations: how long a fencer waits
+    fence_deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationRequest:
+    """Why and how. `old_stopped`: the old active confirmed that it stopped, so its lease need not be waited out."""
+
+    plan_id: str
+    kind: str  # bootstrap | restart | takeover | switchover
+    reason: str = ""
+    old_stopped: bool = False
+    peer_durable_seq: int = 0  # switchover: the old active's storage is durable up to here
+    accept_data_loss: bool = False
+    supersede: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationPorts:
+    site: str
+    peer: str
+    own_dfs: Dfs
+    peer_dfs: Dfs
+    layout: RemoteLayout
+    wal: Wal
+    engine: StorageEngine
+    coordinator: Coordinator
+    clock: Clock
+    hybrid: HybridClock
+    make_remote: Callable[[int], RemoteLogOpener]  # epoch -> writer on the peer's DFS
+    failpoints: Failpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A new epoch, open: the commit path begins here."""
+
+    epoch: int
+    mode: Mode
+    start: Frame
+    remote: RemoteLogOpener | None
+    replayed_frames: int
+    copied_frames: int
+
+
+class Activation:
+    """One attempt to open the log at this site."""
+
+    def __init__(self, request: ActivationRequest, ports: ActivationPorts, settings: ActivationSettings) -> None:
+        self.request, self.ports, self.settings = request, ports, settings
+        self.epoch = 0
+        self.before: PairState | None = None  # the value that this plan follows
+        self.progress: dict[str, object] = {}
+        self._done: set[str] = set()
+        self._high_seq = 0
+        self._copies: list[Frame] = []
+        self._replayed = 0
+
+    @property
+    def _takes_over(self) -> bool:
+        return self.request.kind in ("takeover", "switchover")
+
+    @property
+    def _arbiter(self) -> Dfs:
+        """One's own DFS for a takeover, the peer's for a restart: it holds the remote log in question."""
+        return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
+
+    @property
+    def _needs_arbiter(self) -> bool:
+        """A restart in an asynchronous mode goes on without the peer's DFS; claims are made there at the resync."""
+        return self._takes_over or self._mode_before == "sync"
+
+    @property
+    def _mode_before(self) -> Mode:
+        return self.before.mode if self.before is not None else "sync"
+
+    def _reached(self, step: str) -> None:
+        self._done.add(step)
+        self.ports.failpoints.hit(f"activation.{step}")
+
+    async def begin(self) -> None:
+        """The compare-and-set that makes this plan the only one, and gives it an epoch."""
+        if "begin" in self._done:
+            return
+        request, ports = self.request, self.ports
+        self.before = await ports.coordinator.read()
+        claims = await list_claims(self._arbiter, ports.layout) if self._needs_arbiter else {}
+        value = begin_plan(
+            self.before, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
+            accept_data_loss=request.accept_data_loss, highest_claim=max(claims, default=0),
+        )
+        expected = self.before.state_id if self.before is not None else 0
+        began = await ports.coordinator.compare_and_set(expected, value)
+        self.epoch = began.epoch_allocated
+        self._reached("begin")
+
+    async def abandon(self) -> None:
+        """Let the pair go: nothing irreversible was done."""
+        await update(self.ports.coordinator, lambda state: abandon_plan(state, self.request.plan_id))
+
+    def old_has_stopped(self, durable_seq: int) -> None:
+        """The old active confirmed that it stopped, with its storage durable up to `durable_seq`."""
+        self.request = replace(self.request, old_stopped=True, peer_durable_seq=durable_seq)
+
+    async def claim(self) -> None:
+        """The exclusive file at the arbiter that grants the epoch and locks every older one."""
+        await self.begin()
+        if "claim" in self._done or not self._needs_arbiter:
+            return
+        ports = self.ports
+        content = ClaimContent(
+            site=ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+            wall_ms=ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+        )
+        await claim(self._arbiter, ports.layout, self.epoch, content)
+        self._reached("claim")
+
+    async def fence(self) -> None:
+        """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""
+        await self.claim()
+        if "fence" in self._done or not self._needs_arbiter:
+            return
+        ports = self.ports
+        await fence(self._arbiter, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+        self._reached("fence")
+
+    async def wait_lease(self) -> None:
+        """Only after the fence is complete: the old active may have renewed its lease until then."""
+        await self.fence()
+        if "wait_lease" in self._done:
+            return
+        if self._takes_over and not self.request.old_stopped:
+            await self.ports.clock.sleep(self.settings.lease.fencer_wait_s)
+        self._reached("wait_lease")
+
+    async def replay(self) -> None:
+        """Read both logs along the chain, bring storage and WAL up to it, make the storage durable."""
+        await self.wait_lease()
+        if "replay" in self._done:
+            return
+        remote = await self._read_remote()
+        local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
+        tail = self._tail(remote, local)
+        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
+        if not self._takes_over and self._mode_before == "sync":
+            self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
+        await self._write_tail(tail, {frame.position for frame in local})
+        self._replayed = len(tail)
+        self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
+        self._reached("replay")
+
+    async def _read_remote(self) -> list[Frame]:
+        if not self._needs_arbiter:
+            return []
+        return await read_frames(self._arbiter, self.ports.layout, self.epoch)
+
+    def _tail(self, remote: list[Frame], local: list[Frame]) -> list[Frame]:
+        """The frames that continue what the storage holds. A takeover trusts the remote log only."""
+        at = self.ports.engine.applied_seq
+        frames = remote if self._takes_over else [*remote, *local]
+        self._check_remote_log_is_there(remote)
+        try:
+            return tail_after(frames, at)
+        except LogGap:
+            if self.request.accept_data_loss:
+                return []  # the operator typed the loss; the manifest in the journal says what
+            raise
+
+    def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
+        before, at = self.before, self.ports.engine.applied_epoch
+        if before is None or before.mode != "sync" or not self._takes_over or before.active == self.ports.site:
+            return
+        if at < before.epoch and not any(frame.epoch == before.epoch for frame in remote):
+            raise LogGap(
+                f"the remote log of epoch {before.epoch} is not on this site's DFS, and the storage ends in epoch {at}: "
+                "acknowledged writes would be missing; bring the DFS back, or force with --accept-data-loss",
+                held_seq=self.ports.engine.applied_seq,
+            )
+
+    async def _write_tail(self, tail: list[Frame], in_wal: set[tuple[int, int]]) -> None:
+        """The tail goes to the own WAL too, then to the storage, which is then made durable."""
+        engine, wal = self.ports.engine, self.ports.wal
+        await wal.start(self.epoch, self._high_seq + 1)
+        missing = [wal.append(frame) for frame in tail if frame.position not in in_wal]
+        for synced in missing:
+            await synced
+        for first in range(0, len(tail), APPLY_CHUNK):
+            await engine.apply(tail[first : first + APPLY_CHUNK])
+        self.ports.failpoints.hit("activation.applied")
+        self.ports.hybrid.observe(engine.last_timestamp)
+        await engine.flush()
+
+    async def open(self) -> Opened:
+        """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
+        await self.replay()
+        ports, request = self.ports, self.request
+        if self._needs_arbiter:
+            await check_not_fenced(self._arbiter, ports.layout, self.epoch)
+        mode = self._opening_mode()
+        end_before = ports.engine.applied_seq
+        now = await ports.coordinator.read()
+        value = open_plan(now, request.plan_id, mode, end_before)
+        start = self._start_frame(mode)
+        remote = await self._open_remote(mode, start)
+        try:
+            await ports.wal.append(start)
+            ports.failpoints.hit("activation.started")
+            await ports.coordinator.compare_and_set(value.state_id, value)
+        except BaseException:
+            if remote is not None:
+                await remote.close()
+            raise
+        self._reached("open")
+        await ports.engine.apply([start])
+        return Opened(self.epoch, mode, start, remote, self._replayed, len(self._copies))
+
+    def _opening_mode(self) -> Mode:
+        """Sync only when the peer, if it had to take over right now, would find everything."""
+        if self.request.kind == "takeover":
+            return "async"
+        if self.request.kind == "switchover":
+            return "sync" if self.request.peer_durable_seq >= self.ports.engine.applied_seq else "async"
+        return self._mode_before
+
+    def _start_frame(self, mode: str) -> Frame:
+        engine = self.ports.engine
+        mark = EpochStart(self.epoch, self.ports.site, self.request.kind, self.request.plan_id)
+        self.ports.hybrid.observe(engine.last_timestamp)
+        return make_frame(
+            epoch=self.epoch, first_seq=self._high_seq + 1, previous=engine.applied_seq, committed=engine.applied_seq,
+            timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
+            records=[Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
+        )
+
+    async def _open_remote(self, mode: str, start: Frame) -> RemoteLogOpener | None:
+        """The new epoch's first remote segment: what only the WAL held goes there before anything else."""
+        if mode != "sync":
+            return None
+        if self._takes_over:
+            content = ClaimContent(
+                site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+                wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+            )
+            await claim(self.ports.peer_dfs, self.ports.layout, self.epoch, content)
+        remote = self.ports.make_remote(self.epoch)
+        await remote.open(start.first_seq, [*self._copies, start])
+        return remote
+
+
+def frames_to_copy(local: list[Frame], remote: list[Frame], applied_seq: int) -> list[Frame]:
+    """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
+
+    The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed.
+    """
+    if not local:
+        return []
+    base = min(local[0].previous, applied_seq)
+    union = [frame for frame in [*local, *remote] if frame.last_seq > base]
+    held = {frame.position for frame in remote}
+    needed_from = min((frame.previous for frame in remote), default=base)
+    return [f for f in standing(union) if f.position not in held and f.last_seq > needed_from]
+
+

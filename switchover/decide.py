@@ -1,0 +1,48 @@
+"""What a closed or fenced site should become, from its role and the coordinator's value. Pure.
+
+What always holds: a site opens by itself only as the active that the coordinator names, or as the first one of a fresh pair;
+it takes over only by an operator's command; while another site's plan has the pair, it waits.
+Source: protocol.md section 6 ("a restarted gateway is closed until it knows"), model step_decide.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from switchover.coordinator import PairState
+from switchover.roles import Role
+
+
+class Action(Enum):
+    NOTHING = "nothing"  # the role is right as it is
+    WAIT = "wait"
+    BOOTSTRAP = "bootstrap"
+    RESTART = "restart"
+    REJOIN = "rejoin"
+
+
+class Decision(NamedTuple):
+    action: Action
+    waiting_for: str | None
+
+
+def decide(site: str, role: Role, state: PairState | None, initial_active: str) -> Decision:
+    """What to do next; `waiting_for` is what the status page shows meanwhile."""
+    if role not in (Role.CLOSED, Role.FENCED):
+        return Decision(Action.NOTHING, None)
+    if state is not None and state.switching is not None:
+        running = state.switching
+        if running.site != site:
+            return Decision(Action.WAIT, f"plan {running.plan_id} ({running.kind} to {running.site}), which has the pair")
+        if running.kind not in ("restart", "bootstrap"):
+            return Decision(
+                Action.WAIT, f"the operator: {running.kind} to {site} stopped half-way; run `twinlog resume` or `twinlog abort`"
+            )
+    if state is None or state.active is None:
+        if site == initial_active:
+            return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")
+        return Decision(Action.WAIT, f"site {initial_active} to open the pair for the first time")
+    if state.active == site:
+        return Decision(Action.RESTART, "its own restart")
+    return Decision(Action.REJOIN, f"site {state.active}, the active of epoch {state.epoch}, to answer")

@@ -1,0 +1,81 @@
+"""The plans that do not make a site the active: rejoin, degrade, resync.
+
+What always holds: a rejoin runs at the site that comes back, the others at the active; each step may be repeated.
+Source: protocol.md sections 6 and 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from remote_log.messages import STATUS, StatusReply, from_message
+from storage.errors import Refused
+from switchover.control import SiteControl
+from switchover.executor import Plan, Step
+from switchover.roles import Event, Role
+
+CALL_TIMEOUT_S = 3.0
+POLL_S = 0.05
+
+
+class Follow:
+    """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is."""
+
+    def __init__(self, control: SiteControl, options: dict[str, Any]) -> None:
+        self._control, self._options = control, options
+
+    def plan(self) -> Plan:
+        steps = [
+            Step("preflight", self._preflight, "the active answers", abortable=True, dry=True),
+            Step("rejoin", self._rejoin, "learn the active's history, cut what diverges, follow", abortable=True),
+        ]
+        if self._options.get("merge"):
+            steps.append(Step("merge", self._control.merge_quarantine, "put quarantined rows back where nothing newer is"))
+        if self._options.get("wait"):
+            steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True))
+        return Plan("rejoin", steps)
+
+    async def _active(self) -> StatusReply:
+        reply = from_message(StatusReply, await self._control.ask_peer(STATUS, {}, CALL_TIMEOUT_S))
+        if reply.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
+            raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
+        return reply
+
+    async def _preflight(self) -> dict[str, Any]:
+        control = self._control
+        state = await control.read_pair_state()
+        if state is None or state.active == control.site:
+            raise Refused(f"site {control.site} is the active: it restarts, it does not rejoin")
+        active = await self._active()
+        return {"active": active.site, "epoch": active.epoch, "committed_seq": active.committed_seq}
+
+    async def _rejoin(self) -> dict[str, Any]:
+        control = self._control
+        if control.role is Role.STANDBY and not self._options.get("again"):
+            return {"note": "this site follows the active already"}
+        if control.role in (Role.STANDBY, Role.FENCED):
+            control.event(Event.REJOIN_STARTED)
+        return asdict(await control.rejoin())
+
+    async def _catch_up(self) -> dict[str, Any]:
+        target = (await self._active()).committed_seq
+        while self._control.applied_seq < target:
+            await self._control.clock.sleep(POLL_S)
+        return {"applied_seq": self._control.applied_seq}
+
+
+def degrade_plan(control: SiteControl) -> Plan:
+    async def run() -> dict[str, Any]:
+        await control.degrade()
+        return {"mode": "async"}
+
+    return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])
+
+
+def resync_plan(control: SiteControl) -> Plan:
+    async def run() -> dict[str, Any]:
+        await control.resync()
+        return {"mode": "sync"}
+
+    return Plan("resync", [Step("resync", run, "switch the remote log on, catch up, declare sync", abortable=True)])

@@ -1,0 +1,197 @@
+"""Rejoin: a site that is not the active learns the active's history, cuts what diverges, and becomes a follower.
+
+The same steps for a standby that restarted, an active that stepped down and an active that died: where nothing diverges, each
+finds nothing to do.
+
+What always holds:
+- a frame above the end that the active recorded for its epoch never stays in the storage or the log of this site;
+- what may have been acknowledged asynchronously is written to the quarantine, with a manifest, before it is cut (P6);
+- rows that diverging frames had changed are fetched again from the active; until the log has brought this site past the point
+  of that fetch (the floor) it may not take over.
+Source: protocol.md section 8 (Rejoin a).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from remote_log.history import common_end
+from remote_log.messages import (
+    EPOCHS,
+    ROWS,
+    EpochsReply,
+    RowsReply,
+    RowsRequest,
+    from_message,
+    to_message,
+    unpack_history,
+)
+from remote_log.sink import LOADING, Sink
+from remote_log.transport import Transport
+from storage.chain import standing
+from storage.engine import EpochEntry, StorageEngine, StoredRow
+from storage.errors import Refused
+from storage.files import Files
+from storage.frame import Flags, Frame
+from storage.record import Kind
+from storage.wal import Wal
+from switchover.failpoints import Failpoints
+
+FLOOR = "rejoin_floor"
+QUARANTINE = "quarantine"
+CALL_TIMEOUT_S = 10.0
+ROWS_PER_CALL = 1_000
+
+
+@dataclass(slots=True)
+class RejoinReport:
+    """What a rejoin found and did; goes to the journal and to the operator."""
+
+    active_epoch: int = 0
+    end_seq: int = 0
+    replayed_frames: int = 0
+    dropped_frames: int = 0
+    quarantined_frames: int = 0
+    quarantine: str | None = None
+    refetched_rows: int = 0
+    base_needed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+class Rejoin:
+    """One rejoin of this site to the site that `transport` leads to."""
+
+    def __init__(
+        self, *, site: str, engine: StorageEngine, wal: Wal, files: Files, transport: Transport, sink: Sink,
+        failpoints: Failpoints,
+    ) -> None:
+        self._site, self._engine, self._wal, self._files = site, engine, wal, files
+        self._transport, self._sink, self._failpoints = transport, sink, failpoints
+        self.report = RejoinReport()
+        self._history: list[EpochEntry] = []
+
+    async def run(self) -> RejoinReport:
+        """All steps. Each is idempotent: after a crash the whole is run again."""
+        await self.learn()
+        frames = await self._wal.read_all()
+        await self._replay_own(frames)
+        self._failpoints.hit("rejoin.replayed")
+        await self._cut(frames)
+        self._failpoints.hit("rejoin.cut")
+        await self._wal.clear()
+        self._failpoints.hit("rejoin.cleared")
+        await self._sink.set_followed_epoch(self.report.active_epoch)
+        return self.report
+
+    async def learn(self) -> None:
+        """The active's epochs, and where each began."""
+        reply = from_message(EpochsReply, await self._transport.call(EPOCHS, {}, CALL_TIMEOUT_S))
+        self._history = unpack_history(reply.history)
+        self.report.active_epoch = reply.epoch
+        if reply.epoch < self._sink.followed_epoch:
+            raise Refused(
+                f"the other site says epoch {reply.epoch}, but this site has followed {self._sink.followed_epoch} already"
+            )
+
+    def _shared(self, frame: Frame) -> bool:
+        try:
+            return common_end(self._history, frame.epoch, frame.last_seq) == frame.last_seq
+        except Refused:
+            return False
+
+    async def _replay_own(self, frames: list[Frame]) -> None:
+        """What a crash took from the storage and the own log still has, as far as it is known to be committed."""
+        attested = max((frame.committed for frame in frames), default=0)
+        at = self._engine.applied_seq
+        good: list[Frame] = []
+        for frame in standing(frames):
+            if frame.last_seq <= at:
+                continue
+            if frame.last_seq > attested or not self._shared(frame) or frame.previous != (good[-1].last_seq if good else at):
+                break
+            good.append(frame)
+        if good:
+            await self._engine.apply(good)
+            await self._engine.flush()
+        self.report.replayed_frames = len(good)
+
+    async def _cut(self, frames: list[Frame]) -> None:
+        """Quarantine or drop what diverges; bring the storage back to the common end."""
+        engine = self._engine
+        try:
+            end = common_end(self._history, engine.applied_epoch, engine.applied_seq)
+        except Refused as error:
+            await self._ask_for_base(error.message)
+            end = 0
+        diverging = [frame for frame in standing(frames) if not self._shared(frame)]
+        await self._quarantine(diverging)
+        self.report.end_seq = end
+        if end >= engine.applied_seq or self.report.base_needed:
+            return
+        touched = [frame for frame in diverging if frame.last_seq <= engine.applied_seq]
+        reaches_back = bool(touched) and touched[0].previous <= end
+        if not reaches_back or any(r.kind == Kind.DDL for frame in touched for r in frame.records):
+            await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
+            return
+        await self._refetch(touched, end)
+
+    async def _ask_for_base(self, why: str) -> None:
+        await self._engine.set_meta(LOADING, b"1")
+        self.report.base_needed = True
+        self.report.notes.append(f"filled with base data: {why}")
+
+    async def _refetch(self, touched: list[Frame], end: int) -> None:
+        keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)})
+        rows: list[tuple[int, bytes, StoredRow | None]] = []
+        floor = end
+        for first in range(0, len(keys), ROWS_PER_CALL):
+            part = keys[first : first + ROWS_PER_CALL]
+            message = to_message(RowsRequest(part))
+            reply = from_message(RowsReply, await self._transport.call(ROWS, message, CALL_TIMEOUT_S))
+            floor = max(floor, reply.seq)
+            for (table, key), row in zip(part, reply.rows, strict=True):
+                rows.append((table, key, None if row is None else StoredRow(key, row[0], row[1])))
+        await self._engine.set_meta(FLOOR, str(floor).encode())
+        epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
+        await self._engine.replace_rows(rows, end, epoch)
+        self.report.refetched_rows = len(rows)
+
+    async def _quarantine(self, diverging: list[Frame]) -> None:
+        """Frames that may have been acknowledged asynchronously, as a file with a manifest; the others only counted."""
+        if not diverging:
+            return
+        async_from = next((i for i, frame in enumerate(diverging) if _asynchronous(frame)), None)
+        # a downgrade acknowledges what was waiting, so everything that diverges counts once one frame is asynchronous
+        kept = diverging if async_from is not None else []
+        self.report.dropped_frames = len(diverging) - len(kept)
+        if not kept:
+            self.report.notes.append(
+                f"dropped {len(diverging)} frames that were never acknowledged "
+                f"(sequences {diverging[0].first_seq} to {diverging[-1].last_seq})"
+            )
+            return
+        name = f"{QUARANTINE}/{kept[0].epoch:012d}-{kept[0].first_seq}"
+        await self._files.write_new(f"{name}.frames", b"".join(frame.data for frame in kept))
+        await self._files.write_new(f"{name}.json", json.dumps(_manifest(self._site, kept), indent=2).encode())
+        self.report.quarantined_frames = len(kept)
+        self.report.quarantine = name
+
+
+def _asynchronous(frame: Frame) -> bool:
+    return bool(frame.flags & Flags.ASYNC) or any(r.kind == Kind.MODE and r.value == b"async" for r in frame.records)
+
+
+def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
+    """What a person, or a Spark job, needs to reconcile: exact keys, by table."""
+    keys = [
+        {"table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i, "operation": Kind(r.kind).name}
+        for f in frames
+        for i, r in enumerate(f.records)
+        if r.kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)
+    ]
+    return {
+        "site": site, "epoch": frames[0].epoch, "first_seq": frames[0].first_seq, "last_seq": frames[-1].last_seq,
+        "frames": len(frames), "records": len(keys), "acknowledged": "possibly, asynchronously", "keys": keys,
+    }

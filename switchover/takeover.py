@@ -1,0 +1,258 @@
+"""The plans that make a site the active: bootstrap, restart, failover, switchover. Each is a list of named, idempotent steps.
+
+What always holds: everything before `claim` can be aborted, nothing after it; the gateway that will be active executes the plan
+and keeps its journal; a plan taken up again begins with a new epoch where the old attempt left the world, because every step
+of activation makes sure of the ones before it. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from remote_log.messages import (
+    DRAIN,
+    STATUS,
+    STEP_DOWN,
+    UNDRAIN,
+    DrainReply,
+    PlanRequest,
+    ReplicateRequest,
+    StatusReply,
+    StoppedReply,
+    from_message,
+    to_message,
+)
+from storage.errors import Fenced, PeerError, Refused, TwinlogError
+from switchover.activation import Activation, ActivationRequest
+from switchover.control import SiteControl
+from switchover.coordinator import PairState, update
+from switchover.executor import Plan, Step
+from switchover.register import abandon_plan
+from switchover.roles import Event, Role
+
+CALL_TIMEOUT_S = 3.0
+CATCH_UP_DEADLINE_S = 30.0
+POLL_S = 0.01
+
+
+class Takeover:
+    """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover."""
+
+    def __init__(self, control: SiteControl, kind: str, options: dict[str, Any]) -> None:
+        self._control = control
+        self._kind = kind
+        self._options = options
+        self._activation: Activation | None = None
+        self._drained_seq: int | None = None
+
+    def plan(self) -> Plan:
+        early = [Step("begin", self._begin, "take the pair at the coordinator", abortable=True, undo=self._abandon)]
+        if self._kind == "failover":
+            early.insert(0, Step("preflight", self._preflight_failover, "see what can be verified", abortable=True, dry=True))
+        if self._kind == "switchover":
+            early.insert(0, Step("preflight", self._preflight_switchover, "check both sites", abortable=True, dry=True))
+            early += [
+                Step("drain", self._drain, "the active finishes what it admitted", abortable=True, undo=self._undrain),
+                Step("catch_up", self._catch_up, "this site applies all of it durably", abortable=True),
+                Step("step_down", self._step_down, "the old active stops for good"),
+            ]
+        late = [
+            Step("claim", self._guarded("claim"), "lock every older epoch"),
+            Step("fence", self._guarded("fence"), "close every open segment of older epochs"),
+            Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
+            Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable"),
+            Step("open", self._open, "open the new epoch"),
+        ]
+        if self._kind in ("failover", "switchover"):
+            late += [
+                Step("cleanup", self._cleanup, "delete the replayed remote log"),
+                Step("verify", self._verify, "an old epoch is rejected, a canary passes the write path"),
+            ]
+        return Plan(self._kind, [*early, *late])
+
+    # ---- before anything
+    async def _peer_status(self) -> StatusReply | None:
+        try:
+            return from_message(StatusReply, await self._control.ask_peer(STATUS, {}, CALL_TIMEOUT_S))
+        except PeerError:
+            return None
+
+    async def _preflight_failover(self) -> dict[str, Any]:
+        control = self._control
+        state = await control.read_pair_state()
+        if state is None or state.active is None:
+            raise Refused("the pair was never open: start both sites, the first one opens by itself")
+        blocker = control.takeover_blocker()
+        if blocker is not None:
+            raise Refused(f"site {control.site} cannot take over: {blocker}")
+        await control.probe_own_dfs()
+        peer = await self._peer_status()
+        manifest = loss_manifest(state, control.site, control.applied_seq)
+        if manifest is not None and not self._options.get("accept_data_loss"):
+            raise Refused(
+                f"site {state.active} acknowledged writes asynchronously that {control.site} may lack: bring it back, or see the "
+                "loss manifest and repeat with --accept-data-loss",
+                manifest=manifest,
+            )
+        unverified = [] if peer is not None else [f"site {control.peer} does not answer: whether it still runs is not known"]
+        return {"peer": peer.role if peer is not None else "unreachable", "cannot_verify": unverified, "manifest": manifest}
+
+    async def _preflight_switchover(self) -> dict[str, Any]:
+        control = self._control
+        state = await control.read_pair_state()
+        if state is None or state.active != control.peer:
+            raise Refused(f"site {control.peer} is not the active: there is nothing to switch over from")
+        peer = await self._peer_status()
+        if peer is None or peer.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING):
+            seen = peer.role if peer is not None else "unreachable"
+            raise Refused(f"site {control.peer} is {seen}: a switchover needs both sites; use failover if it is lost")
+        if control.role is not Role.STANDBY:
+            raise Refused(f"site {control.site} is {control.role}: it must be a standby that follows {control.peer}")
+        blocker = control.takeover_blocker()
+        if blocker is not None:
+            raise Refused(f"site {control.site} cannot take over: {blocker}")
+        await control.probe_own_dfs()
+        await control.probe_peer_dfs()
+        return {"peer": peer.role, "behind_records": max(0, peer.committed_seq - control.applied_seq)}
+
+    # ---- the coordinator
+    async def _request_kind(self) -> str:
+        state = await self._control.read_pair_state()
+        if self._kind == "failover":
+            return "restart" if state is not None and state.active == self._control.site else "takeover"
+        return self._kind
+
+    async def _need_activation(self) -> Activation:
+        if self._activation is None:
+            self._activation = self._control.new_activation(
+                ActivationRequest(
+                    plan_id=self._control.new_id(), kind=await self._request_kind(), reason=str(self._options.get("reason", "")),
+                    accept_data_loss=bool(self._options.get("accept_data_loss")), supersede=self._kind == "failover",
+                )
+            )
+        return self._activation
+
+    async def _begin(self) -> dict[str, Any]:
+        activation = await self._need_activation()
+        await activation.begin()
+        return {"epoch": activation.epoch}
+
+    async def _abandon(self) -> None:
+        site = self._control.site
+
+        def change(state: PairState | None) -> PairState:
+            running = state.switching if state is not None else None
+            if state is None or running is None or running.site != site:
+                return state or PairState()
+            return abandon_plan(state, running.plan_id)
+
+        await update(self._control.coordinator, change)
+
+    # ---- the old active, when it is there
+    async def _plan_message(self) -> dict[str, Any]:
+        activation = await self._need_activation()
+        await activation.begin()
+        return to_message(PlanRequest(activation.request.plan_id))
+
+    async def _drain(self) -> dict[str, Any]:
+        reply = await self._control.ask_peer(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
+        self._drained_seq = from_message(DrainReply, reply).last_seq
+        return {"last_seq": self._drained_seq}
+
+    async def _undrain(self) -> None:
+        try:
+            await self._control.ask_peer(UNDRAIN, {}, CALL_TIMEOUT_S)
+        except PeerError:
+            return  # it is gone: when it comes back it boots closed and asks the coordinator
+
+    async def _catch_up(self) -> dict[str, Any]:
+        if self._drained_seq is None:
+            await self._drain()
+        assert self._drained_seq is not None
+        control = self._control
+        until_s = control.clock.monotonic_s() + CATCH_UP_DEADLINE_S
+        while control.applied_seq < self._drained_seq:
+            if control.clock.monotonic_s() >= until_s:
+                raise Refused(
+                    f"site {control.site} applied {control.applied_seq} of {self._drained_seq} within {CATCH_UP_DEADLINE_S:.0f} s: "
+                    "see why replication is slow, and try again"
+                )
+            await control.clock.sleep(POLL_S)
+        return {"applied_seq": control.applied_seq, "durable_seq": await control.flush()}
+
+    async def _step_down(self) -> dict[str, Any]:
+        """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""
+        control = self._control
+        if control.role is Role.STANDBY:
+            control.event(Event.PLAN_STARTED)
+        message = await self._plan_message()
+        activation = await self._need_activation()
+        try:
+            reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
+        except PeerError as error:
+            return {"confirmed": False, "why": error.message}
+        activation.old_has_stopped(reply.durable_seq)
+        return {"confirmed": True, "durable_seq": reply.durable_seq}
+
+    # ---- activation
+    def _guarded(self, name: str) -> Callable[[], Awaitable[dict[str, Any]]]:
+        async def run() -> dict[str, Any]:
+            activation = await self._need_activation()
+            await self._guard(getattr(activation, name))
+            return {"epoch": activation.epoch, **activation.progress}
+
+        return run
+
+    async def _guard(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a step of activation in role SWITCHING; a failure closes the site."""
+        control = self._control
+        if control.role is Role.FENCED:
+            control.event(Event.REJOIN_STARTED)
+        if control.role is not Role.SWITCHING:
+            control.event(Event.PLAN_STARTED)
+        try:
+            return await work()
+        except TwinlogError:
+            control.event(Event.PLAN_FAILED)
+            self._activation = None
+            raise
+
+    async def _open(self) -> dict[str, Any]:
+        activation = await self._need_activation()
+
+        async def open_and_install() -> dict[str, Any]:
+            opened = await activation.open()
+            await self._control.install(opened)
+            return {
+                "epoch": opened.epoch, "mode": opened.mode, "replayed_frames": opened.replayed_frames,
+                "copied_frames": opened.copied_frames,
+            }
+
+        detail: dict[str, Any] = await self._guard(open_and_install)
+        return detail
+
+    async def _cleanup(self) -> dict[str, Any]:
+        return {"deleted_epochs": await self._control.delete_replayed()}
+
+    async def _verify(self) -> dict[str, Any]:
+        """A zombie's frame must be rejected here; a canary must pass the whole write path."""
+        control = self._control
+        rejected = False
+        try:
+            await control.sink.replicate(ReplicateRequest(control.epoch - 1, b""))
+        except Fenced:
+            rejected = True
+        if not rejected:
+            raise Refused("a frame of an older epoch was not rejected: this site must not serve; stop it and report this")
+        return {"zombie_rejected": True, "canary_seq": await control.canary()}
+
+
+def loss_manifest(state: PairState, site: str, applied_seq: int) -> dict[str, Any] | None:
+    """What may be lost if `site` takes over now; None when nothing acknowledged can be missing."""
+    if state.mode == "sync" or state.active == site:
+        return None
+    return {
+        "active": state.active, "epoch": state.epoch, "asynchronous_since_seq": state.async_since_seq,
+        "this_site_holds_seq": applied_seq, "records_at_risk": None, "bound": "unknown: the active does not answer for it",
+    }
