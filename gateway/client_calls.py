@@ -7,6 +7,7 @@ The blocking and the asynchronous client share all of it. Source: product.md sec
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,7 +86,9 @@ def _key_text(part: Any) -> str:
         return _timestamp_text(part)
     if isinstance(part, bytes):
         return base64.b64encode(part).decode()
-    if isinstance(part, str | int | float | Decimal):
+    if isinstance(part, float):
+        return str(_json_ready(part))
+    if isinstance(part, str | int | Decimal):
         return str(part)
     raise InvalidInput(f"{part!r} cannot be part of a key: use a text, number, boolean, time or bytes")
 
@@ -212,12 +215,25 @@ def _read(path: str) -> Call:
 def _write(
     method: str, path: str, body: Any, key: str, headers: Mapping[str, str] | None = None, content_type: str = JSON
 ) -> Call:
-    encode = msgspec.msgpack.encode if content_type == MSGPACK else msgspec.json.encode
     try:
-        content = encode(body, enc_hook=_plain)
+        if content_type == MSGPACK:
+            content = msgspec.msgpack.encode(body, enc_hook=_plain)
+        else:
+            content = msgspec.json.encode(_json_ready(body), enc_hook=_plain)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InvalidInput(f"the body cannot be encoded as {content_type}: {error}") from error
     return Call(method, path, {"Content-Type": content_type, "Accept": JSON, **(headers or {})}, content, key)
+
+
+def _json_ready(value: Any) -> Any:
+    """`value` with the floats that JSON lacks as the words that a site reads; msgspec would make them null."""
+    if isinstance(value, Mapping):
+        return {name: _json_ready(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -20,10 +20,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from storage.errors import InvalidInput, NotActive, OutcomeUnknown, TwinlogError, Unavailable
+from storage.errors import Fenced, InvalidInput, NotActive, OutcomeUnknown, TwinlogError, Unavailable
 
 PROBLEM_PREFIX = "urn:twinlog:problem:"
 DEADLINE_HEADER = "Twinlog-Deadline-S"
+ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ class _Attempt:
     def send(self, url: str) -> Generator[Send | Pause, Resumed, Reply | None]:
         """One attempt at `url`. None: to be tried again. Raises what the site answered when that settles the call."""
         timeout_s = self._timeout(self.patience.attempt_timeout_s)
-        headers = {**self.request.headers, DEADLINE_HEADER: f"{timeout_s:.3f}"}
+        headers = {**self.request.headers, DEADLINE_HEADER: f"{timeout_s * ANSWER_SHARE:.3f}"}
         if self.request.key is not None:
             headers["Idempotency-Key"] = self.request.key
         attempt = Request(url + self.request.path, self.request.method, headers, self.request.content, timeout_s)
@@ -246,22 +247,19 @@ class _Attempt:
                 self.view.active = None
         elif reply.status == 429:
             self.retry_after_s = _retry_after_s(reply, error)
-        elif reply.status == 503:
+        elif self._may_change(reply, error):
             self.retry_after_s = _retry_after_s(reply, error)
             self.view.active = None
-            self._note_outcome(error, assumed="not_applied")
-        elif reply.status in (408, 500, 502, 504) and (reply.status != 500 or self._may_have_applied(error)):
-            self.view.active = None
-            self._note_outcome(error, assumed="unknown")
         else:
             raise error
 
-    def _may_have_applied(self, error: TwinlogError) -> bool:
-        return self.request.key is not None and error.fields.get("outcome", "unknown") == "unknown"
-
-    def _note_outcome(self, error: TwinlogError, assumed: str) -> None:
+    def _may_change(self, reply: Reply, error: TwinlogError) -> bool:
+        """Whether another attempt can end otherwise. Notes when this one leaves the fate of a write open."""
+        assumed = "unknown" if reply.status in (408, 500, 502, 504) else "not_applied"
         if self.request.key is not None and error.fields.get("outcome", assumed) == "unknown":
             self.is_unknown = True
+            return True
+        return reply.status in (408, 502, 503, 504) or isinstance(error, Fenced)
 
     def _timeout(self, limit_s: float) -> float:
         left_s = self.until_s - self.now_s

@@ -1,0 +1,281 @@
+"""The operator's screens, as Rich renderables made from the documents of the API. They show, they do not ask.
+
+What always holds: a figure that is not known is shown as `unknown`, never as 0; a sample carries its age; whatever stands
+in the way (a blocker) is on the screen with the words of the site that named it. Source: switchover-lessons.md 9 and 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+UNKNOWN = "[yellow]unknown[/]"
+_ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}
+_STEP_MARKS = {
+    "done": "[green]✓[/]", "running": "[cyan]▸[/]", "failed": "[red]✗[/]", "interrupted": "[yellow]✗[/]",
+    "undone": "[yellow]↶[/]", "undo_failed": "[red]↶[/]",
+}
+
+
+def figure(value: Any, unit: str = "") -> str:
+    """A number for people, or `unknown`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return UNKNOWN
+    if unit == "bytes":
+        return size(value)
+    if unit == "s":
+        return duration(value)
+    return f"{value:,}" + (f" {unit}" if unit else "")
+
+
+def size(count: float) -> str:
+    for name in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or name == "GiB":
+            return f"{count:,.0f} {name}" if name == "bytes" else f"{count:,.1f} {name}"
+        count /= 1024
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    if seconds < 0.001:
+        return "0 s" if seconds == 0 else "under 1 ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+Answers = Mapping[str, Mapping[str, Any] | Exception]  # site -> its cluster document, or why there is none
+
+
+def status_screen(sites: Answers, urls: Mapping[str, str], blockers: Sequence[str]) -> Group:
+    """The pair on one screen."""
+    known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
+    best = leading(known)
+    return Group(_headline(best), Text(), _sites_table(sites, urls), Text(), _pair_figures(best), *_blocker_lines(blockers))
+
+
+def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The document that speaks for the pair: that of the active with the highest epoch, else any."""
+    def rank(document: Mapping[str, Any]) -> tuple[bool, int]:
+        return str(document.get("role", "")).endswith("ACTIVE"), _whole(document.get("epoch"))
+
+    return max(known.values(), key=rank, default={})
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _headline(best: Mapping[str, Any]) -> Text:
+    active = best.get("active") or {}
+    mode, policy = best.get("mode"), best.get("policy")
+    style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
+    where = f"site [bold]{active['site']}[/] is active" if active.get("site") else "[bold red]no site is active[/]"
+    return Text.from_markup(
+        f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
+        f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})"
+    )
+
+
+def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("site")
+    table.add_column("role", no_wrap=True)
+    for title in ("epoch", "committed", "applied"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("address", overflow="fold")
+    for site, document in sites.items():
+        if isinstance(document, Exception):
+            table.add_row(site, "[red]unreachable[/]", UNKNOWN, UNKNOWN, UNKNOWN, urls[site])
+            continue
+        role = str(document.get("role") or "unknown")
+        table.add_row(
+            site, f"[{_ROLE_STYLES.get(role, 'yellow')}]{role}[/]", figure(document.get("epoch")),
+            figure(document.get("committed_seq")), figure(document.get("applied_seq")), urls[site],
+        )
+    return table
+
+
+def blockers(sites: Answers) -> list[str]:
+    """What keeps the pair from being whole, in words; empty when all is well."""
+    found = []
+    for site, document in sites.items():
+        if isinstance(document, Exception):
+            found.append(f"site {site} does not answer: {document}")
+            continue
+        if document.get("waiting_for"):
+            found.append(f"site {site} is {document.get('role')} and waits for {document['waiting_for']}")
+        resync = document.get("resync")
+        if isinstance(resync, Mapping) and resync.get("waiting_for"):
+            left = resync.get("records_left")
+            behind = f", {left:,} records left" if isinstance(left, int) else ""
+            found.append(f"not synchronous: waits for {resync['waiting_for']}{behind}")
+        if document.get("last_error"):
+            found.append(f"site {site}: {document['last_error']}")
+    best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
+    if best and not best.get("active"):
+        found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
+    elif best.get("mode") == "async" and best.get("policy") != "performance" and not best.get("resync"):
+        found.append("writes are acknowledged by the local log alone: `twinlog resync` goes back to synchronous")
+    return found
+
+
+def _pair_figures(best: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    lag, remote, risk = (best.get(name) for name in ("replication_lag", "remote_log", "at_risk"))
+    table.add_row("at risk if the active is lost", _many(risk, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
+    table.add_row("the standby lags by", _many(lag, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
+    table.add_row("remote log holds", _many(remote, (("bytes", "bytes"), ("segments", "segments"))))
+    if best.get("operation"):
+        table.add_row("operation under way", f"{escape(str(best['operation']))}   (twinlog history {best['operation']})")
+    return table
+
+
+def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:
+    """A figure, or an object of figures, and how old the sample is."""
+    if not isinstance(value, Mapping):
+        return figure(value, "s")
+    shown = [figure(value.get(name), unit) for name, unit in parts if name in value]
+    if not shown or all(text == UNKNOWN for text in shown):
+        shown = [UNKNOWN]
+    age = value.get("sample_age_s", value.get("age_s"))
+    if isinstance(age, int | float):
+        shown.append(f"[dim]sampled {duration(age)} ago[/]")
+    return ", ".join(shown)
+
+
+def _blocker_lines(blockers: Sequence[str]) -> list[RenderableType]:
+    if not blockers:
+        return []
+    return [Text(), *(Text.from_markup(f"[red]![/] {escape(blocker)}") for blocker in blockers)]
+
+
+def operation_screen(document: Mapping[str, Any]) -> Group:
+    """The step list of one operation, live or done."""
+    title = f"[bold]{document.get('kind', 'operation')}[/]" + (f" to {document['to']}" if document.get("to") else "")
+    if document.get("dry_run"):
+        title = f"dry run of {title}"
+    took = _took(document, "created_ms")
+    heading = f"{title}   {escape(str(document.get('id', '')))}   {_state(document)}" + (f" in {took}" if took else "")
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for step in document.get("steps") or ():
+        table.add_row(*step_cells(step))
+    return Group(Text.from_markup(heading), table)
+
+
+def _state(document: Mapping[str, Any]) -> str:
+    state = str(document.get("state", "unknown"))
+    colour = {"succeeded": "green", "running": "cyan", "interrupted": "yellow", "aborted": "yellow"}.get(state, "red")
+    return f"[{colour}]{escape('aborting' if document.get('aborting') and state == 'running' else state)}[/]"
+
+
+def _took(document: Mapping[str, Any], begin: str) -> str:
+    first, last = document.get(begin), document.get("finished_ms")
+    return duration(max(0, last - first) / 1000) if isinstance(first, int) and isinstance(last, int) else ""
+
+
+def step_cells(step: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """(mark, name, time taken, what it says) of one step. What it says: its detail, or what it is going to do."""
+    state = str(step.get("state", "pending"))
+    name = escape(str(step.get("name", "?")))
+    said = escape(_words(step.get("detail"))) if step.get("detail") else f"[dim]{escape(str(step.get('what', '')))}[/]"
+    if state == "running" and not step.get("abortable", True):
+        said += "  [yellow](no way back from here)[/]"
+    mark = _STEP_MARKS.get(state, "[dim]·[/]")
+    return mark, f"[dim]{name}[/]" if state == "pending" else name, _took(step, "started_ms"), said
+
+
+def _words(value: Any) -> str:
+    """An error, a text, or an object of facts as `name value, name value`; progress with rate and ETA."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    if "message" in value:
+        return str(value["message"])
+    shown = {name: fact for name, fact in value.items() if fact not in (None, "", [], {})}
+    parts = []
+    done, total = shown.pop("done", None), shown.pop("total", None)
+    if isinstance(done, int) and isinstance(total, int) and total:
+        parts.append(f"{done:,} of {total:,} ({100 * done / total:.0f} %)")
+    if isinstance(shown.get("rate"), int | float):
+        parts.append(f"{shown.pop('rate'):,.0f}/s")
+    if isinstance(shown.get("eta_s"), int | float):
+        parts.append(f"ETA {duration(shown.pop('eta_s'))}")
+    return ", ".join([*parts, *(f"{name.replace('_', ' ')} {_fact(fact)}" for name, fact in shown.items())])
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_words(value)})"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def loss_screen(manifest: Mapping[str, Any]) -> Group:
+    """The loss manifest: what a failover may lose, as a count or as a bound."""
+    lines: list[RenderableType] = [Text.from_markup(
+        f"[bold red]Acknowledged writes may be lost.[/] Records at risk: [bold]{at_risk_text(manifest)}[/]"
+    )]
+    facts = {name: value for name, value in manifest.items() if name not in ("records_at_risk", "keys")}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), UNKNOWN if value is None else escape(_fact(value)))
+    lines.append(table)
+    keys = manifest.get("keys") or ()
+    lines += [Text(f"  {_words(key)}") for key in keys[:20]]
+    if len(keys) > 20:
+        lines.append(Text(f"  ... and {len(keys) - 20:,} more; --json shows all of them", style="dim"))
+    return Group(*lines)
+
+
+def at_risk_text(manifest: Mapping[str, Any]) -> str:
+    """What the operator has to type: the count, or `unknown`."""
+    count = manifest.get("records_at_risk")
+    return str(count) if isinstance(count, int) else "unknown"
+
+
+def history_table(operations: Sequence[Mapping[str, Any]]) -> RenderableType:
+    if not operations:
+        return Text("No role change has been made yet.")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("started (UTC)", "operation", "state", "took", "by", "why", "id"):
+        table.add_column(
+            title, no_wrap=title not in ("why", "by"), justify="right" if title == "took" else "left",
+            overflow="fold" if title == "id" else "ellipsis",
+        )
+    for document in operations:
+        reason = (document.get("options") or {}).get("reason", "")
+        to = f" to {document['to']}" if document.get("to") else ""
+        dry = " (dry run)" if document.get("dry_run") else ""
+        table.add_row(
+            moment(document.get("created_ms")), f"{document.get('kind', '?')}{to}{dry}", _state(document),
+            _took(document, "created_ms"), escape(str(document.get("actor") or "")), escape(str(reason)),
+            escape(str(document.get("id", "?"))),
+        )
+    return table
+
+
+def moment(wall_ms: Any) -> str:
+    if not isinstance(wall_ms, int):
+        return UNKNOWN
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

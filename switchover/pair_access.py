@@ -1,0 +1,22 @@
+"""How the operator's commands reach both sites: a port, filled by gateway/operator_http.py (the law of imports).
+
+What always holds: every method raises only errors of storage/errors.py; PeerError means that the site did not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+
+class PairAccess(Protocol):
+    urls: Mapping[str, str]  # site -> address
+
+    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One JSON exchange."""
+
+    def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
+        """GET `path` from every site at the same time: its document, or the error."""
+
+    def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+        """Documents pushed by a site. Ends when the site ends the stream. Raises PeerError when it breaks."""

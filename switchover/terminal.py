@@ -1,0 +1,118 @@
+"""What every command shares: output for people or for programs, errors that say what to do next, exit codes.
+
+What always holds: with --json standard output carries exactly one JSON document, an error included; an error of the tree
+prints no traceback; the exit codes are the table of `Exit`, which the help text shows. Source: product.md section 4.
+"""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Annotated, Any, ParamSpec
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from storage.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable
+
+_P = ParamSpec("_P")
+
+EXIT_CODES = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage or configuration, 3 outcome unknown or still running, " \
+    "4 no site could be reached."
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNKNOWN = 3
+    UNREACHABLE = 4
+
+
+ConfigOption = Annotated[
+    str, typer.Option(
+        "--config", envvar="TWINLOG_CONFIG", show_default=False, metavar="FILE",
+        help="The pair: an operator's configuration (TOML), a demo.json, or a twinlog:// address.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Run every check, show the plan, change nothing.")]
+
+
+def out() -> Console:
+    """Standard output. Made anew each time, so that it follows a redirected stream."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def notes() -> Console:
+    """Standard error: progress, questions, remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    typer.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on standard error. Raises typer.Exit when the answer is no."""
+    if not yes and not typer.confirm(question, err=True):
+        notes().print("Nothing was changed.")
+        raise typer.Exit(Exit.FAILED)
+
+
+def verb(function: Callable[_P, None]) -> Callable[_P, None]:
+    """A command: errors are shown for people or, when its `as_json` is set, for programs, and become exit codes."""
+
+    @functools.wraps(function)
+    def command(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except TwinlogError as error:
+            show_error(error, as_json=bool(kwargs.get("as_json")))
+            raise typer.Exit(exit_code(error)) from None
+        except KeyboardInterrupt:
+            notes().print("\nStopped.")
+            raise typer.Exit(130) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except BrokenPipeError:
+            raise typer.Exit(Exit.FAILED) from None
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+            show_error(
+                TwinlogError(f"{type(error).__name__}: {error} ({where}). This is a defect of twinlog: please report it"),
+                as_json=bool(kwargs.get("as_json")),
+            )
+            raise typer.Exit(Exit.FAILED) from None
+
+    return command
+
+
+def exit_code(error: TwinlogError) -> Exit:
+    """An InvalidInput with a `status` is the site's judgement, one without is a wrong command line."""
+    if isinstance(error, ConfigError) or (isinstance(error, InvalidInput) and "status" not in error.fields):
+        return Exit.USAGE
+    if isinstance(error, OutcomeUnknown):
+        return Exit.UNKNOWN
+    if isinstance(error, PeerError) or (isinstance(error, Unavailable) and "status" not in error.fields):
+        return Exit.UNREACHABLE
+    return Exit.FAILED
+
+
+def show_error(error: TwinlogError, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"error": {**error.fields, "code": error.code, "message": error.message}})
+        return
+    console = notes()
+    console.print(f"[bold red]{error.code}[/]: {escape(error.message)}")
+    faults = error.fields.get("faults")
+    for fault in faults if isinstance(faults, list) else ():
+        console.print(f"  [bold]{escape(fault.get('key') or fault.get('where') or fault['file'])}[/] {escape(fault['problem'])}")
+        if "allowed" in fault:
+            console.print(f"      allowed: {escape(fault['allowed'])}   [dim]({escape(fault['file'])})[/]")
