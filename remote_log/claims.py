@@ -1,0 +1,215 @@
+"""Claim an epoch, fence every older one, read what they left: the three steps between two active writers.
+
+What always holds: a claim is an exclusive file; who loses it learns the winner and never takes a higher number by
+itself. A writer creates a segment and THEN lists the claims; a fencer creates its claim and THEN lists the segments: so
+one of them sees the other, and a segment that a fenced writer creates after the last listing here holds nothing that
+was acknowledged. `fence` returns only when every segment that it saw is proven closed; `read_frames` reads nothing else.
+Every step may be repeated after a crash. Source: protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from remote_log.dfs import Dfs
+from remote_log.layout import RemoteLayout, SegmentName
+from storage.clock import Clock
+from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
+from storage.frame import Frame
+from storage.segment import scan_segment
+
+POLL_FIRST_S = 0.02
+POLL_MAX_S = 0.5
+Progress = Callable[[str, int, int], None]  # a segment just proven closed, how many so far, how many seen
+
+
+class ClaimContent(msgspec.Struct, frozen=True):
+    """Who took an epoch, and why. JSON in the claim's file, for operators too."""
+
+    site: str
+    plan: str
+    kind: str
+    reason: str
+    wall_ms: int
+    follows_epoch: int
+
+
+async def claimed_epochs(dfs: Dfs, layout: RemoteLayout) -> list[int]:
+    """Every epoch with a claim, ascending, by names alone: one listing."""
+    names = [layout.parse_epoch(entry.name) for entry in await dfs.list(layout.claims_folder)]
+    return sorted(epoch for epoch in names if epoch is not None)
+
+
+async def list_claims(dfs: Dfs, layout: RemoteLayout) -> dict[int, ClaimContent]:
+    """Every claim with its content. Raises DamagedLog for one that cannot be read: it must not look like no claim."""
+    return {epoch: await read_claim(dfs, layout, epoch) for epoch in await claimed_epochs(dfs, layout)}
+
+
+async def read_claim(dfs: Dfs, layout: RemoteLayout, epoch: int) -> ClaimContent:
+    path = layout.claim(epoch)
+    try:
+        return msgspec.json.decode(await dfs.read(path), type=ClaimContent)
+    except msgspec.MsgspecError as error:
+        raise DamagedLog(f"the claim {path} cannot be read: {error}; it still grants the epoch to someone, so do not delete"
+                         " it before you know to whom", file=path, offset=0) from error
+
+
+async def claim(dfs: Dfs, layout: RemoteLayout, epoch: int, content: ClaimContent) -> None:
+    """Take `epoch`; taking it again with the same plan is fine. Raises ClaimLost with the winner's content."""
+    await _check_none_higher(dfs, layout, epoch)
+    try:
+        await dfs.create_file(layout.claim(epoch), msgspec.json.encode(content))
+    except DfsExists:
+        winner = await read_claim(dfs, layout, epoch)
+        if winner.plan != content.plan:
+            raise _lost(epoch, epoch, winner) from None
+    await _check_none_higher(dfs, layout, epoch)
+
+
+async def check_not_fenced(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
+    """Raises Fenced when a higher epoch is claimed."""
+    highest = max(await claimed_epochs(dfs, layout), default=0)
+    if highest > epoch:
+        raise Fenced(f"epoch {highest} was claimed: epoch {epoch} may write and acknowledge nothing any more", epoch=epoch,
+                     by_epoch=highest)
+
+
+async def fence(
+    dfs: Dfs, layout: RemoteLayout, below_epoch: int, clock: Clock, deadline_s: float, progress: Progress | None = None
+) -> None:
+    """After the claim of `below_epoch`: close every segment of every lower epoch.
+
+    It lists again until it sees none that is open: an old writer may create one more before it lists the claims. Raises
+    LeaseNotRecovered, naming the file, when one is not proven closed by the deadline; then nothing may be read.
+    """
+    until_s = clock.monotonic_s() + deadline_s
+    closed: set[str] = set()
+    while True:
+        seen = await segments_below(dfs, layout, below_epoch)
+        still_open = [path for path in seen if path not in closed and not await _is_closed(dfs, path)]
+        if not still_open:
+            return
+        begun = [path for path in still_open if await _begin_recovery(dfs, path, clock, until_s)]
+        for path in begun:
+            await _await_closed(dfs, path, clock, until_s)
+            closed.add(path)
+            if progress is not None:
+                progress(path, len(closed), len(seen))
+
+
+async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float) -> None:
+    """Close one file under its writer, whoever that is. Absent is fine. Raises LeaseNotRecovered at the deadline."""
+    until_s = clock.monotonic_s() + deadline_s
+    if not await _is_closed(dfs, path) and await _begin_recovery(dfs, path, clock, until_s):
+        await _await_closed(dfs, path, clock, until_s)
+
+
+async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[str]:
+    """Paths of the segments of all lower epochs, by epoch and name."""
+    paths = []
+    for folder in await dfs.list(layout.folder):
+        epoch = layout.parse_epoch(folder.name) if folder.is_folder else None
+        if epoch is not None and epoch < below_epoch:
+            paths += await segments_of(dfs, layout, epoch)
+    return paths
+
+
+async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
+    """Paths of one epoch's segments, by name."""
+    folder = layout.epoch_folder(epoch)
+    paths = [f"{folder}/{entry.name}" for entry in await dfs.list(folder) if not entry.is_folder]
+    return [path for path in paths if isinstance(layout.parse(path), SegmentName)]
+
+
+async def read_frames(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[Frame]:
+    """All frames of all lower epochs in the order of (epoch, sequence), each once; the caller follows the chain.
+
+    Raises DamagedLog with the DFS path; LeaseNotRecovered for a segment that is open: fence (again) first.
+    """
+    frames: dict[bytes, Frame] = {}
+    for path in await segments_below(dfs, layout, below_epoch):
+        for frame in await read_segment(dfs, layout, path):
+            frames[frame.data] = frame
+    return sorted(frames.values(), key=lambda frame: frame.position)
+
+
+async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Frame]:
+    """The frames of one closed segment; none when it was trimmed meanwhile."""
+    try:
+        if not await dfs.is_closed(path):
+            raise LeaseNotRecovered(f"{path} is not closed: fence its epoch (again) before reading", file=path)
+        data = await dfs.read(path)
+    except DfsNotFound:
+        return ()
+    scan = scan_segment(data, path)
+    name = layout.parse(path)
+    if scan.header is not None and isinstance(name, SegmentName) and (
+        (scan.header.log, scan.header.epoch) != (layout.log, name.epoch)
+    ):
+        raise DamagedLog(f"{path} says in its header that it belongs to epoch {scan.header.epoch} of log {scan.header.log}:"
+                         " it was put into the wrong folder", file=path, offset=0)
+    return scan.frames
+
+
+async def _check_none_higher(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
+    highest = max(await claimed_epochs(dfs, layout), default=0)
+    if highest > epoch:
+        raise _lost(epoch, highest, await read_claim(dfs, layout, highest))
+
+
+def _lost(epoch: int, winner_epoch: int, winner: ClaimContent) -> ClaimLost:
+    return ClaimLost(
+        f"epoch {epoch} cannot be claimed: plan {winner.plan} of site {winner.site} ({winner.kind}) holds epoch"
+        f" {winner_epoch}; decide anew from what that plan does", epoch=epoch, winner_epoch=winner_epoch,
+        winner=msgspec.to_builtins(winner),
+    )
+
+
+async def _is_closed(dfs: Dfs, path: str) -> bool:
+    """A file that was deleted has nothing left to close."""
+    try:
+        return await dfs.is_closed(path)
+    except DfsNotFound:
+        return True
+
+
+async def _begin_recovery(dfs: Dfs, path: str, clock: Clock, until_s: float) -> bool:
+    """Call for lease recovery until one call is answered; False when the file is gone."""
+    wait_s = POLL_FIRST_S
+    while True:
+        try:
+            await dfs.recover_lease(path)
+        except DfsNotFound:
+            return False
+        except DfsError as error:
+            if clock.monotonic_s() >= until_s:
+                raise _not_recovered(path, str(error)) from error
+        else:
+            return True
+        await clock.sleep(wait_s)
+        wait_s = min(2 * wait_s, POLL_MAX_S)
+
+
+async def _await_closed(dfs: Dfs, path: str, clock: Clock, until_s: float) -> None:
+    """Poll only: on HDFS each further call of recover_lease would start the recovery anew."""
+    wait_s = POLL_FIRST_S
+    answer = "it is still open"
+    while True:
+        try:
+            if await _is_closed(dfs, path):
+                return
+        except DfsError as error:
+            answer = str(error)
+        if clock.monotonic_s() >= until_s:
+            raise _not_recovered(path, answer)
+        await clock.sleep(wait_s)
+        wait_s = min(2 * wait_s, POLL_MAX_S)
+
+
+def _not_recovered(path: str, answer: str) -> LeaseNotRecovered:
+    return LeaseNotRecovered(
+        f"{path} was not proven closed in time ({answer}): its writer may still append, so nothing was read; look at that"
+        " DFS, then run the same plan again", file=path,
+    )
