@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from storage.errors import InvalidInput, TooLarge, TwinlogError
-from storage.types import TYPES, BadValue, invalid
+from storage.types import TYPES, BadValue, ColumnType, invalid
 
 KEY_BYTES_MAX = 1024
 _SIGN32, _SIGN64 = 1 << 31, 1 << 63
@@ -143,6 +143,8 @@ class KeyCodec:
         self.bytes_max = bytes_max
         self.encoders = tuple(PARTS[type_name][0] for type_name in self.types)
         self._decoders = tuple(PARTS[type_name][1] for type_name in self.types)
+        kinds = [TYPES[type_name] for type_name in self.types]
+        self._texts = [(name, _text_reader(kind), kind.key_value) for name, kind in zip(self.names, kinds, strict=True)]
 
     def encode(self, values: Sequence[Any]) -> bytes:
         """The key's bytes. Fewer values than key columns: the common prefix of all keys that begin with them.
@@ -188,17 +190,16 @@ class KeyCodec:
                 f"but {len(texts)} came; a comma inside a part is written %2C",
                 table=self.table, parts=len(texts),
             )
-        return tuple(map(self._part_from_text, self.names, self.types, texts))
-
-    def _part_from_text(self, name: str, type_name: str, text: str) -> Any:
-        kind = TYPES[type_name]
-        try:
-            value = kind.from_text(unquote_to_bytes(text).decode() if "%" in text else text)  # type: ignore[misc]
-            return value if kind.key_value is None else kind.key_value(value)
-        except BadValue as bad:
-            raise invalid(name, str(bad)) from None
-        except UnicodeDecodeError:
-            raise invalid(name, "is not valid UTF-8 once percent-decoded") from None
+        values = []
+        for (name, from_text, key_value), text in zip(self._texts, texts, strict=False):
+            try:
+                value = from_text(unquote_to_bytes(text).decode() if "%" in text else text)
+                values.append(value if key_value is None else key_value(value))
+            except BadValue as bad:
+                raise invalid(name, str(bad)) from None
+            except UnicodeDecodeError:
+                raise invalid(name, "is not valid UTF-8 once percent-decoded") from None
+        return tuple(values)
 
     def key_from_path(self, path: str) -> bytes:
         """The whole key that `path` names. Raises InvalidInput (a missing part names its column), TooLarge."""
@@ -224,6 +225,12 @@ def after_prefix(prefix: bytes) -> bytes | None:
     """The smallest bytes above every key that begins with `prefix`; None when there are none (unbounded)."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
+
+
+def _text_reader(kind: ColumnType) -> Callable[[str], Any]:
+    if kind.from_text is None:
+        raise TwinlogError(f"a column of type {kind.name} cannot be part of a key")
+    return kind.from_text
 
 
 def _part_to_text(type_name: str, value: Any) -> str:
