@@ -14,13 +14,9 @@ from storage.engine import EpochEntry, RequestOutcome
 from storage.errors import LogError, LogGap, Refused
 from storage.frame import Flags, Frame
 from storage.record import EpochStart, RequestMark, SchemaChange
+from storage.schema import decode_schema
 
 
-class _Kept(msgspec.Struct):
-    history_s: int = 0
-
-
-_decode_kept = msgspec.msgpack.Decoder(_Kept).decode
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 _decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
@@ -45,7 +41,7 @@ class Tables:
     @classmethod
     def of_base(cls, schemas: Mapping[int, bytes]) -> Tables:
         """Tables that came with a base: their schemas say themselves how long their history is kept."""
-        return cls({number: Table(schema, _decode_kept(schema).history_s) for number, schema in schemas.items()})
+        return cls({number: Table(schema, decode_schema(schema).history_s) for number, schema in schemas.items()})
 
     def changed(self, number: int, table: Table | None) -> Tables:
         """With `table` put, or dropped where None."""

@@ -162,9 +162,10 @@ class MemoryEngine:
     async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
         if first:
             self._state = _State(loading=True)
-            await self.flush()
         refuse_unless_loading(self._state.loading)
         self._state.rows.update(((table, row.key), row) for table, row in rows)
+        if first:
+            await self.flush()
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]

@@ -10,7 +10,6 @@ Source: product.md 3, protocol.md 4.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,8 @@ import msgspec
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteOptions
 
 from storage.engines.rocks_layout import FORMAT, FORMAT_KEY
-from storage.errors import DataDirectoryError
+from storage.errors import DataDirectoryError, EngineFailed
+from storage.os_files import make_folders, write_whole
 
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
 _decode_notes = msgspec.msgpack.Decoder(dict[str, bytes]).decode
@@ -74,7 +74,7 @@ def _options(settings: RocksSettings) -> Options:
 def open_database(path: Path, settings: RocksSettings) -> Rdict:
     """The database in the folder `path`, made when it does not exist. Raises DataDirectoryError."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
         names = [file.name for file in path.iterdir()]
         if "CURRENT" not in names and not all(name.startswith(_MADE_BEFORE_CURRENT) for name in names):
             raise DataDirectoryError(f"{path} is not empty and holds no whole RocksDB database: name another data directory")
@@ -122,18 +122,11 @@ class Notes:
         return self._notes.get(name)
 
     def put(self, name: str, value: bytes | None) -> None:
-        """Durable when it returns. None removes the note."""
+        """Durable when it returns. None removes the note. Raises EngineFailed."""
         notes = {**self._notes, name: value}
         kept = {key: note for key, note in notes.items() if note is not None}
-        beside = self._path.with_suffix(".new")
-        with beside.open("wb") as file:
-            file.write(msgspec.msgpack.encode(kept))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.rename(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            write_whole(self._path, msgspec.msgpack.encode(kept))
+        except OSError as error:
+            raise EngineFailed(f"{self._path} could not be written: {error}; look at the file system") from error
         self._notes = kept

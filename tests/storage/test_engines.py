@@ -1,0 +1,44 @@
+"""The engine contract on every engine there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from storage.engines.memory import MemoryEngine
+from storage.engines.rocks_open import RocksSettings
+from tests.storage.engine_contract import EngineContract
+from tests.storage.engine_contract_time import EngineTimeContract
+from tests.storage.engine_rig import Rig
+from tests.storage.rocks_rig import RocksRig
+
+
+class MemoryRig:
+    def __init__(self) -> None:
+        self.engine = MemoryEngine()
+
+    async def crash(self) -> None:
+        self.engine.crash()
+
+    async def restart(self) -> None:
+        await self.engine.close()
+        self.engine.crash()
+
+
+@pytest.fixture(params=["memory", "rocks", "rocks in threads"])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    if request.param == "memory":
+        yield MemoryRig()
+        return
+    settings = RocksSettings(inline_records_max=0) if "threads" in request.param else RocksSettings()
+    made = await RocksRig.make(tmp_path, settings)
+    yield made
+    await made.engine.close()
+
+
+class TestEngine(EngineContract): ...
+
+
+class TestEngineOverTime(EngineTimeContract): ...
