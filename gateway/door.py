@@ -1,0 +1,51 @@
+"""What every route shares: the service, the limits, the row codecs, the figures, and the sign that the door closes.
+
+What always holds: a request is decoded with the schema that the service shows at that moment; the service refuses it if the
+schema has changed by the time of the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from gateway.config import HttpConfig
+from gateway.http_request import Head, deadline_s, idempotency
+from gateway.metrics import DoorMetrics
+from gateway.service import Condition, Mutation, SiteService, WriteRequest, WriteResult
+from storage.engine import StoredRow
+from storage.record import Record
+from storage.rows import RowCodec, RowCodecs
+from storage.schema import TableSchema
+
+
+class Door:
+    def __init__(self, service: SiteService, config: HttpConfig) -> None:
+        self.service = service
+        self.config = config
+        self.metrics = DoorMetrics(service)
+        self.closing = asyncio.Event()
+        self._codecs = RowCodecs(key_bytes_max=config.key_bytes_max, row_bytes_max=config.row_bytes_max)
+
+    def codec(self, name: str) -> RowCodec:
+        """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
+        return self._codecs.get(self.service.table(name))
+
+    async def write(
+        self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],
+        conditions: Sequence[Condition] = (), records: list[Record] | None = None,
+    ) -> WriteResult:
+        """One request of `mutations` (or of `records`), with the idempotency key and deadline of its head."""
+        key, digest = idempotency(head, body)
+        request = WriteRequest(table, mutations, conditions, key, digest, records)
+        began_s = time.perf_counter()
+        result = await self.service.write(request, deadline_s(head, self.config))
+        self.metrics.ack_s[result.mode](time.perf_counter() - began_s)
+        return result
+
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        began_s = time.perf_counter()
+        row = await self.service.read(table, key, as_of, stale)
+        self.metrics.read_s(time.perf_counter() - began_s)
+        return row

@@ -1,0 +1,53 @@
+"""Documents as server-sent events.
+
+What always holds: an error before the first document is an ordinary problem, not a broken stream; an idle stream carries a
+comment every `PING_S`, so that a dead client is noticed and proxies keep the connection; every stream ends when the door
+closes, and its source is closed with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from starlette.responses import StreamingResponse
+
+PING_S = 15.0
+_END = object()
+
+
+async def event_stream(name: str, source: AsyncIterator[dict[str, Any]], closing: asyncio.Event) -> StreamingResponse:
+    """A stream of events called `name`. Raises what the source raises before its first document."""
+    first = await anext(source, _END)
+    return StreamingResponse(
+        _events(name, first, source, closing), media_type=EventSourceResponse.media_type, headers={"cache-control": "no-store"}
+    )
+
+
+async def _events(name: str, first: Any, source: AsyncIterator[dict[str, Any]], closing: asyncio.Event) -> AsyncIterator[bytes]:
+    closed = asyncio.ensure_future(closing.wait())
+    coming: asyncio.Future[Any] | None = None
+    document = first
+    try:
+        while document is not _END:
+            yield format_sse_event(data_str=msgspec.json.encode(document).decode(), event=name)
+            coming = asyncio.ensure_future(anext(source, _END))
+            while True:
+                done, _ = await asyncio.wait((coming, closed), timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
+                if closed in done:
+                    return
+                if coming in done:
+                    break
+                yield KEEPALIVE_COMMENT
+            document = coming.result()
+    finally:
+        closed.cancel()
+        if coming is not None and not coming.done():
+            coming.cancel()
+            await asyncio.wait((coming,))
+        close = getattr(source, "aclose", None)
+        if close is not None:
+            await close()

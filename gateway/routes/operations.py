@@ -1,0 +1,75 @@
+"""Role changes: start, list, follow, abort, resume. One runs at a time."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import msgspec
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway import openapi as api
+from gateway.documents import OperationBody, OperationDocument, OperationList
+from gateway.door import Door
+from gateway.event_stream import event_stream
+from gateway.routes.common import json_answer, json_request
+
+_decode = msgspec.json.Decoder(OperationBody).decode
+_ASKED = {"kind": "switchover", "to": "b", "options": {}, "dry_run": False}
+_SHOWN = {
+    "id": "op-3f9c", "kind": "switchover", "to": "b", "state": "running", "started_at": "2013-01-01T05:00:00Z",
+    "steps": [{"name": "drain", "state": "running"}],
+}
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(prefix="/v1/operations", tags=["operations"])
+    service = door.service
+    followed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 503)
+
+    @routes.post(
+        "", summary="Ask for a role change; with dry_run only plan it", status_code=202,
+        openapi_extra=api.body(api.ref(OperationBody), _ASKED),
+        responses=api.answers({
+            202: api.answer(OperationDocument, "started; follow it by its id", _SHOWN),
+            200: api.answer(OperationDocument, "the plan of a dry run", {**_SHOWN, "state": "planned"}),
+        }, 400, 409, 413, 415, 421, 503),
+    )
+    async def start_operation(request: Request) -> Response:
+        asked = await json_request(request, door, _decode)
+        actor = request.client.host if request.client else "unknown"
+        document = await service.start_operation(asked.kind, asked.to, asked.options, asked.dry_run, actor)
+        if asked.dry_run:
+            return json_answer(document)
+        return json_answer(document, 202, (b"location", f"/v1/operations/{document['id']}".encode()))
+
+    @routes.get(
+        "", summary="All operations, the newest first",
+        responses=api.answers({200: api.answer(OperationList, "all that are journaled", {"operations": [_SHOWN]})}, 503),
+    )
+    async def list_operations() -> Response:
+        return json_answer({"operations": await service.operations()})
+
+    @routes.get("/{operation_id}", summary="Show an operation", responses=followed)
+    async def get_operation(operation_id: str) -> Response:
+        return json_answer(await service.operation(unquote(operation_id)))
+
+    @routes.get(
+        "/{operation_id}/events", summary="The operation now and at each step, as server-sent events called `operation`",
+        responses=api.answers({200: api.raw_answer("ends with the operation", "text/event-stream")}, 404, 503),
+    )
+    async def operation_events(operation_id: str) -> Response:
+        return await event_stream("operation", service.operation_events(unquote(operation_id)), door.closing)
+
+    changed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 409, 503)
+
+    @routes.post("/{operation_id}:abort", summary="Abort before the point of no return", responses=changed)
+    async def abort_operation(operation_id: str) -> Response:
+        return json_answer(await service.abort_operation(unquote(operation_id)))
+
+    @routes.post("/{operation_id}:resume", summary="Go on with an operation that stopped", responses=changed)
+    async def resume_operation(operation_id: str) -> Response:
+        return json_answer(await service.resume_operation(unquote(operation_id)))
+
+    return routes

@@ -1,0 +1,69 @@
+"""Tables: create, list, show, change, drop."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway import openapi as api
+from gateway.bodies import decode_json_object
+from gateway.documents import TableChange, TableDocument, TableList
+from gateway.door import Door
+from gateway.routes.common import json_answer, json_request
+from storage.schema import to_public
+
+_SHOWN = api.EXAMPLE_TABLE
+_CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "at"}}
+_WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(prefix="/v1/tables", tags=["tables"])
+    service = door.service
+
+    @routes.post(
+        "", summary="Create a table", status_code=201, openapi_extra=api.body(api.ref(TableDocument), _SHOWN),
+        responses=api.answers({
+            201: api.answer(TableDocument, "created", _SHOWN),
+            200: api.answer(TableDocument, "an equal table exists already", _SHOWN),
+        }, 409, *_WRITE_PROBLEMS),
+    )
+    async def create_table(request: Request) -> Response:
+        schema, created = await service.create_table(await json_request(request, door, decode_json_object))
+        return json_answer(to_public(schema), 201 if created else 200)
+
+    @routes.get(
+        "", summary="List the tables",
+        responses=api.answers({200: api.answer(TableList, "all, by name", {"tables": [_SHOWN]})}, 503),
+    )
+    async def list_tables() -> Response:
+        return json_answer({"tables": [to_public(schema) for schema in service.tables()]})
+
+    @routes.get(
+        "/{table}", summary="Show a table",
+        responses=api.answers({200: api.answer(TableDocument, "the table", _SHOWN)}, 404, 421, 503),
+    )
+    async def get_table(table: str) -> Response:
+        return json_answer(to_public(service.table(unquote(table))))
+
+    @routes.patch(
+        "/{table}", summary="Add, drop or rename columns; change replication or history",
+        openapi_extra=api.body(api.ref(TableChange), _CHANGE),
+        responses=api.answers({200: api.answer(TableDocument, "the table as it is now", _SHOWN)}, 404, 409, *_WRITE_PROBLEMS),
+    )
+    async def alter_table(table: str, request: Request) -> Response:
+        changes = await json_request(request, door, decode_json_object)
+        return json_answer(to_public(await service.alter_table(unquote(table), changes)))
+
+    @routes.delete(
+        "/{table}", summary="Drop a table and its rows", status_code=204,
+        responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
+    )
+    async def drop_table(table: str) -> Response:
+        await service.drop_table(unquote(table))
+        return Response(status_code=204)
+
+    return routes

@@ -1,0 +1,214 @@
+"""A site in one process without logs: the SiteService contract on the memory engine, with the real conditions and catalog.
+
+What always holds: a write is one frame, applied at once; versions grow; `role` decides what is served, as at a real site.
+The events of cluster and operations come from what tests put into the queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from gateway.catalog import Catalog
+from gateway.receipts import decode_receipt, encode_receipt
+from gateway.rows_service import check_condition, conditions_of, to_records
+from gateway.service import WriteRequest, WriteResult
+from storage.engine import StoredRow
+from storage.engines.memory import MemoryEngine
+from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
+from storage.frame import make_frame
+from storage.record import Kind, Record, SchemaChange
+from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
+
+ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
+FIRST_TIMESTAMP = 1_700_000_000_000 << 16
+
+
+class DictService:
+    def __init__(self, site: str = "a", role: str = "ACTIVE") -> None:
+        self.site = site
+        self.engine = MemoryEngine()
+        self.catalog = Catalog(self.engine)
+        self.role_now = role
+        self.lag_s: float | None = 0.0
+        self.failure: BaseException | None = None  # raised by the next write
+        self.deadlines_s: list[float | None] = []
+        self.scanned_rows = 0
+        self.cluster_queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.operation_queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.documents: dict[str, dict[str, Any]] = {}
+        self._next = FIRST_TIMESTAMP
+
+    # tables
+    def table(self, name: str) -> TableSchema:
+        return self.catalog.get(name)
+
+    def tables(self) -> list[TableSchema]:
+        return self.catalog.all()
+
+    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+        self._need_active()
+        wanted = parse_table(body, self.catalog.highest_id + 1)
+        existing = self.catalog.find(wanted.name)
+        if existing is not None:
+            if same_table(existing, wanted):
+                return existing, False
+            raise Conflict(f"table {wanted.name!r} exists with another shape: use another name")
+        await self._change("put", wanted)
+        return self.catalog.get(wanted.name), True
+
+    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema:
+        self._need_active()
+        await self._change("put", alter(self.catalog.get(name), body))
+        return self.catalog.get(name)
+
+    async def drop_table(self, name: str) -> None:
+        self._need_active()
+        await self._change("drop", self.catalog.get(name))
+
+    async def _change(self, kind: str, table: TableSchema) -> None:
+        change = SchemaChange(kind, table.id, encode_schema(table) if kind == "put" else b"", table.history_s)
+        await self._apply([Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))])
+        self.catalog.reload()
+
+    # rows
+    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
+        self._need_active()
+        self.deadlines_s.append(deadline_s)
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if request.idempotency_key is not None:
+            found = self.engine.request_outcome(request.idempotency_key)
+            if found is not None:
+                if found.digest != request.digest:
+                    raise InvalidInput("the idempotency key was used for a different request: use a new key")
+                return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count, replayed=True)
+        for condition in conditions_of(request):
+            check_condition(condition, self.engine.get(request.table.id, condition.key))
+        version = await self._apply(to_records(request))
+        return WriteResult(version, encode_receipt(0, 1, self.engine.applied_seq, "sync"), "sync", request.count)
+
+    async def _apply(self, records: list[Record]) -> int:
+        first, self._next = self._next, self._next + len(records)
+        seq = self.engine.applied_seq
+        frame = make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=first, committed=seq, records=records)
+        await self.engine.apply([frame])
+        return self._next - 1
+
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        self._need_reads(stale)
+        if as_of is None:
+            return self.engine.get(table.id, key)
+        return await self.engine.get_as_of(table.id, key, as_of)
+
+    async def scan(
+        self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
+        as_of: int | None = None, stale: bool = False,
+    ) -> Sequence[StoredRow]:
+        self._need_reads(stale)
+        rows = await self.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+        self.scanned_rows += len(rows)
+        return rows
+
+    async def receipt(self, receipt: str) -> dict[str, Any]:
+        known = decode_receipt(receipt)
+        outcome = "survived" if known.seq <= self.engine.applied_seq else "unknown"
+        return {"receipt": receipt, "outcome": outcome, **known._asdict()}
+
+    # the pair
+    async def cluster(self) -> dict[str, Any]:
+        return {"pair": "test", "site": self.site, "role": self.role_now, "epoch": 1, "active": self.active()}
+
+    async def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+        yield await self.cluster()
+        while (document := await self.cluster_queue.get()) is not None:
+            yield document
+
+    def active(self) -> dict[str, Any] | None:
+        return ACTIVE
+
+    # operations
+    async def start_operation(
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+    ) -> dict[str, Any]:
+        running = [known["id"] for known in self.documents.values() if known["state"] == "running"]
+        if running and not dry_run:
+            raise Conflict(f"operation {running[0]} runs: wait for it, or abort it", operation=running[0])
+        if to == self.site:
+            raise Refused(f"{to} is the active already: there is nothing to do")
+        state = "planned" if dry_run else "running"
+        name = f"op-{len(self.documents) + 1}"
+        document: dict[str, Any] = {
+            "id": name, "kind": kind, "to": to, "state": state, "steps": [], "started_at": 0, "options": options
+        }
+        if not dry_run:
+            self.documents[name] = document
+        return document
+
+    async def operations(self) -> list[dict[str, Any]]:
+        return list(self.documents.values())
+
+    async def operation(self, operation_id: str) -> dict[str, Any]:
+        if operation_id not in self.documents:
+            raise NotFound(f"there is no operation {operation_id!r}", operation=operation_id)
+        return self.documents[operation_id]
+
+    async def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+        yield await self.operation(operation_id)
+        while (document := await self.operation_queue.get()) is not None:
+            yield document
+
+    async def abort_operation(self, operation_id: str) -> dict[str, Any]:
+        document = await self.operation(operation_id)
+        document["state"] = "aborted"
+        return document
+
+    async def resume_operation(self, operation_id: str) -> dict[str, Any]:
+        document = await self.operation(operation_id)
+        document["state"] = "running"
+        return document
+
+    # health
+    def role(self) -> str:
+        return self.role_now
+
+    def replication_lag_s(self) -> float | None:
+        return self.lag_s
+
+    def metrics(self) -> dict[str, float]:
+        return {"epoch": 1.0, "frames_total": float(self.engine.applied_seq)}
+
+    # between sites
+    async def peer_call(self, method: str, body: bytes) -> bytes:
+        """`echo` answers what came; `raise` raises the class of that code, with fields."""
+        if method == "echo":
+            return body
+        if method == "raise":
+            code, fields = msgspec.msgpack.decode(body)
+            raise _by_code(TwinlogError, code)("planted", **fields)
+        raise NotFound(f"there is no call {method!r}")
+
+    def _need_active(self) -> None:
+        if self.role_now == "STANDBY":
+            raise NotActive("this site is the standby: ask the active", active=ACTIVE)
+        if self.role_now not in ("ACTIVE", "DOWNGRADE_ACTIVE"):
+            raise Unavailable(f"this site is {self.role_now}: try again", retry_after_s=0.2)
+
+    def _need_reads(self, stale: bool) -> None:
+        if not (stale and self.role_now == "STANDBY"):
+            self._need_active()
+
+
+def _by_code(root: type[TwinlogError], code: str) -> type[TwinlogError]:
+    if root.code == code:
+        return root
+    return next((kind for child in root.__subclasses__() if (kind := _by_code(child, code)).code == code), TwinlogError)
+
+
+def base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
