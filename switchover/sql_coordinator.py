@@ -2,30 +2,22 @@
 
 What always holds: a change is one transaction whose first statement is `UPDATE ... WHERE state_id = :expected` (or the
 exclusive INSERT of the first value), so that of any number of processes exactly one wins; every change that is not a mere
-lease renewal leaves a row in `history`, which is only ever added to. Blocking calls run on a thread of their own.
+lease renewal leaves a row in `history`, which is only ever added to.
 Source: protocol.md section 5.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.schema import CreateTable
 
 from storage.clock import Clock
-from storage.errors import Unavailable
-from storage.threads import Worker
 from switchover.coordinator import PairState, superseded
 from switchover.register import LEASE_RENEWED
-from switchover.sql import open_engine
-
-T = TypeVar("T")
+from switchover.sql import AlreadyThere, Database
 
 _metadata = MetaData()
 _pairs = Table(
@@ -59,13 +51,11 @@ class SqlCoordinator:
     """The coordinator of one pair. Every call ends by `deadline_s`, then with Unavailable."""
 
     def __init__(self, url: str, pair: str, clock: Clock, deadline_s: float = 3.0) -> None:
-        self._engine = open_engine(url, busy_timeout_s=deadline_s)
-        self._pair, self._clock, self._deadline_s = pair, clock, deadline_s
-        self._worker = Worker("coordinator")
-        self._has_tables = False
+        self._database = Database(url, "coordinator", _metadata, deadline_s)
+        self._pair, self._clock = pair, clock
 
     async def read(self) -> PairState | None:
-        return await self._run(self._read)
+        return await self._database.run(self._read)
 
     async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
         value = replace(new, state_id=expected_state_id + 1)
@@ -76,8 +66,8 @@ class SqlCoordinator:
         }
         entry = None if new.reason == LEASE_RENEWED else row | {"wall_ms": self._clock.wall_ms(), "reason": new.reason}
         try:
-            won = await self._run(lambda connection: self._replace(connection, expected_state_id, row, entry))
-        except _AlreadyThere:
+            won = await self._database.run(lambda connection: self._replace(connection, expected_state_id, row, entry))
+        except AlreadyThere:
             won = False
         if not won:
             raise superseded(expected_state_id, await self.read())
@@ -85,54 +75,10 @@ class SqlCoordinator:
 
     async def history(self, limit: int = 100) -> list[HistoryRow]:
         """The last changes, newest first, lease renewals left out."""
-        return await self._run(lambda connection: self._read_history(connection, limit))
+        return await self._database.run(lambda connection: self._read_history(connection, limit))
 
     async def close(self) -> None:
-        """Ends the connection and the thread; a database that hangs is left to itself after the deadline."""
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                await self._worker.submit(self._engine.dispose)
-                await self._worker.close()
-        except TimeoutError:
-            return
-
-    async def _run(self, call: Callable[[Connection], T]) -> T:
-        """`call` in one transaction on the thread. A call that its caller gave up in the queue is not made any more."""
-        given_up = False
-
-        def blocking() -> T:
-            if given_up:
-                raise self._silent("the caller gave up")
-            return self._transact(call)
-
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                return await self._worker.submit(blocking)
-        except TimeoutError:
-            raise self._silent(f"no answer in {self._deadline_s} s") from None
-        finally:
-            given_up = True
-
-    def _transact(self, call: Callable[[Connection], T]) -> T:
-        try:
-            with self._engine.begin() as connection:
-                if not self._has_tables:
-                    for table in _metadata.sorted_tables:
-                        connection.execute(CreateTable(table, if_not_exists=True))
-                result = call(connection)
-            self._has_tables = True
-            return result
-        except IntegrityError as error:
-            raise _AlreadyThere from error
-        except SQLAlchemyError as error:
-            raise self._silent(str(error)) from error
-
-    def _silent(self, why: str) -> Unavailable:
-        url = self._engine.url.render_as_string(hide_password=True)
-        return Unavailable(
-            f"the coordinator at {url} does not answer: {why}; check that the database is up and can be reached from here",
-            waiting_for="coordinator",
-        )
+        await self._database.close()
 
     def _read(self, connection: Connection) -> PairState | None:
         value = connection.execute(select(_pairs.c.value).where(_pairs.c.pair == self._pair)).scalar()
@@ -157,7 +103,3 @@ class SqlCoordinator:
             HistoryRow(row.wall_ms, row.reason, msgspec.json.decode(row.value, type=PairState))
             for row in connection.execute(newest)
         ]
-
-
-class _AlreadyThere(Exception):
-    """The first value was to be inserted, and there is one."""

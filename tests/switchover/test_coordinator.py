@@ -195,7 +195,7 @@ async def test_the_file_is_synced_at_each_commit(tmp_path: Path) -> None:
         names = ("journal_mode", "synchronous", "busy_timeout")
         return tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names)
 
-    assert await one._run(settings) == ("wal", 2, 3000)
+    assert await one._database.run(settings) == ("wal", 2, 3000)
     await one.close()
 
 
@@ -220,7 +220,7 @@ async def test_a_call_that_was_given_up_is_not_made_later(tmp_path: Path) -> Non
     one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock(), deadline_s=0.1)
     await one.read()
     go_on = threading.Event()
-    stuck = asyncio.ensure_future(one._run(lambda _: go_on.wait(10)))
+    stuck = asyncio.ensure_future(one._database.run(lambda _: go_on.wait(10)))
     await asyncio.sleep(0)  # the one that hangs is first in the queue
     with pytest.raises(Unavailable):
         await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))

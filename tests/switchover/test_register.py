@@ -173,10 +173,18 @@ class Walk(RuleBasedStateMachine):
         self.state = after if before is None else replace(after, state_id=before.state_id + 1)
         return True
 
-    @rule(site=SITES, kind=st.sampled_from(KINDS), force=st.booleans(), loss=st.booleans())
+    def plan(self, likely: bool, data: st.DataObject) -> str:
+        """The plan that has the pair, if that is likely wanted and there is one; else any that ever was, or none."""
+        if likely and self.holder is not None:
+            return self.holder
+        return data.draw(st.sampled_from([*(name for name, _ in self.plans), "none"]))
+
+    @rule(site=SITES, kind=st.sampled_from(["fitting", "fitting", *KINDS]), force=st.booleans(), loss=st.booleans())
     def begin(self, site: str, kind: str, force: bool, loss: bool) -> None:
         plan = f"p{len(self.plans)}"
         active = self.state.active if self.state else None
+        if kind == "fitting":
+            kind = "bootstrap" if active is None else "restart" if active == site else "takeover"
         fits = {"bootstrap": active is None, "restart": active == site}.get(kind, active not in (None, site))
         lossless = kind != "takeover" or self.mode == "sync" or loss
         foreign = self.holder is not None and dict(self.plans)[self.holder] != site
@@ -188,9 +196,10 @@ class Walk(RuleBasedStateMachine):
             assert self.state.switching is not None
             self.given.append(self.state.switching.epoch)
 
-    @rule(data=st.data(), mode=st.sampled_from(["sync", "async"]))
-    def open(self, data: st.DataObject, mode: str) -> None:
-        plan, site = data.draw(st.sampled_from([*self.plans, ("none", "a")]))
+    @rule(data=st.data(), mode=st.sampled_from(["sync", "async"]), likely=st.sampled_from([True, True, True, False]))
+    def open(self, data: st.DataObject, mode: str, likely: bool) -> None:
+        plan = self.plan(likely, data)
+        site = dict(self.plans).get(plan)
         active = self.state.active if self.state else None
         legal = plan == self.holder and not (active == site and self.mode == "async" and mode == "sync")
         if self.attempt(lambda: open_plan(self.state, plan, "sync" if mode == "sync" else "async", 7), legal):
@@ -199,14 +208,14 @@ class Walk(RuleBasedStateMachine):
             self.opened_epochs.append(self.state.epoch)
             self.holder, self.mode = None, mode
 
-    @rule(data=st.data())
-    def abandon(self, data: st.DataObject) -> None:
-        plan, _ = data.draw(st.sampled_from([*self.plans, ("none", "a")]))
+    @rule(data=st.data(), likely=st.booleans())
+    def abandon(self, data: st.DataObject, likely: bool) -> None:
+        plan = self.plan(likely, data)
         was = self.holder
         if self.attempt(lambda: abandon_plan(self.state, plan), self.state is not None and plan == was):
             self.holder = None
 
-    @rule(site=SITES, back=st.integers(0, 2), what=st.sampled_from(["downgrade", "resync", "renew"]))
+    @rule(site=SITES, back=st.sampled_from([0, 0, 0, 1, 2]), what=st.sampled_from(["downgrade", "resync", "renew"]))
     def act_as_active(self, site: str, back: int, what: str) -> None:
         epoch = (self.opened_epochs[-1] if self.opened_epochs else 0) - back
         at_all = bool(self.opened_epochs) and back == 0 and self.holder is None

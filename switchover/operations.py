@@ -1,0 +1,131 @@
+"""The document of an operation (a role change that was asked for) and its steps: what the journal keeps and people follow.
+
+What always holds: a document is never changed, only replaced; a step that may not be given up any more is never undone, and
+once one has started, neither is the operation. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from storage.errors import TwinlogError
+
+Json = dict[str, Any]
+OperationState = Literal["running", "succeeded", "failed", "aborted", "interrupted"]
+StepState = Literal["pending", "running", "done", "failed", "interrupted", "undone", "undo_failed"]
+
+
+class StepRecord(msgspec.Struct, frozen=True):
+    """One step as journaled. `detail`: what it found or did, its progress while it runs, or its error."""
+
+    name: str
+    what: str
+    abortable: bool
+    state: StepState = "pending"
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    detail: Json | None = None
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One role change. Times are wall milliseconds; within one run of a step they differ by what really passed."""
+
+    id: str
+    kind: str
+    to: str | None
+    options: Json
+    actor: str
+    created_ms: int
+    steps: tuple[StepRecord, ...]
+    dry_run: bool = False
+    state: OperationState = "running"
+    attempt: int = 1  # one more with each resume
+    aborting: bool = False  # an abort was asked for: it only goes back from here
+    finished_ms: int | None = None
+    error: Json | None = None  # {"code", "message", "fields", "step"}
+    result: Json | None = None
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """One line of the append-only history: who did what to which operation, why, and how long it took."""
+
+    wall_ms: int
+    operation: str
+    kind: str
+    to: str | None
+    actor: str
+    event: str  # "started", "step done", "abort asked", ...
+    step: str | None = None
+    took_ms: int | None = None
+    detail: Json | None = None
+
+
+def document(operation: Operation) -> Json:
+    """The JSON form, with what may be commanded next: `resumable`, `abortable`."""
+    built: Json = msgspec.to_builtins(operation)
+    stopped = operation.state in ("failed", "interrupted")
+    built["resumable"] = stopped and not operation.aborting
+    built["abortable"] = (stopped or operation.state == "running") and past_return(operation) is None
+    return built
+
+
+def with_step(operation: Operation, index: int, **changes: Any) -> Operation:
+    """The operation with its step `index` changed."""
+    steps = list(operation.steps)
+    steps[index] = replace(steps[index], **changes)
+    return replace(operation, steps=tuple(steps))
+
+
+def past_return(operation: Operation) -> StepRecord | None:
+    """The step that took the operation past the point of no return; None while it can be given up."""
+    return next((step for step in operation.steps if not step.abortable and step.state != "pending"), None)
+
+
+def as_found(operation: Operation) -> Operation:
+    """A journaled operation that no process runs any more: what the journal calls running was interrupted."""
+    if operation.state != "running":
+        return operation
+    steps = tuple(replace(step, state="interrupted") if step.state == "running" else step for step in operation.steps)
+    return replace(operation, state="interrupted", steps=steps)
+
+
+def taken_up(operation: Operation, checks: frozenset[str]) -> Operation:
+    """The operation as a resume begins: at its first step not done, and what stood on that step is to be done again too.
+
+    While there is a way back, the steps named in `checks` run again: they are about the present.
+    """
+    again = checks if past_return(operation) is None else frozenset[str]()
+    steps, all_done = [], True
+    for step in operation.steps:
+        all_done = all_done and step.state == "done"
+        repeat = step.state == "done" and (step.name in again or not all_done)
+        steps.append(replace(step, state="pending") if repeat else step)
+    return replace(
+        operation, state="running", attempt=operation.attempt + 1, steps=tuple(steps), finished_ms=None, error=None
+    )
+
+
+def json_ready(value: Json) -> Json:
+    """A copy that any journal can keep: what JSON does not know becomes text."""
+    built: Json = msgspec.to_builtins(value, str_keys=True, enc_hook=str)
+    return built
+
+
+def error_document(error: Exception, step: str | None) -> Json:
+    """What the journal keeps of an error. One that is not ours is a fault of the program, and named as such."""
+    if isinstance(error, TwinlogError):
+        return {"code": error.code, "message": error.message, "fields": json_ready(error.fields), "step": step}
+    return {"code": "internal", "message": f"{type(error).__name__}: {error}", "fields": {}, "step": step}
+
+
+def summary(operation: Operation) -> Json:
+    """The result of an operation that went through: how long it took, and which step how long."""
+    took = {step.name: (step.finished_ms or 0) - (step.started_ms or 0) for step in operation.steps if step.state == "done"}
+    result: Json = {"took_ms": sum(took.values()), "steps_ms": took}
+    if operation.dry_run:
+        left = [step for step in operation.steps if step.state == "pending"]
+        result["would"] = [{"name": step.name, "what": step.what, "abortable": step.abortable} for step in left]
+    return result
