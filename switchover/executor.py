@@ -1,7 +1,7 @@
 """Runs the plans of role changes: one at a time, each step journaled before and after, interrupted anywhere without harm.
 
 What always holds:
-- a step runs only after the journal holds that it runs, and the next one only after the journal holds that it is done;
+- a step runs, or is undone, only after the journal holds that it begins, and the next one only after it holds the end;
 - until a step that is not abortable has started, an operation can be given up: its effects are undone in reverse order, by
   command, or by itself when a step fails; after that it only goes forward, and `resume` takes it up at the first step not done;
 - an operation that the journal calls running while nobody runs it was interrupted, whatever interrupted it;
@@ -173,9 +173,9 @@ class Executor:
         async with self._gate:
             operation = await self._load(operation_id)
             self._check_free()
+            operation, plan = await self._take_up(operation)
             if operation.aborting:
                 raise Refused(f"operation {operation_id} was being aborted: abort it again", id=operation_id)
-            operation, plan = await self._take_up(operation)
             operation = taken_up(operation, frozenset(step.name for step in plan.steps if step.dry))
             await self._journal.save(operation, self._entry(operation, "resumed", actor))
             return self._launch(operation, plan, self._forward)
@@ -355,6 +355,7 @@ class Executor:
         for index, step in reversed(list(enumerate(live.plan.steps))):
             if step.undo is None or live.operation.steps[index].state in ("pending", "undone"):
                 continue
+            await self._save(live, with_step(live.operation, index, state="undoing"), "step undoing", step)
             self._hit(live, step, "undo.before")
             failed: Json | None = None
             try:

@@ -15,7 +15,7 @@ from storage.errors import TwinlogError
 
 Json = dict[str, Any]
 OperationState = Literal["running", "succeeded", "failed", "aborted", "interrupted"]
-StepState = Literal["pending", "running", "done", "failed", "interrupted", "undone", "undo_failed"]
+StepState = Literal["pending", "running", "done", "failed", "interrupted", "undoing", "undone", "undo_failed"]
 
 
 class StepRecord(msgspec.Struct, frozen=True):

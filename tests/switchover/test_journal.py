@@ -105,7 +105,7 @@ async def test_a_write_is_whole_or_absent(tmp_path: Path) -> None:
 
 # ---- documents
 
-STATES = st.sampled_from(["pending", "running", "done", "failed", "interrupted", "undone", "undo_failed"])
+STATES = st.sampled_from(["pending", "running", "done", "failed", "interrupted", "undoing", "undone", "undo_failed"])
 
 
 def test_a_document_says_what_may_be_commanded() -> None:
