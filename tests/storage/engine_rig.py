@@ -21,7 +21,8 @@ SECOND = 1000 << COUNTER_BITS  # of hybrid time
 class Rig(Protocol):
     """An engine, and what can happen to it from outside."""
 
-    engine: StorageEngine
+    @property
+    def engine(self) -> StorageEngine: ...
 
     async def crash(self) -> None:
         """The process dies and starts again: `engine` is a new one on what was durable."""
