@@ -27,7 +27,7 @@ _RULES = {
         r"index[-_]url\s*[=:\s]\s*[\"']?https?:|find[-_]links\s*[=:\s]\s*[\"']?https?:|https?://[^\s\"'<>]*/(?:simple|maven2?)/",
         re.IGNORECASE,
     ),
-    "a path of a machine": re.compile(r"(?<![\w.}-])/(?:home|Users|root|work|workspace|github/workspace)/\w"),
+    "a path of a machine": re.compile(r"(?<![\w.}-])/(?:home|Users|root|work|workspace)/[\w.]"),
 }
 _FORBIDDEN_NAMES = {"uv.lock", "poetry.lock", "Pipfile.lock", "package-lock.json", "yarn.lock"}
 
