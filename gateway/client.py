@@ -149,7 +149,7 @@ class TwinlogClient:
         return self._run(calls.get(table, key, columns, as_of), deadline_s)
 
     def scan(
-        self, table: str, *, start: Any = None, end: Any = None, where: Sequence[str] = (),
+        self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
         deadline_s: float | None = None,
     ) -> Iterator[dict[str, Any]]:
@@ -207,8 +207,8 @@ class TwinlogClient:
                 request.method, request.url, headers=dict(request.headers), content=request.content, timeout=request.timeout_s
             )
         except httpx.HTTPError as error:
-            return _broken(error)
-        return _reply(response)
+            return broken(error)
+        return reply_of(response)
 
 
 class AsyncTwinlogClient:
@@ -292,7 +292,7 @@ class AsyncTwinlogClient:
         return await self._run(calls.get(table, key, columns, as_of), deadline_s)
 
     async def scan(
-        self, table: str, *, start: Any = None, end: Any = None, where: Sequence[str] = (),
+        self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
         deadline_s: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
@@ -350,15 +350,16 @@ class AsyncTwinlogClient:
         except TimeoutError:
             return Broken(sent=True, detail=f"no answer within {request.timeout_s:g} s")
         except httpx.HTTPError as error:
-            return _broken(error)
-        return _reply(response)
+            return broken(error)
+        return reply_of(response)
 
 
 def _within(patience: Patience, deadline_s: float | None) -> Patience:
     return patience if deadline_s is None else replace(patience, deadline_s=deadline_s)
 
 
-def _broken(error: httpx.HTTPError) -> Broken:
+def broken(error: httpx.HTTPError) -> Broken:
+    """Why there is no answer, and whether the request may have got there."""
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
@@ -366,7 +367,7 @@ def _broken(error: httpx.HTTPError) -> Broken:
     return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)
 
 
-def _reply(response: httpx.Response) -> Reply:
+def reply_of(response: httpx.Response) -> Reply:
     return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content)
 
 

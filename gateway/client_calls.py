@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # half a second to import, and most callers never need it
 JSON = "application/json"
 MSGPACK = "application/x-msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
+Where = tuple[str, str, Any]  # (column, op, value); ops: = != < <= > >= in prefix, is_null and not_null (value None)
 _T = TypeVar("_T")
 
 
@@ -162,11 +163,11 @@ def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | 
 
 
 def scan(
-    table: str, *, start: Any, end: Any, where: Sequence[str], columns: Sequence[str] | None, limit: int,
+    table: str, *, start: Any, end: Any, where: Sequence[Where], columns: Sequence[str] | None, limit: int,
     as_of: int | str | None, reverse: bool, page_token: str | None,
 ) -> Asked[Page]:
     query = _query(
-        start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=list(where),
+        start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=_where(where),
         columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None, page_token=page_token,
     )
     return Asked(_read(f"{_table(table)}/rows{query}"), _reads_as(Page))
@@ -200,6 +201,14 @@ def _row(table: str, key: Any) -> str:
 
 def _joined(columns: Iterable[str] | None) -> str | None:
     return None if columns is None else ",".join(columns)
+
+
+def _where(predicates: Sequence[Where]) -> str | None:
+    documents = [
+        {"column": column, "op": op} if op in ("is_null", "not_null") else {"column": column, "op": op, "value": value}
+        for column, op, value in predicates
+    ]
+    return msgspec.json.encode(_json_ready(documents), enc_hook=_plain).decode() if documents else None
 
 
 def _query(**parameters: Any) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 SITES = ("a", "b")
+PAIR_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"  # it names a folder on each DFS
 POLICIES = ("protect", "available", "performance")
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -31,6 +32,13 @@ class OneOf:
     """The texts that are allowed."""
 
     choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The regular expression that the whole text matches."""
+
+    pattern: str
 
 
 class HttpUrl:
@@ -159,7 +167,7 @@ class LogConfig:
 class SiteConfig:
     """One site. Without [coordinator] there is no witness: a degrade is then the operator's command alone."""
 
-    pair: str
+    pair: Annotated[str, Matches(PAIR_PATTERN)]
     site: Site
     data_dir: Path
     initial_active: Site = "a"  # who opens when neither site has ever been active
@@ -198,7 +206,7 @@ class SiteAddresses:
 class OperatorConfig:
     """What the operator's commands and the client need: how to reach both sites."""
 
-    pair: str
+    pair: Annotated[str, Matches(PAIR_PATTERN)]
     sites: SiteAddresses
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 import types
 import typing
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.config import HttpUrl, OneOf, OperatorConfig, Secret, SiteConfig, Within
+from gateway.config import HttpUrl, Matches, OneOf, OperatorConfig, Secret, SiteConfig, Within
 from storage.errors import ConfigError
 
 PREFIX = "TWINLOG_"
@@ -180,6 +181,7 @@ class _Rule:
         self.kind: type = plain
         self.within = next((mark for mark in marks if isinstance(mark, Within)), None)
         self.choices = next((mark.choices for mark in marks if isinstance(mark, OneOf)), ())
+        self.pattern = next((mark.pattern for mark in marks if isinstance(mark, Matches)), ".*")
         self.is_url = any(isinstance(mark, HttpUrl) for mark in marks)
         self.is_secret = any(isinstance(mark, Secret) for mark in marks)
 
@@ -190,6 +192,8 @@ class _Rule:
             return "http://HOST:PORT or https://HOST:PORT"
         if self.within is not None:
             return f"{_KIND_NAMES[self.kind]} from {self.within.low} to {self.within.high}"
+        if self.pattern != ".*":
+            return f"letters, digits, _ and -: {self.pattern}"
         return " | ".join(self.choices) or _KIND_NAMES[self.kind]
 
     def convert(self, raw: Any, *, is_text: bool) -> Any:
@@ -201,6 +205,8 @@ class _Rule:
         if self.choices and raw not in self.choices:
             near = difflib.get_close_matches(raw, self.choices, 1, 0.6)
             raise ValueError(f"is {raw!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if not re.fullmatch(self.pattern, raw, re.DOTALL):
+            raise ValueError(f"is {raw!r}")
         if self.is_url and raw:
             _check_http_url(raw)
         return Path(raw).expanduser() if self.kind is Path else raw

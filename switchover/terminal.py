@@ -113,6 +113,7 @@ def show_error(error: TwinlogError, *, as_json: bool) -> None:
     console.print(f"[bold red]{error.code}[/]: {escape(error.message)}")
     faults = error.fields.get("faults")
     for fault in faults if isinstance(faults, list) else ():
-        console.print(f"  [bold]{escape(fault.get('key') or fault.get('where') or fault['file'])}[/] {escape(fault['problem'])}")
+        name = fault.get('key') or fault.get('where') or fault['file']
+        console.print(f"  [bold]{escape(name)}[/] {escape(fault['problem'])}")
         if "allowed" in fault:
             console.print(f"      allowed: {escape(fault['allowed'])}   [dim]({escape(fault['file'])})[/]")

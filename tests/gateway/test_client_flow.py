@@ -195,7 +195,7 @@ def test_a_lost_reply_is_settled_by_the_same_key() -> None:
 
 @pytest.mark.parametrize("uncertain", [
     LOST, problem(504, "outcome-unknown", outcome="unknown"), problem(503, "unavailable", outcome="unknown"),
-    Reply(502, {}, b"<html>"), problem(500, "internal"),
+    Reply(502, {}, b"<html>"), problem(500, "internal"), problem(409, "fenced", outcome="unknown"),
 ])
 def test_an_outcome_stays_unknown_when_only_refusals_follow(uncertain: Answer) -> None:
     answers: list[Answer] = [*[REFUSED] * 100, uncertain]

@@ -79,6 +79,7 @@ def test_five_faults_are_told_at_once_with_file_key_and_what_is_allowed(tmp_path
     ("addition", "environ", "key"),
     [
         ("", {"TWINLOG_PEER__SITE": "a"}, "peer.site"),
+        ("", {"TWINLOG_PAIR": "../up"}, "pair"),
         ("", {"TWINLOG_PEER__URL": "ftp://x"}, "peer.url"),
         ("", {"TWINLOG_PEER__URL": "http://me:pw@x"}, "peer.url"),
         ("", {"TWINLOG_PEER__URL": "http://x:port"}, "peer.url"),

@@ -1,0 +1,5 @@
+"""`python -m gateway` is `twinlog`, also where the console script is not installed."""
+
+from gateway.cli import main
+
+main()

@@ -1,0 +1,67 @@
+"""The files of a demo: one TOML a site, the operator's, and the folders that they name.
+
+What always holds: writing them again with the same options changes nothing that a site keeps; data and DFS folders are
+never touched once they exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
+PAIR = "demo"
+
+
+def client_address(urls: Mapping[str, str]) -> str:
+    return f"twinlog://{PAIR}?{urlencode(urls, safe=':/')}"
+
+
+def write_files(directory: Path, ports: Mapping[str, int], *, dfs: str, engine: str) -> dict[str, Path]:
+    """Site -> its configuration."""
+    configs = {}
+    for site, peer in (("a", "b"), ("b", "a")):
+        folder = directory / site
+        (folder / "dfs").mkdir(parents=True, exist_ok=True)
+        configs[site] = folder / "site.toml"
+        configs[site].write_text(_site_toml(directory, site, peer, ports, dfs, engine), encoding="utf-8")
+    addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
+    (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{addresses}', encoding="utf-8")
+    return configs
+
+
+def _site_toml(directory: Path, site: str, peer: str, ports: Mapping[str, int], dfs: str, engine: str) -> str:
+    return f"""\
+# Written by `twinlog demo` at each start. `twinlog config show --config FILE` shows every setting there is.
+pair = "{PAIR}"
+site = "{site}"
+data_dir = "data"
+initial_active = "a"
+policy = "protect"
+
+[http]
+port = {ports[site]}
+
+[peer]
+site = "{peer}"
+url = "http://127.0.0.1:{ports[peer]}"
+
+[engine]
+kind = "{engine}"
+
+[dfs.own]
+kind = "{dfs}"
+path = "dfs"
+
+[dfs.peer]
+kind = "{dfs}"
+path = "../{peer}/dfs"
+
+[coordinator]
+url = {_quoted(f"sqlite:///{directory}/coordinator.db")}
+"""
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
