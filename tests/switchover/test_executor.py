@@ -1,13 +1,9 @@
-"""The executor: the way forward, the way back, and every interruption in between, with real journal files."""
+"""The executor in one process: the way forward, the way back, what is refused, what is shown."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,68 +12,11 @@ import pytest
 from storage.clock import SystemClock
 from storage.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Unavailable
 from switchover.executor import Executor, Plan, Step
-from switchover.failpoints import ArmedFailpoints, Crash, Failpoints
-from switchover.journal import Journal, MemoryJournal
+from switchover.failpoints import Failpoints
+from switchover.journal import MemoryJournal
 from switchover.operations import HistoryEntry, Operation
 from switchover.sql_journal import SqlJournal
-
-Hook = Callable[[], Awaitable[Any]]
-NAMES = ["preflight", "begin", "drain", "claim", "open"]
-EVERY_POINT = ["created", *(f"{name}.{moment}" for name in NAMES for moment in ("before", "after", "journaled"))]
-
-UNDO_POINTS = [f"{name}.undo.{moment}" for name in ("drain", "begin") for moment in ("before", "after", "journaled")]
-
-
-class World:
-    """What the steps of a small switchover do to the two sites. It outlives a crash, as the sites do."""
-
-    def __init__(self) -> None:
-        self.flags: set[str] = set()
-        self.calls: list[str] = []
-        self.hooks: dict[str, Hook] = {}  # step, or "undo step": runs after the effect, before the step's end
-        self.plans_made = 0
-        self.renamed = False
-
-    async def effect(self, name: str) -> dict[str, Any]:
-        self.calls.append(name)
-        if name != "preflight":
-            self.flags.add(name)
-        if name in self.hooks:
-            await self.hooks[name]()
-        return {"did": name}
-
-    async def undo(self, name: str) -> None:
-        self.calls.append(f"undo {name}")
-        self.flags.discard(name)
-        if f"undo {name}" in self.hooks:
-            await self.hooks[f"undo {name}"]()
-
-    def plan(self, kind: str, to: str | None, options: dict[str, Any]) -> Plan:
-        if kind != "switchover":
-            raise InvalidInput(f"there is no operation {kind}")
-        self.plans_made += 1
-
-        def step(name: str, **more: Any) -> Step:
-            return Step(name, lambda: self.effect(name), f"to {name}", **more)
-
-        return Plan(kind, [
-            step("preflight", abortable=True, dry=True),
-            step("begin", abortable=True, undo=lambda: self.undo("begin")),
-            step("drain", abortable=True, undo=lambda: self.undo("drain"), progress=lambda: {"left": 3}),
-            step("sealed" if self.renamed else "claim"),
-            step("open"),
-        ])
-
-
-class Gate:
-    """A step waits here until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self.reached, self.open = asyncio.Event(), asyncio.Event()
-
-    async def __call__(self) -> None:
-        self.reached.set()
-        await self.open.wait()
+from tests.switchover.plan_world import NAMES, Gate, World, failing, start, states
 
 
 @pytest.fixture
@@ -90,21 +29,6 @@ async def executor(world: World) -> AsyncIterator[Executor]:
     one = Executor(MemoryJournal(), SystemClock(), world.plan, Failpoints())
     yield one
     await one.close()
-
-
-def failing(error: Exception) -> Hook:
-    async def fail() -> None:
-        raise error
-
-    return fail
-
-
-async def start(executor: Executor, operation_id: str = "op-1", **more: Any) -> dict[str, Any]:
-    return await executor.start(operation_id, "switchover", "b", {"reason": "test"}, "ann", **more)
-
-
-def states(document: dict[str, Any]) -> list[str]:
-    return [step["state"] for step in document["steps"]]
 
 
 # ---- forward
@@ -388,6 +312,8 @@ async def test_an_abort_in_any_moment_goes_back_or_is_refused(world: World) -> N
             assert nth < 8, nth
             assert last["state"] == "aborted"
             assert world.flags == set()
+            if nth % 2 == 0:
+                assert NAMES[nth // 2 - 1] not in world.calls, "its start was only being journaled"
 
 
 class Slow(MemoryJournal):
@@ -494,156 +420,3 @@ async def test_closing_interrupts_and_lets_followers_go(world: World) -> None:
     assert (await follower)["state"] == "interrupted"
     again = Executor(journal, SystemClock(), world.plan, Failpoints())
     assert states(await again.operation("op-1")) == ["done", "done", "done", "interrupted", "pending"]
-
-
-# ---- crashes, with real files
-
-
-async def crash(folder: Path, world: World, point: str, act: Callable[[Executor], Awaitable[Any]]) -> None:
-    """A process that dies at `point` while it does `act`; its journal stays as it was on the disk."""
-    journal = SqlJournal(f"sqlite:///{folder}/journal.db")
-    executor = Executor(journal, SystemClock(), world.plan, ArmedFailpoints(point))
-    await act(executor)
-    live = executor._live
-    assert live is not None
-    assert live.task is not None
-    with pytest.raises(Crash):
-        await live.task
-    await journal.close()
-
-
-def reopened(folder: Path, world: World) -> tuple[Executor, Journal]:
-    journal = SqlJournal(f"sqlite:///{folder}/journal.db")
-    return Executor(journal, SystemClock(), world.plan, Failpoints()), journal
-
-
-async def test_the_points_are_all_of_them(world: World) -> None:
-    seen = ArmedFailpoints()
-    executor = Executor(MemoryJournal(), SystemClock(), world.plan, seen)
-    await executor.run("op-1", "switchover", "b", {}, "ann")
-    assert seen.seen == [f"plan.switchover.{point}" for point in EVERY_POINT]
-
-
-@pytest.mark.parametrize("point", EVERY_POINT)
-async def test_a_crash_anywhere_is_resumed(tmp_path: Path, world: World, point: str) -> None:
-    await crash(tmp_path, world, f"plan.switchover.{point}", start)
-    before = list(world.calls)
-    executor, _ = reopened(tmp_path, world)
-    assert (await executor.operation("op-1"))["state"] == "interrupted"
-    await executor.resume("op-1", "bob")
-    last = await executor.wait("op-1")
-    assert (last["state"], states(last)) == ("succeeded", ["done"] * 5)
-    assert world.flags == {"begin", "drain", "claim", "open"}
-    again = world.calls[len(before) :]
-    assert [name for name in again if name != "preflight"] == [name for name in NAMES[1:] if name in again], "in order"
-    for name in before:
-        finished = EVERY_POINT.index(point) >= EVERY_POINT.index(f"{name}.journaled")
-        assert name == "preflight" or (name in again) != finished, "what is journaled as done is not done again"
-    await executor.close()
-
-
-@pytest.mark.parametrize("point", EVERY_POINT)
-async def test_a_crash_anywhere_is_aborted_or_is_past_it(tmp_path: Path, world: World, point: str) -> None:
-    await crash(tmp_path, world, f"plan.switchover.{point}", start)
-    executor, _ = reopened(tmp_path, world)
-    if EVERY_POINT.index(point) < EVERY_POINT.index("claim.before"):
-        assert (await executor.abort("op-1", "bob"))["state"] == "aborted"
-        assert world.flags == set()
-    else:
-        with pytest.raises(Refused, match="past the point of no return"):
-            await executor.abort("op-1", "bob")
-    await executor.close()
-
-
-@pytest.mark.parametrize("point", UNDO_POINTS)
-@pytest.mark.parametrize("why", ["failed", "aborted"])
-async def test_a_crash_on_the_way_back_is_brought_to_an_end(tmp_path: Path, world: World, point: str, why: str) -> None:
-    gate = world.hooks["drain"] = Gate()
-
-    async def go_and_turn(executor: Executor) -> None:
-        await start(executor)
-        await gate.reached.wait()
-        if why == "aborted":
-            live = executor._live
-            assert live is not None
-            await executor._interrupt(live, "bob")
-
-    if why == "failed":
-        world.hooks["drain"] = failing(Unavailable("the peer is away"))
-        await crash(tmp_path, world, f"plan.switchover.{point}", start)
-    else:
-        await crash(tmp_path, world, f"plan.switchover.{point}", go_and_turn)
-    world.hooks.clear()
-    executor, _ = reopened(tmp_path, world)
-    if why == "aborted":
-        with pytest.raises(Refused, match="being aborted"):
-            await executor.resume("op-1", "bob")
-        assert (await executor.abort("op-1", "bob"))["state"] == "aborted"
-        assert world.flags == set()
-    else:
-        await executor.resume("op-1", "bob")
-        assert (await executor.wait("op-1"))["state"] == "succeeded"
-        assert world.flags == {"begin", "drain", "claim", "open"}
-    await executor.close()
-
-
-async def test_crash_after_crash_comes_to_an_end(tmp_path: Path, world: World) -> None:
-    await crash(tmp_path, world, "plan.switchover.begin.after", start)
-    for point in ("drain.after", "claim.before", "claim.journaled", "open.after"):
-        await crash(tmp_path, world, f"plan.switchover.{point}", lambda executor: executor.resume("op-1", "bob"))
-    executor, _ = reopened(tmp_path, world)
-    await executor.resume("op-1", "bob")
-    last = await executor.wait("op-1")
-    assert (last["state"], last["attempt"]) == ("succeeded", 6)
-    await executor.close()
-
-
-KILLED = """
-    import asyncio, os, pathlib, sys
-    from storage.clock import SystemClock
-    from switchover.executor import Executor, Plan, Step
-    from switchover.failpoints import ArmedFailpoints
-    from switchover.sql_journal import SqlJournal
-
-    folder, point = pathlib.Path(sys.argv[1]), sys.argv[2]
-
-    def step(name, **more):
-        async def run():
-            (folder / name).touch()
-        return Step(name, run, name, **more)
-
-    def plan(kind, to, options):
-        return Plan(kind, [step("drain", abortable=True), step("claim"), step("open")])
-
-    async def main():
-        die = ArmedFailpoints(f"plan.failover.{point}", die=lambda name: os._exit(70))
-        executor = Executor(SqlJournal(f"sqlite:///{folder}/journal.db"), SystemClock(), plan, die)
-        found = await executor.operations()
-        if found:
-            print(found[0]["state"], [step["state"] for step in found[0]["steps"]])
-            await executor.resume("op-1", "bob")
-        else:
-            await executor.start("op-1", "failover", "b", {}, "ann")
-        print((await executor.wait("op-1"))["state"])
-        await executor.close()
-
-    asyncio.run(main())
-"""
-
-
-async def test_a_killed_process_leaves_a_journal_that_the_next_one_takes_up(tmp_path: Path) -> None:
-    script = tmp_path / "process.py"
-    script.write_text(textwrap.dedent(KILLED))
-
-    async def process(point: str) -> tuple[int, str]:
-        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-        command = [sys.executable, str(script), str(tmp_path), point]
-        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=50)
-        return done.returncode, done.stdout
-
-    assert await process("claim.after") == (70, "")
-    assert (tmp_path / "claim").exists()
-    assert not (tmp_path / "open").exists()
-    assert await process("open.before") == (70, "interrupted ['done', 'interrupted', 'pending']\n")
-    assert await process("none") == (0, "interrupted ['done', 'done', 'interrupted']\nsucceeded\n")
-    assert (tmp_path / "open").exists()
