@@ -32,7 +32,7 @@ class Admission:
         if full and self.requests:
             self.refused += 1
             raise Overloaded(
-                f"the write queue is full ({self.queued_bytes} bytes in {self.requests} requests): nothing was logged, try again",
+                f"the write queue is full ({self.queued_bytes} bytes, {self.requests} requests): nothing was logged, try again",
                 retry_after_s=1,
             )
         self.queued_bytes += size_bytes

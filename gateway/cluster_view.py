@@ -79,7 +79,7 @@ def _remote_log(site: Site) -> dict[str, Any] | None:
     return {
         "bytes": sum(segment.bytes for segment in remote.segments),
         "segments": len(remote.segments),
-        "unsynced_frames": remote.unsynced_frames,
+        "unsynced_frames": remote.unsynced().frames, "trouble": remote.trouble.message if remote.trouble is not None else None,
     }
 
 

@@ -129,7 +129,9 @@ class CommitLog:
         self._flush_scheduled = False
         queue, core, settings = self._queue, self.core, self._settings
         while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
-            members, records, size = [], [], 0
+            members: list[Pending] = []
+            records: list[Record] = []
+            size = 0
             while queue and (not members or size + queue[0].size_bytes <= settings.frame_bytes_max):
                 pending = queue.popleft()
                 members.append(pending)
@@ -139,7 +141,7 @@ class CommitLog:
             self._framed[frame.first_seq] = members
             self._append_local(frame)
             if core.writes_remote and self.remote is not None:
-                self.remote.submit(frame)
+                self._append_remote(self.remote, frame)
 
     # ---- the local log
     def _append_local(self, frame: Frame) -> None:
@@ -180,6 +182,12 @@ class CommitLog:
         self._schedule_flush()
 
     # ---- the remote log
+    def _append_remote(self, remote: RemoteLog, frame: Frame) -> None:
+        try:
+            remote.submit(frame)
+        except TwinlogError as error:  # fenced since: the frame stays without its remote copy, and is never acknowledged
+            self._on_broken(error)
+
     def remote_synced(self, seq: int, started_s: float) -> None:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
         self._lease.proof(started_s)

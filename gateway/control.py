@@ -162,7 +162,9 @@ def _rows(frames: list[Frame]) -> list[tuple[int, str, bytes, bytes, int]]:
         for index, record in enumerate(frame.records):
             kind = Kind(record.kind)
             if kind is Kind.DDL:
-                raise Refused(f"the quarantine changes table {record.table}: merge its rows by hand (sequence {frame.first_seq})")
+                raise Refused(
+                    f"the quarantine changes table {record.table}: merge its rows by hand (sequence {frame.first_seq})"
+                )
             if kind in OPERATIONS:
                 rows.append((record.table, OPERATIONS[kind], record.key, record.value, frame.timestamp + index))
     return rows

@@ -1,7 +1,7 @@
 """What became of an acknowledged write: asked later, by its receipt.
 
-What always holds: `survived` and `lost` are said only from the recorded epoch history of this site's storage; everything that it
-cannot know is `unknown`. Source: switchover-lessons.md ("durability receipts").
+What always holds: `survived` and `lost` are said only from the recorded epoch history of this site's storage; everything
+that it cannot know is `unknown`. Source: switchover-lessons.md ("durability receipts").
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from switchover.failpoints import Failpoints
 from switchover.rejoin import FLOOR, Rejoin, RejoinReport
 from switchover.roles import Event, Role, permissions, step
 
+CHANGE_POLL_S = 1.0
 log = structlog.get_logger("twinlog.site")
 
 
@@ -87,7 +88,7 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
-        self.sink = Sink(ports.engine, refusal=self._shipping_refusal)
+        self.sink = Sink(ports.engine, ports.clock, refusal=self._shipping_refusal)
         self.admission = Admission(settings.admission)
         self.rows = RowsService(
             self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
@@ -102,11 +103,25 @@ class Site:
         """One step in the role table. Raises IllegalTransition, and then nothing has changed."""
         transition = step(self.role, event)
         self.role, self.reason = transition.role, transition.reason
-        log.info("role", role=self.role, event=event, reason=transition.reason, epoch=self.epoch)
+        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch)
         self.touch()
 
     def touch(self) -> None:
         self.changed.set()
+
+    async def wait_for_change(self) -> None:
+        """Until something that the cluster document shows has changed, or a second has passed."""
+        try:
+            async with asyncio.timeout(CHANGE_POLL_S):
+                await self.changed.wait()
+        except TimeoutError:
+            return  # figures without an event of their own: the caller compares
+
+    def follower_silence_s(self) -> float | None:
+        """At a standby: seconds since the active was last heard; everything older has been applied. None: unknown."""
+        if self.role is not Role.STANDBY or self.sink.heard_s is None:
+            return None
+        return self.ports.clock.monotonic_s() - self.sink.heard_s
 
     @property
     def epoch(self) -> int:
@@ -168,7 +183,7 @@ class Site:
         assert hooks is not None
         return RemoteWriter(
             self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
-            on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segment_name,
+            on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
         )
 
     def new_activation(self, request: ActivationRequest) -> Activation:
@@ -189,7 +204,8 @@ class Site:
     async def install(self, opened: Opened, *, auto_resync: bool) -> None:
         """The plan has opened `opened`: begin to serve."""
         hooks, ports = self._hooks, self.ports
-        assert hooks is not None and self.open is None
+        assert hooks is not None
+        assert self.open is None
         self.catalog.reload()
         epoch = ActiveEpoch(
             opened, hooks,

@@ -50,6 +50,9 @@ class Supervisor:
             except TwinlogError as error:
                 site.waiting_for = error.message
                 log.info("waiting", role=site.role, code=error.code, detail=error.message)
+            except Exception as error:  # a fault of ours must not leave a site without its supervisor
+                site.waiting_for = f"a mend of an internal error: {error}"
+                log.exception("internal error")
             await site.ports.clock.sleep(self._poll_interval_s)
 
     async def _round(self) -> None:

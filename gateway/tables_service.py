@@ -40,7 +40,9 @@ class TablesService:
             if existing is not None:
                 if same_table(existing, wanted):
                     return existing, False
-                raise Conflict(f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name)
+                raise Conflict(
+                    f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name
+                )
             await self._log(active, "put", wanted)
             return self._catalog.get(wanted.name), True
 

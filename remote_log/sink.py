@@ -23,6 +23,7 @@ from remote_log.messages import (
     ReplicateRequest,
     unpack_history,
 )
+from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import Fenced, Refused, Unavailable
 from storage.frame import Frame, parse_frame
@@ -32,10 +33,11 @@ LOADING = "loading_base"
 
 
 class Sink:
-    """`accepts()` is the role's permission; None or why not."""
+    """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
-    def __init__(self, engine: StorageEngine, *, refusal: Callable[[], str | None]) -> None:
-        self._engine = engine
+    def __init__(self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None]) -> None:
+        self._engine, self._clock = engine, clock
+        self.heard_s: float | None = None
         self._refusal = refusal
         self._lock = asyncio.Lock()
         self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
@@ -100,6 +102,7 @@ class Sink:
                 await self._engine.apply(frames)
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)
+            self.heard_s = self._clock.monotonic_s()
             if request.flush:
                 await self._engine.flush()
             return self._position("following")

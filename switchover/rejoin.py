@@ -43,6 +43,7 @@ FLOOR = "rejoin_floor"
 QUARANTINE = "quarantine"
 CALL_TIMEOUT_S = 10.0
 ROWS_PER_CALL = 1_000
+ROW_KINDS = (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class Rejoin:
         self.report.notes.append(f"filled with base data: {why}")
 
     async def _refetch(self, touched: list[Frame], end: int) -> None:
-        keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)})
+        keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in ROW_KINDS})
         rows: list[tuple[int, bytes, StoredRow | None]] = []
         floor = end
         for first in range(0, len(keys), ROWS_PER_CALL):
@@ -186,10 +187,13 @@ def _asynchronous(frame: Frame) -> bool:
 def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
     """What a person, or a Spark job, needs to reconcile: exact keys, by table."""
     keys = [
-        {"table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i, "operation": Kind(r.kind).name}
+        {
+            "table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i,
+            "operation": Kind(r.kind).name,
+        }
         for f in frames
         for i, r in enumerate(f.records)
-        if r.kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)
+        if r.kind in ROW_KINDS
     ]
     return {
         "site": site, "epoch": frames[0].epoch, "first_seq": frames[0].first_seq, "last_seq": frames[-1].last_seq,

@@ -23,7 +23,7 @@ from remote_log.messages import (
     from_message,
     to_message,
 )
-from storage.errors import Fenced, PeerError, Refused, TwinlogError
+from storage.errors import Fenced, PeerError, Refused
 from switchover.activation import Activation, ActivationRequest
 from switchover.control import SiteControl
 from switchover.coordinator import PairState, update
@@ -91,8 +91,8 @@ class Takeover:
         manifest = loss_manifest(state, control.site, control.applied_seq)
         if manifest is not None and not self._options.get("accept_data_loss"):
             raise Refused(
-                f"site {state.active} acknowledged writes asynchronously that {control.site} may lack: bring it back, or see the "
-                "loss manifest and repeat with --accept-data-loss",
+                f"site {state.active} acknowledged writes asynchronously that {control.site} may lack: bring it back, or see "
+                "the loss manifest and repeat with --accept-data-loss",
                 manifest=manifest,
             )
         unverified = [] if peer is not None else [f"site {control.peer} does not answer: whether it still runs is not known"]
@@ -127,7 +127,8 @@ class Takeover:
         if self._activation is None:
             self._activation = self._control.new_activation(
                 ActivationRequest(
-                    plan_id=self._control.new_id(), kind=await self._request_kind(), reason=str(self._options.get("reason", "")),
+                    plan_id=self._control.new_id(), kind=await self._request_kind(),
+                    reason=str(self._options.get("reason", "")),
                     accept_data_loss=bool(self._options.get("accept_data_loss")), supersede=self._kind == "failover",
                 )
             )
@@ -175,7 +176,7 @@ class Takeover:
         while control.applied_seq < self._drained_seq:
             if control.clock.monotonic_s() >= until_s:
                 raise Refused(
-                    f"site {control.site} applied {control.applied_seq} of {self._drained_seq} within {CATCH_UP_DEADLINE_S:.0f} s: "
+                    f"site {control.site} applied {control.applied_seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
                     "see why replication is slow, and try again"
                 )
             await control.clock.sleep(POLL_S)
@@ -213,7 +214,7 @@ class Takeover:
             control.event(Event.PLAN_STARTED)
         try:
             return await work()
-        except TwinlogError:
+        except Exception:
             control.event(Event.PLAN_FAILED)
             self._activation = None
             raise

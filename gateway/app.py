@@ -1,0 +1,142 @@
+"""The composition root: opens the real parts of one site, wires them, serves until it is told to stop.
+
+What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
+when the start fails; SIGINT and SIGTERM end the open epoch cleanly. This is the only place where real ports are chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import structlog
+
+from gateway.active import ActiveSettings
+from gateway.admission import AdmissionLimits
+from gateway.commit import CommitSettings
+from gateway.config import SiteConfig
+from gateway.control import Control
+from gateway.facade import Facade
+from gateway.http_app import build_app
+from gateway.http_transport import HttpTransport
+from gateway.logs import configure_logs
+from gateway.operations import Operations
+from gateway.server import serving
+from gateway.site import Site, SitePorts, SiteSettings
+from gateway.supervisor import Supervisor
+from remote_log.directory_dfs import DirectoryDfs
+from remote_log.shipper import ShipperSettings
+from remote_log.writer import RemoteWriterSettings
+from storage.clock import SystemClock
+from storage.cursors import CursorRegistry
+from storage.data_dir import open_data_dir
+from storage.engines.rocks import RocksEngine
+from storage.engines.rocks_open import RocksSettings
+from storage.errors import ConfigError, Unavailable
+from storage.os_files import OsFiles
+from storage.wal import Wal, WalSettings
+from switchover.failpoints import Failpoints
+from switchover.sql_coordinator import SqlCoordinator
+from switchover.sql_journal import SqlJournal
+
+log = structlog.get_logger("twinlog.app")
+TRIM_INTERVAL_S = 1.0
+
+
+def site_settings(config: SiteConfig) -> SiteSettings:
+    """What the site's own code is told; nothing of it names a file or an address of the machine but the two gateways'."""
+    automatic = config.policy == "available"
+    return SiteSettings(
+        pair=config.pair, site=config.site, peer=config.peer.site, url=config.http.url, peer_url=config.peer.url,
+        initial_active=config.initial_active, policy=config.policy, request_deadline_s=config.http.request_deadline_s,
+        flush_interval_s=config.engine.flush_interval_s, fence_deadline_s=config.remote_log.lease_recovery_deadline_s,
+        admission=AdmissionLimits(config.commit.queue_bytes_max, config.commit.requests_max),
+        active=ActiveSettings(
+            lease_s=config.lease.lease_s, drift_margin=config.lease.drift_margin,
+            noop_interval_s=config.lease.noop_interval_s, trim_interval_s=TRIM_INTERVAL_S,
+            degrade_after_s=config.available.degrade_after_s if automatic else None,
+            resync_after_s=None if config.policy == "performance" else (config.available.resync_after_s if automatic else 0.5),
+            commit=CommitSettings(
+                frames_in_flight_max=config.commit.frames_in_flight_max, frame_bytes_max=config.commit.frame_bytes_max
+            ),
+            shipper=ShipperSettings(
+                batch_bytes_max=config.replication.batch_bytes_max, batch_interval_s=config.replication.poll_interval_s,
+                retry_s=config.replication.retry_first_s * 4,
+            ),
+            remote=RemoteWriterSettings(
+                segment_bytes=config.remote_log.segment_bytes, in_flight_max=config.remote_log.in_flight_max,
+                retry_first_s=config.remote_log.retry_first_s, retry_max_s=config.remote_log.retry_max_s,
+            ),
+        ),
+    )
+
+
+def new_id() -> str:
+    """Unique for ever, and in the order of time."""
+    return f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
+
+
+@asynccontextmanager
+async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, Operations]]:
+    """The site on its real parts, running but without a door."""
+    if config.coordinator is None:
+        raise ConfigError(
+            "a site needs coordinator.url: it keeps a restart and a takeover apart", key="coordinator.url"
+        )
+    async with AsyncExitStack() as stack:
+        clock = SystemClock()
+        data_dir = open_data_dir(config.data_dir, config.pair, config.site)
+        stack.callback(data_dir.close)
+        files = OsFiles(config.data_dir)
+        stack.push_async_callback(files.close)
+        engine = await RocksEngine.open(config.engine_path, RocksSettings())
+        stack.push_async_callback(engine.close)
+        wal = await Wal.open(files, "wal", WalSettings(config.wal.segment_bytes, config.wal.tail_bytes_max))
+        stack.push_async_callback(wal.close)
+        own_dfs = DirectoryDfs(config.dfs.own.path, "dfs.own.path")
+        stack.push_async_callback(own_dfs.close)
+        peer_dfs = DirectoryDfs(config.dfs.peer.path, "dfs.peer.path")
+        stack.push_async_callback(peer_dfs.close)
+        coordinator = SqlCoordinator(config.coordinator.url, config.pair, clock)
+        stack.push_async_callback(coordinator.close)
+        journal = SqlJournal(f"sqlite:///{config.data_dir / 'journal.db'}")
+        transport = HttpTransport(config.peer.url)
+        stack.push_async_callback(transport.close)
+        cursors = await CursorRegistry.open(files)
+        site = Site(
+            site_settings(config),
+            SitePorts(
+                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, transport=transport,
+                own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
+            ),
+        )
+        operations = Operations(site, Control(site), journal)
+        supervisor = Supervisor(site, run_plan=operations.run_own, is_busy=lambda: operations.running_id is not None)
+        stack.push_async_callback(_stop, site, supervisor, operations)
+        supervisor.start()
+        yield site, operations
+
+
+async def _stop(site: Site, supervisor: Supervisor, operations: Operations) -> None:
+    await supervisor.stop()
+    await operations.close()
+    await site.close_epoch(Unavailable(f"site {site.site} is stopping: try again at the other site, or later", retry_after_s=1))
+
+
+async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
+    """Run one site until SIGINT or SIGTERM. Raises ConfigError or DataDirectoryError when it cannot start."""
+    configure_logs(config.log, pair=config.pair, site=config.site)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with opened_site(config, failpoints or Failpoints()) as (site, operations):
+        app = build_app(Facade(site, operations), config.http)
+        async with serving(app, config.http.host, config.http.port, app.door.closing.set):
+            log.info("serving", url=config.http.url)
+            await stop.wait()
+            log.info("stopping")

@@ -1,0 +1,126 @@
+"""SiteService on one Site: every call of the routes goes to the part that answers it.
+
+What always holds: nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from gateway.cluster_view import cluster_document
+from gateway.operations import Operations
+from gateway.peer_api import PeerApi
+from gateway.receipt_service import receipt_outcome
+from gateway.service import WriteRequest, WriteResult
+from gateway.site import Site
+from gateway.site_metrics import site_metrics
+from storage.engine import StoredRow
+from storage.schema import TableSchema
+from switchover.roles import Role
+
+
+class Facade:
+    """Implements gateway.service.SiteService."""
+
+    def __init__(self, site: Site, operations: Operations) -> None:
+        self.site = site.site
+        self._site, self._operations = site, operations
+        self._peer_api = PeerApi(site)
+
+    # ---- tables
+    def _serving(self, stale: bool = False) -> None:
+        if not (stale and self._site.role is Role.STANDBY):
+            self._site.for_reads()
+
+    def table(self, name: str) -> TableSchema:
+        self._serving(stale=True)
+        return self._site.catalog.get(name)
+
+    def tables(self) -> list[TableSchema]:
+        self._serving(stale=True)
+        return self._site.catalog.all()
+
+    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+        return await self._site.tables.create(body)
+
+    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema:
+        return await self._site.tables.alter(name, body)
+
+    async def drop_table(self, name: str) -> None:
+        await self._site.tables.drop(name)
+
+    # ---- rows
+    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
+        return await self._site.rows.write(request, deadline_s)
+
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        if stale and self._site.role is Role.STANDBY:
+            engine = self._site.ports.engine
+            return engine.get(table.id, key) if as_of is None else await engine.get_as_of(table.id, key, as_of)
+        return await self._site.rows.read(table, key, as_of)
+
+    async def scan(
+        self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
+        as_of: int | None = None, stale: bool = False,
+    ) -> Sequence[StoredRow]:
+        if stale and self._site.role is Role.STANDBY:
+            return await self._site.ports.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+        return await self._site.rows.scan(table, start, end, reverse=reverse, limit=limit, as_of=as_of)
+
+    async def receipt(self, receipt: str) -> dict[str, Any]:
+        return receipt_outcome(self._site.ports.engine, receipt)
+
+    # ---- the pair
+    async def cluster(self) -> dict[str, Any]:
+        return cluster_document(self._site, self._operations.running_id)
+
+    async def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+        """The document at once, then at each change of what clients act on (role, epoch, mode, active, operation)."""
+        shown: tuple[object, ...] | None = None
+        while True:
+            self._site.changed.clear()
+            document = await self.cluster()
+            face = tuple(document[name] for name in ("role", "epoch", "mode", "active", "operation", "waiting_for"))
+            if face != shown:
+                shown = face
+                yield document
+            await self._site.wait_for_change()
+
+    def active(self) -> dict[str, Any] | None:
+        return self._site.active_address()
+
+    # ---- operations
+    async def start_operation(
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+    ) -> dict[str, Any]:
+        return await self._operations.start(kind, to, options, dry_run, actor)
+
+    async def operations(self) -> list[dict[str, Any]]:
+        return await self._operations.all()
+
+    async def operation(self, operation_id: str) -> dict[str, Any]:
+        return await self._operations.get(operation_id)
+
+    def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+        return self._operations.follow(operation_id)
+
+    async def abort_operation(self, operation_id: str) -> dict[str, Any]:
+        return await self._operations.abort(operation_id)
+
+    async def resume_operation(self, operation_id: str) -> dict[str, Any]:
+        return await self._operations.resume(operation_id)
+
+    # ---- health
+    def role(self) -> str:
+        return str(self._site.role)
+
+    def replication_lag_s(self) -> float | None:
+        return self._site.follower_silence_s()
+
+    def metrics(self) -> dict[str, float]:
+        return site_metrics(self._site)
+
+    # ---- between sites
+    async def peer_call(self, method: str, body: bytes) -> bytes:
+        return await self._peer_api.call_bytes(method, body)

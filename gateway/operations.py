@@ -1,0 +1,95 @@
+"""Role changes at this site: which plans there are, who may run them here, and the executor that runs them.
+
+What always holds: one operation at a time; a plan runs only at the site that will be active (a rejoin: at the one that comes
+back; a change of mode: at the active), any other site says which one to ask. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gateway.control import Control
+from gateway.site import Site
+from storage.errors import InvalidInput, Refused
+from switchover.executor import Executor, Plan
+from switchover.followers import Follow, degrade_plan, resync_plan
+from switchover.journal import Journal
+from switchover.takeover import Takeover
+
+KINDS = {
+    "switchover": {"reason"},
+    "failover": {"reason", "accept_data_loss", "accepted_records"},
+    "rejoin": {"reason", "merge", "wait", "again"},
+    "degrade": {"reason"},
+    "resync": {"reason"},
+}
+OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
+LISTED_MAX = 200
+
+
+class Operations:
+    def __init__(self, site: Site, control: Control, journal: Journal) -> None:
+        self._site, self._control = site, control
+        self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
+
+    @property
+    def running_id(self) -> str | None:
+        running = self._executor.running
+        return None if running is None else str(running["id"])
+
+    def _make_plan(self, kind: str, to: str | None, options: dict[str, Any]) -> Plan:
+        if kind in ("bootstrap", "restart", "failover", "switchover"):
+            return Takeover(self._control, kind, options).plan()
+        if kind == "rejoin":
+            return Follow(self._control, options).plan()
+        return degrade_plan(self._control) if kind == "degrade" else resync_plan(self._control)
+
+    def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
+        if kind not in KINDS:
+            raise InvalidInput(f"there is no operation {kind!r}: it is one of {', '.join(KINDS)}", kind=kind)
+        unknown = sorted(set(options) - KINDS[kind])
+        if unknown:
+            known = ", ".join(sorted(KINDS[kind]))
+            raise InvalidInput(f"{kind} has no option {unknown[0]!r}; it knows {known}", option=unknown[0])
+        if kind in ("switchover", "failover", "rejoin"):
+            if to is None:
+                raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)
+            if to != self._site.site:
+                raise Refused(
+                    f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer_url}",
+                    ask=self._site.settings.peer_url,
+                )
+        else:
+            self._site.for_writes()  # NotActive says which site to ask
+
+    async def start(
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+    ) -> dict[str, Any]:
+        self._check(kind, to, options)
+        document = await self._executor.start(self._site.ports.new_id(), kind, to, options, actor, dry_run)
+        self._site.touch()
+        return await self._executor.wait(str(document["id"])) if dry_run else document
+
+    async def run_own(self, kind: str) -> dict[str, Any]:
+        """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
+        options = {"reason": f"site {self._site.site} is {self._site.role}"}
+        return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, f"site {self._site.site}")
+
+    async def all(self) -> list[dict[str, Any]]:
+        return await self._executor.operations(LISTED_MAX)
+
+    async def get(self, operation_id: str) -> dict[str, Any]:
+        return await self._executor.operation(operation_id)
+
+    def follow(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+        return self._executor.follow(operation_id)
+
+    async def abort(self, operation_id: str) -> dict[str, Any]:
+        return await self._executor.abort(operation_id, "operator")
+
+    async def resume(self, operation_id: str) -> dict[str, Any]:
+        return await self._executor.resume(operation_id, "operator")
+
+    async def close(self) -> None:
+        await self._executor.close()

@@ -1,0 +1,158 @@
+"""Two whole sites in one process, on real small parts: RocksDB or the memory engine, directory DFS, SQLite coordinator.
+
+The transport is a direct call of the other site's peer API, which can be cut. A site can be crashed (its tasks are dropped, its
+unflushed storage is lost) and started again on the same folders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.active import ActiveSettings
+from gateway.admission import AdmissionLimits
+from gateway.commit import CommitSettings
+from gateway.control import Control
+from gateway.facade import Facade
+from gateway.operations import Operations
+from gateway.peer_api import PeerApi
+from gateway.site import Site, SitePorts, SiteSettings
+from gateway.supervisor import Supervisor
+from remote_log.directory_dfs import DirectoryDfs
+from remote_log.shipper import ShipperSettings
+from remote_log.writer import RemoteWriterSettings
+from storage.clock import SystemClock
+from storage.cursors import CursorRegistry
+from storage.engines.rocks import RocksEngine
+from storage.engines.rocks_open import RocksSettings
+from storage.errors import PeerError, Unavailable
+from storage.os_files import OsFiles
+from storage.wal import Wal, WalSettings
+from switchover.failpoints import Failpoints
+from switchover.sql_coordinator import SqlCoordinator
+from switchover.sql_journal import SqlJournal
+
+_ids = itertools.count(1)
+OTHER = {"a": "b", "b": "a"}
+
+
+def settings(site: str, **changes: Any) -> SiteSettings:
+    base = SiteSettings(
+        pair="test", site=site, peer=OTHER[site], url=f"http://{site}", peer_url=f"http://{OTHER[site]}", initial_active="a",
+        policy="protect", request_deadline_s=5.0, flush_interval_s=0.2, fence_deadline_s=5.0, admission=AdmissionLimits(),
+        active=ActiveSettings(
+            lease_s=0.4, drift_margin=0.1, noop_interval_s=0.1, trim_interval_s=0.1, degrade_after_s=None, resync_after_s=0.1,
+            commit=CommitSettings(), shipper=ShipperSettings(idle_poll_s=0.05, retry_s=0.05, batch_interval_s=0.005),
+            remote=RemoteWriterSettings(segment_bytes=64 << 10),
+        ),
+    )
+    return replace(base, **changes)
+
+
+class DirectTransport:
+    """Calls of the other site in the same process; `cut` makes it unreachable."""
+
+    def __init__(self, pair: Pair, to: str) -> None:
+        self._pair, self._to = pair, to
+
+    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        running = self._pair.running.get(self._to)
+        if running is None or self._pair.cut:
+            raise PeerError(f"site {self._to} does not answer")
+        body = msgspec.msgpack.encode(message)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer: dict[str, Any] = msgspec.msgpack.decode(await running.peer_api.call_bytes(method, body))
+        except TimeoutError as error:
+            raise PeerError(f"site {self._to} did not answer {method} in {timeout_s} s") from error
+        return answer
+
+
+@dataclass
+class Running:
+    site: Site
+    operations: Operations
+    facade: Facade
+    peer_api: PeerApi
+    supervisor: Supervisor
+    stack: AsyncExitStack
+
+
+@dataclass
+class Pair:
+    root: Path
+    settings: dict[str, dict[str, Any]] = field(default_factory=lambda: {"a": {}, "b": {}})
+    running: dict[str, Running] = field(default_factory=dict)
+    cut: bool = False
+    failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
+
+    async def start(self, name: str) -> Running:
+        root = self.root / name
+        (root / "dfs").mkdir(parents=True, exist_ok=True)
+        (self.root / OTHER[name] / "dfs").mkdir(parents=True, exist_ok=True)
+        stack = AsyncExitStack()
+        clock = SystemClock()
+        files = OsFiles(root)
+        stack.push_async_callback(files.close)
+        engine = await RocksEngine.open(root / "engine", RocksSettings())
+        stack.push_async_callback(engine.close)
+        wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
+        stack.push_async_callback(wal.close)
+        own, peer = DirectoryDfs(root / "dfs", "own"), DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
+        coordinator = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
+        stack.push_async_callback(coordinator.close)
+        site = Site(
+            settings(name, **self.settings[name]),
+            SitePorts(
+                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
+                transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
+                cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
+            ),
+        )
+        operations = Operations(site, Control(site), SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        supervisor = Supervisor(
+            site, run_plan=operations.run_own, is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02
+        )
+        running = Running(site, operations, Facade(site, operations), PeerApi(site), supervisor, stack)
+        self.running[name] = running
+        supervisor.start()
+        return running
+
+    async def stop(self, name: str) -> None:
+        running = self.running.pop(name)
+        await running.supervisor.stop()
+        await running.operations.close()
+        await running.site.close_epoch(Unavailable("stopping", retry_after_s=0))
+        await running.stack.aclose()
+
+    async def stop_all(self) -> None:
+        for name in list(self.running):
+            await self.stop(name)
+
+    async def until(self, condition: Any, timeout_s: float = 15.0) -> None:
+        """Wait for a condition of the running sites; fails with what they are."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    await asyncio.sleep(0.005)  # a poll of observable state, bounded by the time-out
+        except TimeoutError:
+            seen = {n: (r.site.role, r.site.epoch, r.site.mode, r.site.waiting_for) for n, r in self.running.items()}
+            done = {n: [(o["kind"], o["state"], o["error"]) for o in await r.operations.all()] for n, r in self.running.items()}
+            raise AssertionError(f"not reached in {timeout_s} s: {seen}\n{done}") from None
+
+    def role(self, name: str) -> str:
+        return str(self.running[name].site.role) if name in self.running else "down"
+
+    async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> dict[str, Any]:
+        operations = self.running[name].operations
+        started = await operations.start(kind, to, options, False, "test")
+        last = started
+        async for last in operations.follow(started["id"]):
+            pass
+        return last
