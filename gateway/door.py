@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from gateway.config import HttpConfig
 from gateway.http_request import Head, deadline_s, idempotency
 from gateway.metrics import DoorMetrics
+from gateway.problems import Answer, answer_for
 from gateway.service import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
 from storage.record import Record
@@ -31,6 +32,12 @@ class Door:
     def codec(self, name: str) -> RowCodec:
         """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
         return self._codecs.get(self.service.table(name))
+
+    def problem(self, error: Exception, *, is_write: bool) -> Answer:
+        """The answer to an error, counted."""
+        answer = answer_for(error, is_write=is_write)
+        self.metrics.problem(answer.status)
+        return answer
 
     async def write(
         self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],

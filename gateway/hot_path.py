@@ -1,96 +1,132 @@
-"""The outermost ASGI layer: single-row PUT and GET by the short way, everything else to FastAPI, and every error a problem.
+"""The hot path: PUT and GET of one row, served inside the HTTP protocol, without ASGI.
 
-What always holds: the short way calls the same functions as the plain routes beside it (row_calls.py) and so answers the
-same; it takes only `/v1/tables/{t}/rows/{key}` without a query. Paths are matched as they stand in the request line, still
-percent-encoded, so that a `/` or `,` inside a key is not taken for a separator. Measured: 26 us a request for HTTP itself;
-a FastAPI route costs four times that.
+What always holds: it calls the same functions as the plain routes (row_calls.py) and so answers the same; it takes only
+`/v1/tables/{t}/rows/{key}` without a query, `Expect` or upgrade, on a connection with no request under way; everything else,
+a pipelined request too, goes the plain way. A request of this path stands in uvicorn's bookkeeping where a plain one does
+(`cycle`), so that pipelining, shutdown and the bounds of http_protocol.py see no difference.
+Measured, server CPU a request on a busy machine: PUT 37 us, GET 25 us, row codec included; through a raw ASGI route the same
+took 70 and 50 us, and a raw ASGI echo that does nothing takes 27 to 34 us.
 """
 
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote
-
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.door import Door
-from gateway.http_request import read_body, read_head
-from gateway.problems import Answer, answer_for
+from gateway.http_protocol import ConnectionLimits, DoorProtocol
+from gateway.http_request import Head, body_too_large, decoded_part, read_head
 from gateway.row_calls import get_row, put_row
 
 _PREFIX = b"/v1/tables/"
 _PREFIX_LENGTH = len(_PREFIX)
 
 
-class DoorApp:
-    """The ASGI application of one site. `plain` is the FastAPI app."""
+class _NoEvent:
+    """Nobody waits for the body of a hot request."""
 
-    def __init__(self, door: Door, plain: ASGIApp) -> None:
-        self.door = door
-        self.plain = plain
+    def set(self) -> None: ...
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+
+_NO_EVENT = _NoEvent()
+
+
+class _HotCycle:
+    """One hot request, with the names that uvicorn's protocol asks its request-response cycle for."""
+
+    __slots__ = (
+        "body", "disconnected", "head", "keep_alive", "key", "message_event", "response_complete", "response_started", "size",
+        "table",
+    )
+
+    def __init__(self, head: Head, table: str, key: str, keep_alive: bool) -> None:
+        self.head, self.table, self.key, self.keep_alive = head, table, key, keep_alive
+        self.body: list[bytes] = []
+        self.size = 0
+        self.response_started = self.response_complete = self.disconnected = False
+        self.message_event = _NO_EVENT
+
+
+class HotProtocol(DoorProtocol):
+    """A subclass with its `door` is made by `hot_protocol`."""
+
+    door: Door
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        cycle: Any = self.cycle
+        url: bytes = self.url
+        if url.startswith(_PREFIX) and (cycle is None or cycle.response_complete):
+            method: bytes = self.parser.get_method()
+            if (method == b"PUT" or method == b"GET") and b"?" not in url and not self.expect_100_continue:
+                parts = url[_PREFIX_LENGTH:].split(b"/")
+                if len(parts) == 3 and parts[1] == b"rows" and not self.parser.should_upgrade():
+                    self._begin_hot(method.decode(), url, parts[0], parts[2])
+                    return
+        super().on_headers_complete()
+
+    def _begin_hot(self, method: str, url: bytes, table: bytes, key: bytes) -> None:
+        head = read_head(method, url, self.headers)
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive)
+        self.cycle = cycle  # type: ignore[assignment]
+        if head.content_length is not None and head.content_length > self.door.config.body_bytes_max:
+            self._refuse_body()
+
+    def on_body(self, body: bytes) -> None:
+        cycle: Any = self.cycle
+        if type(cycle) is not _HotCycle:
+            super().on_body(body)
             return
-        raw: bytes = scope["raw_path"]
-        method = scope["method"]
-        if (method == "PUT" or method == "GET") and raw.startswith(_PREFIX) and not scope["query_string"]:
-            parts = raw[_PREFIX_LENGTH:].split(b"/")
-            if len(parts) == 3 and parts[1] == b"rows":
-                await self._row(scope, receive, send, _text(parts[0]), parts[2].decode("latin-1"))
-                return
-        await self._plain(scope, receive, send)
+        cycle.body.append(body)
+        cycle.size += len(body)
+        if cycle.size > self.door.config.body_bytes_max:
+            self._refuse_body()
 
-    async def _row(self, scope: Scope, receive: Receive, send: Send, table: str, key: str) -> None:
-        is_write = scope["method"] == "PUT"
+    def _refuse_body(self) -> None:
+        self._refuse(self.door.problem(body_too_large(self.door.config.body_bytes_max), is_write=self._is_write()))
+
+    def on_message_complete(self) -> None:
+        cycle: Any = self.cycle
+        if type(cycle) is not _HotCycle or cycle.response_complete or self.pipeline:
+            super().on_message_complete()
+            return
+        self._arriving = False
+        if not cycle.disconnected:
+            task = self.loop.create_task(self._serve_hot(cycle))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _serve_hot(self, cycle: _HotCycle) -> None:
+        door, head = self.door, cycle.head
+        is_write = head.method == "PUT"
         try:
-            head = read_head(scope)
             if is_write:
-                body = await read_body(receive, head.content_length, self.door.config.body_bytes_max)
-                answer = await put_row(self.door, head, table, key, body)
+                body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
+                answer = await put_row(door, head, cycle.table, cycle.key, body)
             else:
-                answer = await get_row(self.door, head, table, key)
+                answer = await get_row(door, head, cycle.table, cycle.key)
         except Exception as error:
-            answer = self.problem(error, is_write)
-        await send_answer(send, answer)
+            answer = door.problem(error, is_write=is_write)
+        except BaseException:
+            self.transport.close()
+            raise
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        cycle.response_started = True
+        self._write(answer, cycle.keep_alive)
+        if self.flow.write_paused:
+            await self.flow.drain()
+        cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
 
-    async def _plain(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """FastAPI. Its last resort answers an unexpected error and raises it again: by then nothing is left to do.
-
-        An error in the middle of an answer goes on to the server, which breaks the connection.
-        """
-        finished = False
-
-        async def watched(message: Any) -> None:
-            nonlocal finished
-            finished = message["type"] == "http.response.body" and not message.get("more_body", False)
-            await send(message)
-
-        scope["path"] = scope["raw_path"].decode("latin-1")
-        try:
-            await self.plain(scope, receive, watched)
-        except Exception:
-            if not finished:
-                raise
-
-    def problem(self, error: Exception, is_write: bool) -> Answer:
-        """The answer to an error, counted."""
-        answer = answer_for(error, is_write=is_write)
-        self.door.metrics.problem(answer.status)
-        return answer
+    def _is_write(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle.head.method != "GET" if type(cycle) is _HotCycle else super()._is_write()
 
 
-def _text(part: bytes) -> str:
-    text = part.decode("latin-1")
-    return unquote(text) if "%" in text else text
-
-
-def is_write_method(method: str) -> bool:
-    return method not in ("GET", "HEAD", "OPTIONS")
-
-
-async def send_answer(send: Send, answer: Answer) -> None:
-    """One whole answer over ASGI."""
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+def hot_protocol(door: Door, limits: ConnectionLimits) -> type[HotProtocol]:
+    """The protocol class for `uvicorn.Config(http=...)`."""
+    return type("BoundHotProtocol", (HotProtocol,), {"door": door, "limits": limits})

@@ -1,7 +1,8 @@
-"""Builds the HTTP door of a site: the FastAPI app with its routes, inside the raw ASGI hot path.
+"""Builds the HTTP door of a site: the FastAPI app with its routes. The hot path (hot_path.py) stands before it in the server.
 
 What always holds: every error, FastAPI's own included, is answered as a problem; a query parameter that a path does not know
-is refused by name. Source: product.md section 2.
+is refused by name. Paths are matched as they stand in the request line, still percent-encoded, so that a `/` or `,` inside a
+key is not taken for a separator. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway import openapi
 from gateway.config import HttpConfig
 from gateway.door import Door
-from gateway.hot_path import DoorApp, is_write_method
+from gateway.http_request import is_write_method
 from gateway.routes import cluster, health, internal, operations, rows, scans, tables
 from gateway.routes.common import to_response
 from gateway.service import SiteService
@@ -25,8 +27,37 @@ from storage.errors import InvalidInput, TwinlogError
 _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. Errors are RFC 9457 problems."
 
 
+class DoorApp:
+    """The ASGI application of one site, around the FastAPI app `plain`."""
+
+    def __init__(self, door: Door, plain: FastAPI) -> None:
+        self.door = door
+        self.plain = plain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Starlette's last resort answers an unexpected error and raises it again: by then nothing is left to do.
+
+        An error in the middle of an answer goes on to the server, which breaks the connection.
+        """
+        if scope["type"] != "http":
+            return
+        finished = False
+
+        async def watched(message: Message) -> None:
+            nonlocal finished
+            finished = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        scope["path"] = scope["raw_path"].decode("latin-1")
+        try:
+            await self.plain(scope, receive, watched)
+        except Exception:
+            if not finished:
+                raise
+
+
 def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
-    """The ASGI application. Its `door.closing` must be set when the server stops, to end the event streams."""
+    """The door, to be served by server.py."""
     door = Door(service, config)
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
@@ -34,15 +65,13 @@ def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
     )
     for room in (tables, rows, scans, cluster, operations, health, internal):
         app.include_router(room.router(door))
-    outer = DoorApp(door, app)
-
     async def problem(request: Request, error: Exception) -> Response:
-        return to_response(outer.problem(error, is_write_method(request.method)))
+        return to_response(door.problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
     openapi.install(app)
-    return outer
+    return DoorApp(door, app)
 
 
 async def _only_known_parameters(request: Request) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gateway.http_request import is_write_method
 from gateway.problems import Answer, answer_for, plain_problem
 from storage.errors import MalformedBody, Unavailable
 
@@ -27,7 +28,7 @@ class ConnectionLimits:
 
 
 class DoorProtocol(HttpToolsProtocol):
-    """uvicorn makes one for each connection. `limits` is set on a subclass made by `bounded_protocol`."""
+    """uvicorn makes one for each connection."""
 
     limits = ConnectionLimits()
 
@@ -100,8 +101,19 @@ class DoorProtocol(HttpToolsProtocol):
             text = f"the request did not arrive within {self.limits.request_read_s:g} s: send it again without pauses"
             self._refuse(answer_for(HTTPException(408, text), is_write=self._is_write()))
 
+    def _write(self, answer: Answer, keep_alive: bool) -> None:
+        """The whole answer in one piece."""
+        parts = [STATUS_LINE[answer.status]]
+        for name, value in self.server_state.default_headers:
+            parts += (name, b": ", value, b"\r\n")
+        for name, value in answer.headers:
+            parts += (name, b": ", value, b"\r\n")
+        end = b"content-length: %d\r\n\r\n" if keep_alive else b"connection: close\r\ncontent-length: %d\r\n\r\n"
+        parts += (end % len(answer.body), answer.body)
+        self.transport.write(b"".join(parts))
+
     def _is_write(self) -> bool:
-        return not self._in_head and self.scope.get("method") not in ("GET", "HEAD")
+        return is_write_method(self.scope.get("method", "GET"))
 
     def _refuse(self, answer: Answer) -> None:
         """Answer in place of the application, if the client can only take it for the answer to this request, and close."""
@@ -116,17 +128,8 @@ class DoorProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if is_ours:
-            head = [STATUS_LINE[answer.status]]
-            for name, value in (*self.server_state.default_headers, *answer.headers):
-                head += [name, b": ", value, b"\r\n"]
-            head.append(b"content-length: %d\r\nconnection: close\r\n\r\n" % len(answer.body))
-            self.transport.write(b"".join(head) + answer.body)
+            self._write(answer, keep_alive=False)
         if waiting:
             cycle.disconnected = True
             cycle.message_event.set()
         self.transport.close()
-
-
-def bounded_protocol(limits: ConnectionLimits) -> type[DoorProtocol]:
-    """The protocol class for `uvicorn.Config(http=...)`."""
-    return type("BoundedDoorProtocol", (DoorProtocol,), {"limits": limits})

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -48,10 +49,10 @@ class Head:
     content_length: int | None = None
 
 
-def read_head(scope: Any) -> Head:
-    """The Head of an ASGI scope. The last of repeated headers counts, but Accept and the conditions are joined."""
-    head = Head(scope["method"], scope["raw_path"])
-    for name, value in scope["headers"]:
+def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """The last of repeated headers counts, but Accept and the conditions are joined. Names are in lower case."""
+    head = Head(method, path)
+    for name, value in headers:
         if name == b"content-type":
             head.content_type = value.decode("latin-1").partition(";")[0].strip().lower() or JSON
         elif name == b"content-length":
@@ -69,6 +70,15 @@ def read_head(scope: Any) -> Head:
     return head
 
 
+def is_write_method(method: str) -> bool:
+    return method not in ("GET", "HEAD", "OPTIONS")
+
+
+def decoded_part(text: str) -> str:
+    """One part of a path, percent-decoded."""
+    return unquote(text) if "%" in text else text
+
+
 def _joined(before: str | None, value: bytes) -> str:
     text = value.decode("latin-1")
     return text if before is None else f"{before},{text}"
@@ -80,12 +90,12 @@ async def read_body(receive: Any, length: int | None, bytes_max: int) -> bytes:
     The server's protocol sees to it that a slow body ends.
     """
     if length is not None and length > bytes_max:
-        raise _body_too_large(bytes_max)
+        raise body_too_large(bytes_max)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body", False):
         body: bytes = message.get("body", b"")
         if len(body) > bytes_max:
-            raise _body_too_large(bytes_max)
+            raise body_too_large(bytes_max)
         return body
     parts, size = [], 0
     while True:
@@ -95,13 +105,13 @@ async def read_body(receive: Any, length: int | None, bytes_max: int) -> bytes:
         parts.append(part)
         size += len(part)
         if size > bytes_max:
-            raise _body_too_large(bytes_max)
+            raise body_too_large(bytes_max)
         if not message.get("more_body", False):
             return b"".join(parts)
         message = await receive()
 
 
-def _body_too_large(bytes_max: int) -> TooLarge:
+def body_too_large(bytes_max: int) -> TooLarge:
     return TooLarge(
         f"the body is longer than {bytes_max} bytes, the limit of this site: send it in parts", body_bytes_max=bytes_max
     )

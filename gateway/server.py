@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
 
-from gateway.http_protocol import ConnectionLimits, bounded_protocol
+from gateway.hot_path import hot_protocol
+from gateway.http_app import DoorApp
+from gateway.http_protocol import ConnectionLimits
 from storage.errors import ConfigError
 
 _BACKLOG = 2048
@@ -61,15 +63,16 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """One listening door. `closing` is called first thing at the stop: it must end the event streams."""
+    """One door, and where it listens."""
 
-    def __init__(self, app: Any, listener: socket.socket, settings: ServerSettings, closing: Callable[[], None]) -> None:
+    def __init__(self, app: DoorApp, listener: socket.socket, settings: ServerSettings | None = None) -> None:
+        settings = settings or ServerSettings()
         self._listener = listener
-        self._closing = closing
+        self._closing = app.door.closing
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
-            app, http=bounded_protocol(settings.connections), ws="none", lifespan="off", log_config=None, access_log=False,
-            proxy_headers=False, server_header=False, backlog=_BACKLOG, timeout_keep_alive=settings.keep_alive_s,
+            app, http=hot_protocol(app.door, settings.connections), ws="none", lifespan="off", log_config=None,
+            access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG, timeout_keep_alive=settings.keep_alive_s,
             timeout_graceful_shutdown=settings.graceful_shutdown_s,
         )
         self._server = _Server(config)
@@ -88,7 +91,7 @@ class HttpServer:
         """Take no more connections, finish what is under way, return when all is closed."""
         if self._task is None:
             return
-        self._closing()
+        self._closing.set()
         self._server.should_exit = True
         task, self._task = self._task, None
         await task
@@ -96,10 +99,10 @@ class HttpServer:
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: Any, host: str, port: int, closing: Callable[[], None], settings: ServerSettings | None = None
+    app: DoorApp, host: str, port: int, settings: ServerSettings | None = None
 ) -> AsyncIterator[HttpServer]:
     """The door at `host` and `port`, open inside the block."""
-    server = HttpServer(app, listen(host, port), settings or ServerSettings(), closing)
+    server = HttpServer(app, listen(host, port), settings)
     await server.start()
     try:
         yield server

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -11,6 +9,7 @@ from gateway import openapi as api
 from gateway.documents import ClusterDocument, ReceiptAnswer
 from gateway.door import Door
 from gateway.event_stream import event_stream
+from gateway.http_request import decoded_part
 from gateway.routes.common import json_answer
 
 _ACTIVE = {"site": "a", "url": "http://10.0.0.1:8401", "epoch": 3}
@@ -47,6 +46,6 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.answer(ReceiptAnswer, "survived, lost or unknown", _RECEIPT)}, 404, 503),
     )
     async def get_receipt(receipt: str) -> Response:
-        return json_answer(await service.receipt(unquote(receipt)))
+        return json_answer(await service.receipt(decoded_part(receipt)))
 
     return routes

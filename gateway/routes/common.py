@@ -27,8 +27,12 @@ def json_answer(document: Any, status: int = 200, *headers: tuple[bytes, bytes])
     return to_response(Answer(status, [(b"content-type", JSON.encode()), *headers], msgspec.json.encode(document)))
 
 
+def head_of(request: Request) -> Head:
+    return read_head(request.method, request.scope["raw_path"], request.scope["headers"])
+
+
 async def whole_request(request: Request, door: Door) -> tuple[Head, bytes]:
-    head = read_head(request.scope)
+    head = head_of(request)
     return head, await read_body(request.receive, head.content_length, door.config.body_bytes_max)
 
 

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from gateway import openapi as api
 from gateway.door import Door
-from gateway.http_request import MSGPACK, read_body, read_head
+from gateway.http_request import MSGPACK, read_body
 from gateway.problems import Answer
-from gateway.routes.common import to_response
+from gateway.routes.common import head_of, to_response
 
 PEER_BODY_BYTES_MAX = 256 << 20  # batches of frames and base data; the sender's settings keep them far below
 
@@ -25,7 +25,7 @@ def router(door: Door) -> APIRouter:
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
     )
     async def peer_call(method: str, request: Request) -> Response:
-        head = read_head(request.scope)
+        head = head_of(request)
         body = await read_body(request.receive, head.content_length, PEER_BODY_BYTES_MAX)
         reply = await door.service.peer_call(method, body)
         return to_response(Answer(200, [(b"content-type", MSGPACK.encode())], reply))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -13,6 +11,7 @@ from gateway import openapi as api
 from gateway.documents import OperationBody, OperationDocument, OperationList
 from gateway.door import Door
 from gateway.event_stream import event_stream
+from gateway.http_request import decoded_part
 from gateway.routes.common import json_answer, json_request
 
 _decode = msgspec.json.Decoder(OperationBody).decode
@@ -53,23 +52,23 @@ def router(door: Door) -> APIRouter:
 
     @routes.get("/{operation_id}", summary="Show an operation", responses=followed)
     async def get_operation(operation_id: str) -> Response:
-        return json_answer(await service.operation(unquote(operation_id)))
+        return json_answer(await service.operation(decoded_part(operation_id)))
 
     @routes.get(
         "/{operation_id}/events", summary="The operation now and at each step, as server-sent events called `operation`",
         responses=api.answers({200: api.raw_answer("ends with the operation", "text/event-stream")}, 404, 503),
     )
     async def operation_events(operation_id: str) -> Response:
-        return await event_stream("operation", service.operation_events(unquote(operation_id)), door.closing)
+        return await event_stream("operation", service.operation_events(decoded_part(operation_id)), door.closing)
 
     changed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 409, 503)
 
     @routes.post("/{operation_id}:abort", summary="Abort before the point of no return", responses=changed)
     async def abort_operation(operation_id: str) -> Response:
-        return json_answer(await service.abort_operation(unquote(operation_id)))
+        return json_answer(await service.abort_operation(decoded_part(operation_id)))
 
     @routes.post("/{operation_id}:resume", summary="Go on with an operation that stopped", responses=changed)
     async def resume_operation(operation_id: str) -> Response:
-        return json_answer(await service.resume_operation(unquote(operation_id)))
+        return json_answer(await service.resume_operation(decoded_part(operation_id)))
 
     return routes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import unquote
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -14,8 +13,8 @@ from gateway import row_calls
 from gateway.batch_calls import BATCH_TYPES, check_row, mutate_rows
 from gateway.documents import BatchAnswer, BatchBody, CheckBody, RowAnswer, WriteAnswer
 from gateway.door import Door
-from gateway.http_request import ARROW, MSGPACK, NDJSON, read_head
-from gateway.routes.common import to_response, whole_request
+from gateway.http_request import ARROW, MSGPACK, NDJSON, decoded_part
+from gateway.routes.common import head_of, to_response, whole_request
 
 _ROW_SCHEMA = {"type": "object", "description": "column -> value; key columns may be left out, they stand in the path"}
 _SHOWN = {"row": api.EXAMPLE_ROW, "version": api.EXAMPLE_VERSION}
@@ -46,7 +45,7 @@ def router(door: Door) -> APIRouter:
     )
     async def mutate(table: str, request: Request) -> Response:
         head, body = await whole_request(request, door)
-        return to_response(await mutate_rows(door, head, unquote(table), body))
+        return to_response(await mutate_rows(door, head, decoded_part(table), body))
 
     @routes.post(
         row + ":check", summary="Write a batch if the row passes a check",
@@ -55,7 +54,7 @@ def router(door: Door) -> APIRouter:
     )
     async def check(table: str, key: str, request: Request) -> Response:
         head, body = await whole_request(request, door)
-        return to_response(await check_row(door, head, unquote(table), key, body))
+        return to_response(await check_row(door, head, decoded_part(table), key, body))
 
     @routes.put(
         row, summary="Write a whole row, new or over an old one", responses=_WRITTEN,
@@ -63,7 +62,7 @@ def router(door: Door) -> APIRouter:
     )
     async def put(table: str, key: str, request: Request) -> Response:
         head, body = await whole_request(request, door)
-        return to_response(await row_calls.put_row(door, head, unquote(table), key, body))
+        return to_response(await row_calls.put_row(door, head, decoded_part(table), key, body))
 
     @routes.patch(
         row, summary="Change some columns of a row that exists", responses=_WRITTEN,
@@ -71,14 +70,14 @@ def router(door: Door) -> APIRouter:
     )
     async def patch(table: str, key: str, request: Request) -> Response:
         head, body = await whole_request(request, door)
-        return to_response(await row_calls.patch_row(door, head, unquote(table), key, body))
+        return to_response(await row_calls.patch_row(door, head, decoded_part(table), key, body))
 
     @routes.delete(
         row, summary="Delete a row", responses=_WRITTEN, openapi_extra=api.headers(*api.ROW_WRITE_HEADERS),
         description="A row that is not there is deleted all the same; use If-Match: * to be told.",
     )
     async def delete(table: str, key: str, request: Request) -> Response:
-        return to_response(await row_calls.delete_row(door, read_head(request.scope), unquote(table), key))
+        return to_response(await row_calls.delete_row(door, head_of(request), decoded_part(table), key))
 
     @routes.get(
         row, summary="Read a row", openapi_extra=api.headers("If-None-Match"),
@@ -90,7 +89,7 @@ def router(door: Door) -> APIRouter:
     async def get(
         table: str, key: str, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False
     ) -> Response:
-        head = read_head(request.scope)
-        return to_response(await row_calls.get_row(door, head, unquote(table), key, columns, as_of, stale))
+        head = head_of(request)
+        return to_response(await row_calls.get_row(door, head, decoded_part(table), key, columns, as_of, stale))
 
     return routes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
-from urllib.parse import unquote
 
 import msgspec
 import structlog
@@ -17,9 +16,9 @@ from gateway import openapi as api
 from gateway.bodies import encoded
 from gateway.documents import PageAnswer
 from gateway.door import Door
-from gateway.http_request import JSON, MSGPACK, NDJSON, read_head, wanted_type
+from gateway.http_request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
 from gateway.problems import Answer
-from gateway.routes.common import to_response
+from gateway.routes.common import head_of, to_response
 from gateway.routes.rows import STALE, AsOf, Columns, Stale
 from gateway.row_calls import stale_headers
 from gateway.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
@@ -51,13 +50,13 @@ def router(door: Door) -> APIRouter:
         table: str, request: Request, start: Bound = None, end: Bound = None, where: Where = None, columns: Columns = None,
         limit: Limit = None, page_token: str | None = None, as_of: AsOf = None, reverse: bool = False, stale: Stale = False,
     ) -> Response:
-        kind = wanted_type(read_head(request.scope), SCAN_TYPES)
+        kind = wanted_type(head_of(request), SCAN_TYPES)
         if limit is not None and limit > door.config.page_rows_max and kind != NDJSON:
             raise InvalidInput(
                 f"limit is {limit}; the limit of this site is {door.config.page_rows_max} rows a page: follow next_page_token, "
                 f"or ask for {NDJSON}", parameter="limit", page_rows_max=door.config.page_rows_max,
             )
-        codec = door.codec(unquote(table))
+        codec = door.codec(decoded_part(table))
         scan = plan_scan(codec, Asked(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
         labels = stale_headers(door, stale)
         if kind == NDJSON:

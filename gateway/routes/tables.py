@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +10,7 @@ from gateway import openapi as api
 from gateway.bodies import decode_json_object
 from gateway.documents import TableChange, TableDocument, TableList
 from gateway.door import Door
+from gateway.http_request import decoded_part
 from gateway.routes.common import json_answer, json_request
 from storage.schema import to_public
 
@@ -47,7 +46,7 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.answer(TableDocument, "the table", _SHOWN)}, 404, 421, 503),
     )
     async def get_table(table: str) -> Response:
-        return json_answer(to_public(service.table(unquote(table))))
+        return json_answer(to_public(service.table(decoded_part(table))))
 
     @routes.patch(
         "/{table}", summary="Add, drop or rename columns; change replication or history",
@@ -56,14 +55,14 @@ def router(door: Door) -> APIRouter:
     )
     async def alter_table(table: str, request: Request) -> Response:
         changes = await json_request(request, door, decode_json_object)
-        return json_answer(to_public(await service.alter_table(unquote(table), changes)))
+        return json_answer(to_public(await service.alter_table(decoded_part(table), changes)))
 
     @routes.delete(
         "/{table}", summary="Drop a table and its rows", status_code=204,
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def drop_table(table: str) -> Response:
-        await service.drop_table(unquote(table))
+        await service.drop_table(decoded_part(table))
         return Response(status_code=204)
 
     return routes

@@ -1,0 +1,103 @@
+"""A door with a client in front of it, and the table that the tests of the HTTP API use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from gateway.config import HttpConfig
+from gateway.http_app import DoorApp, build_app
+from gateway.http_protocol import ConnectionLimits
+from gateway.server import ServerSettings, serving
+from tests.gateway.dict_service import DictService
+
+FLIGHTS = {
+    "name": "flights",
+    "columns": [
+        {"name": "carrier", "type": "string"}, {"name": "flight", "type": "int32"}, {"name": "at", "type": "timestamp"},
+        {"name": "delay", "type": "float64"}, {"name": "raw", "type": "bytes"},
+        {"name": "note", "type": "string", "nullable": False, "default": "none"}, {"name": "more", "type": "json"},
+    ],
+    "primary_key": ["carrier", "flight"],
+    "history_s": 3600,
+}
+ROWS = "/v1/tables/flights/rows"
+EMPTY = {"at": None, "delay": None, "raw": None, "note": "none", "more": None}
+
+
+@dataclass
+class DoorClient:
+    """`put` and `get` return the decoded answer and expect success; `http` is for everything else."""
+
+    http: httpx.AsyncClient
+    service: DictService
+    app: DoorApp
+    port: int = 0
+
+    async def put(self, key: str, row: dict[str, Any], **headers: str) -> dict[str, Any]:
+        answer = await self.http.put(f"{ROWS}/{key}", json=row, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()  # type: ignore[no-any-return]
+
+    async def get(self, key: str, query: str = "") -> dict[str, Any]:
+        answer = await self.http.get(f"{ROWS}/{key}{query}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()  # type: ignore[no-any-return]
+
+    async def raw(self, data: bytes, *, end: bool = False) -> bytes:
+        """What a fresh connection answers to these bytes until it is closed. `end`: half-close after them."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(data)
+            await writer.drain()
+            if end:
+                writer.write_eof()
+            return await reader.read()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def _prepared(config: HttpConfig | None) -> tuple[DictService, DoorApp]:
+    service = DictService()
+    await service.create_table(FLIGHTS)
+    return service, build_app(service, config or HttpConfig())
+
+
+@contextlib.asynccontextmanager
+async def plain_door(config: HttpConfig | None = None) -> AsyncIterator[DoorClient]:
+    service, app = await _prepared(config)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door") as http:
+        yield DoorClient(http, service, app)
+
+
+@contextlib.asynccontextmanager
+async def served_door(
+    config: HttpConfig | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1
+) -> AsyncIterator[DoorClient]:
+    service, app = await _prepared(config)
+    settings = ServerSettings(limits or ConnectionLimits(), graceful_shutdown_s=graceful_shutdown_s)
+    async with (
+        serving(app, "127.0.0.1", 0, settings) as server,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http,
+    ):
+        yield DoorClient(http, service, app, server.port)
+
+
+def problem(answer: httpx.Response, status: int, code: str, **members: Any) -> dict[str, Any]:
+    """The problem document of `answer`, which must be of this status and type and have these members."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    assert document["type"] == f"urn:twinlog:problem:{code}"
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    assert {name: document.get(name) for name in members} == members
+    return document
