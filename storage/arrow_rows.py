@@ -83,7 +83,7 @@ def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int)
                 "the body does not end with the end mark of an Arrow IPC stream: it is cut short, or something follows"
             )
         return pa.Table.from_batches(batches, reader.schema)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a name that is no UTF-8
         raise MalformedBody(f"the body is not a sound Arrow IPC stream: {error}") from error
 
 

@@ -141,10 +141,10 @@ class KeyCodec:
         self.names = tuple(name for name, _ in columns)
         self.types = tuple(type_name for _, type_name in columns)
         self.bytes_max = bytes_max
-        self.encoders = tuple(PARTS[type_name][0] for type_name in self.types)
-        self._decoders = tuple(PARTS[type_name][1] for type_name in self.types)
         kinds = [TYPES[type_name] for type_name in self.types]
         self._texts = [(name, _text_reader(kind), kind.key_value) for name, kind in zip(self.names, kinds, strict=True)]
+        self.encoders = tuple(PARTS[type_name][0] for type_name in self.types)
+        self._decoders = tuple(PARTS[type_name][1] for type_name in self.types)
 
     def encode(self, values: Sequence[Any]) -> bytes:
         """The key's bytes. Fewer values than key columns: the common prefix of all keys that begin with them.
