@@ -70,7 +70,7 @@ PROBLEMS: dict[type[errors.TwinlogError], Row] = {
     errors.PlanSuperseded: Row(409, "Another plan superseded this one"),
     errors.Refused: Row(409, "Refused: a promise would break", _NOTHING),
     errors.EngineFailed: Row(500, "The storage engine failed"),
-    errors.IllegalTransition: Row(409, "This role cannot do that"),
+    errors.IllegalTransition: Row(409, "This role cannot do that", _NOTHING),
     errors.PeerError: Row(502, "The other site failed"),
     errors.ConfigError: Row(500, "The configuration is wrong", _NOTHING),
     errors.DataDirectoryError: Row(500, "The data directory cannot be used", _NOTHING),
