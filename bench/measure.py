@@ -1,0 +1,145 @@
+"""What is measured, in which order, and what the samples come to.
+
+What always holds: synchronous and asynchronous rounds alternate on the same pair (the order turns round after each pair of
+rounds, so that growth and drift of the machine fall on both), and only figures of one run are compared. A figure is the
+median over rounds, with the smallest and the largest beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from bench.load_generator import Plan, Result
+from bench.pair import BenchError, Pair
+from bench.requests import ARROW, BATCH_ROWS, BENCH_TABLE, JSON, MSGPACK, Workload
+
+CONNECTIONS = (1, 8, 64, 256)
+KEYS = 100_000
+GROWTH_ROWS = (10_000, 100_000, 1_000_000)
+BATCH_CONNECTIONS = 4
+MODES = ("sync", "async")
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One thing to measure. `name` is its key in the report."""
+
+    name: str
+    connections: int
+    workload: Workload
+
+
+class Sample(msgspec.Struct, frozen=True):
+    case: str
+    mode: str
+    round: int
+    result: Result
+
+
+def cases() -> list[Case]:
+    """Every case, for both modes."""
+    puts = [Case(f"put, {count} connections", count, Workload("put", "single", keys=KEYS)) for count in CONNECTIONS]
+    gets = [Case("get, 64 connections", 64, Workload("get", "reads", keys=KEYS))]
+    batches = [
+        Case(f"{BATCH_ROWS:,} rows, {name}", BATCH_CONNECTIONS, Workload("batch", "batches", content_type))
+        for name, content_type in (("JSON", JSON), ("msgpack", MSGPACK), ("Arrow", ARROW))
+    ]
+    return puts + gets + batches
+
+
+def prepare(pair: Pair) -> None:
+    """The tables, and rows to read."""
+    for table in ("single", "reads", "batches", "growth"):
+        pair.create_table(table, BENCH_TABLE)
+    fill = Workload("batch", "reads", ARROW, first_key=0)
+    _sound(load(_plan(pair, 1, fill, requests_max=KEYS // BATCH_ROWS)), "filling the table that is read")
+
+
+def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Callable[[str], None]) -> Iterator[Sample]:
+    """`count` rounds of every case in each mode."""
+    for number in range(count):
+        for mode in MODES if number % 2 == 0 else MODES[::-1]:
+            pair.set_mode(mode)
+            for case in wanted:
+                note(f"round {number + 1} of {count}, {mode}: {case.name}")
+                result = load(_plan(pair, case.connections, case.workload, seconds=seconds))
+                yield Sample(case.name, mode, number, _sound(result, f"{case.name}, {mode}"))
+
+
+def growth(pair: Pair, rows_max: int, note: Callable[[str], None]) -> list[dict[str, Any]]:
+    """What a row costs while one table grows, in Arrow batches over one connection, and a read after each step."""
+    pair.set_mode("sync")
+    steps: list[dict[str, Any]] = []
+    have = 0
+    for rows in (rows for rows in GROWTH_ROWS if rows <= rows_max):
+        note(f"growth to {rows:,} rows")
+        fill = Workload("batch", "growth", ARROW, first_key=have)
+        wrote = _sound(load(_plan(pair, 1, fill, requests_max=(rows - have) // BATCH_ROWS)), f"growth to {rows:,} rows")
+        read = _sound(load(_plan(pair, 1, Workload("get", "growth", keys=rows), requests_max=2_000)), "reading the grown table")
+        steps.append({
+            "rows": rows, "us_per_row": 1e6 * wrote.seconds / wrote.rows, "get_p50_ms": read.p50_ms,
+            "memory_mb": pair.memory_mb(),
+        })
+        have = rows
+    return steps
+
+
+def load(plan: Plan) -> Result:
+    """Run one load generator in a process of its own. Raises BenchError with what it printed."""
+    patience_s = 600.0 if plan.requests_max is not None else plan.warm_up_s + plan.seconds + 60.0
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load_generator"], input=msgspec.json.encode(plan), capture_output=True,
+        timeout=patience_s, check=False,
+    )
+    if done.returncode != 0:
+        raise BenchError(f"the load generator ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
+    return msgspec.json.decode(done.stdout, type=Result)
+
+
+def summary(samples: list[Sample]) -> list[dict[str, Any]]:
+    """One line for each case, both modes beside each other, in the order of the samples."""
+    lines = []
+    for name in dict.fromkeys(sample.case for sample in samples):
+        line: dict[str, Any] = {"case": name}
+        for mode in MODES:
+            results = [sample.result for sample in samples if (sample.case, sample.mode) == (name, mode)]
+            line[mode] = {
+                "per_second": spread([result.per_second for result in results]),
+                "rows_per_second": spread([result.rows_per_second for result in results]),
+                "p50_ms": spread([result.p50_ms for result in results if result.p50_ms is not None]),
+                "p99_ms": spread([result.p99_ms for result in results if result.p99_ms is not None]),
+                "failures": sum(sum(result.failures.values()) for result in results),
+            }
+        ratios = [
+            synchronous.result.per_second / other.result.per_second
+            for synchronous in samples for other in samples
+            if synchronous.case == other.case == name and synchronous.round == other.round
+            and (synchronous.mode, other.mode) == MODES and other.result.per_second
+        ]
+        lines.append({**line, "sync_to_async": spread(ratios)})
+    return lines
+
+
+def spread(values: list[float]) -> dict[str, float] | None:
+    """Median, smallest, largest; None of nothing."""
+    if not values:
+        return None
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def _plan(
+    pair: Pair, connections: int, workload: Workload, *, seconds: float = 0.0, requests_max: int | None = None
+) -> Plan:
+    return Plan(pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max)
+
+
+def _sound(result: Result, what: str) -> Result:
+    """A run in which nothing succeeded is no measurement."""
+    if result.count == 0:
+        raise BenchError(f"{what}: no request succeeded, but {result.failures or 'none was answered'}")
+    return result

@@ -1,0 +1,117 @@
+"""A demo pair for one measurement: started in a directory of its own, driven by `twinlog` verbs, stopped at the end.
+
+What always holds: nothing outlives the `with` block; every wait has a deadline, and an error that says what was waited for
+and where the log is.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+READY_S = 90.0
+MODE_S = 120.0
+STOP_S = 30.0
+POLL_S = 0.05
+TWINLOG = (sys.executable, "-m", "gateway")
+VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
+
+
+class BenchError(Exception):
+    """A measurement could not be made; the message says why."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports
+
+
+class Pair:
+    """`with Pair(folder) as pair:` - two sites without data. `host`, `port`: the active's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.note = folder / "demo.json"
+        self.log = folder.with_name(folder.name + ".log")
+        self.host, self.port = "127.0.0.1", 0
+        self.pids: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self.port, other = free_ports(2)
+        command = [*TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port), "--port-b", str(other), "--json"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen([*command, "--no-load"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            self._wait(READY_S, "the pair", self._ready)
+        except BaseException:
+            self._stop()
+            raise
+        self.pids = {site: int(entry["pid"]) for site, entry in json.loads(self.note.read_text())["sites"].items()}
+        self._http = httpx.Client(base_url=f"http://{self.host}:{self.port}", timeout=30.0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.close()
+        self._stop()
+
+    def create_table(self, name: str, definition: dict[str, Any]) -> None:
+        self._http.post("/v1/tables", json={"name": name, **definition}).raise_for_status()
+
+    def mode(self) -> str:
+        return str(self._http.get("/v1/cluster").raise_for_status().json()["mode"])
+
+    def set_mode(self, mode: str) -> None:
+        """Make the pair acknowledge in `mode` (sync or async), and return when it says that it does."""
+        if self.mode() == mode:
+            return
+        verb = [*TWINLOG, VERB_OF_MODE[mode], "--config", str(self.note), "--yes", "--json"]
+        done = subprocess.run(verb, capture_output=True, text=True, timeout=MODE_S, check=False)
+        if done.returncode != 0:
+            raise BenchError(f"twinlog {VERB_OF_MODE[mode]} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        self._wait(MODE_S, f"mode {mode}", lambda: self.mode() == mode)
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of each site's process, in MiB."""
+        return {site: _resident_kib(pid) / 1024 for site, pid in self.pids.items()}
+
+    def _ready(self) -> bool:
+        if self._process.poll() is not None:
+            said = self.log.read_text(errors="replace")[-2000:]
+            raise BenchError(f"twinlog demo ended with {self._process.returncode}:\n{said}")
+        return self.note.exists()
+
+    def _wait(self, deadline_s: float, what: str, holds: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + deadline_s
+        while not holds():
+            if time.monotonic() > until_s:
+                raise BenchError(f"{what} did not come within {deadline_s:.0f} s; see {self.log} and {self.folder}/*/site.log")
+            time.sleep(POLL_S)
+
+    def _stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _resident_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise BenchError(f"/proc/{pid}/status has no VmRSS")

@@ -1,0 +1,90 @@
+"""Requests are what the API takes, and figures are computed as they are named."""
+
+from __future__ import annotations
+
+import io
+import itertools
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from bench import run
+from bench.load_generator import Result, _percentile_ms
+from bench.measure import Sample, spread, summary
+from bench.requests import ARROW, BATCH_ROWS, JSON, MSGPACK, Workload, row
+
+
+def split(request: bytes) -> tuple[list[str], bytes]:
+    """Lines of the head, and the body, whose length the head must tell."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert sum(line == f"content-length: {len(body)}" for line in lines) == (1 if body else 0)
+    return lines, body
+
+
+def test_a_put_is_about_a_hundred_bytes_and_leaves_the_key_to_the_path() -> None:
+    lines, body = split(next(Workload("put", "t", keys=1).requests()))
+    assert lines[0] == "PUT /v1/tables/t/rows/0 HTTP/1.1"
+    assert 80 <= len(body) <= 120
+    assert "id" not in msgspec.json.decode(body)
+
+
+@pytest.mark.parametrize("content_type", [JSON, MSGPACK, ARROW])
+def test_every_format_carries_the_same_rows(content_type: str) -> None:
+    first, second = itertools.islice(Workload("batch", "t", content_type, first_key=5_000).requests(), 2)
+    for start, request in ((5_000, first), (5_000 + BATCH_ROWS, second)):
+        lines, body = split(request)
+        assert lines[0] == "POST /v1/tables/t/rows:mutate HTTP/1.1"
+        assert f"content-type: {content_type}" in lines
+        assert decoded(content_type, body) == [row(key) for key in range(start, start + BATCH_ROWS)]
+
+
+def decoded(content_type: str, body: bytes) -> list[dict[str, object]]:
+    if content_type == ARROW:
+        rows: list[dict[str, object]] = pa.ipc.open_stream(io.BytesIO(body)).read_all().to_pylist()
+        return rows
+    decode = msgspec.json.decode if content_type == JSON else msgspec.msgpack.decode
+    mutations = decode(body)["mutations"]
+    assert {mutation["op"] for mutation in mutations} == {"upsert"}
+    return [mutation["row"] for mutation in mutations]
+
+
+def test_an_unknown_workload_is_refused() -> None:
+    with pytest.raises(ValueError, match="put, get or batch"):
+        Workload("drop", "t").requests()
+
+
+@pytest.mark.parametrize(("values", "share", "expected"), [
+    ([0.001], 0.5, 1.0), ([0.001, 0.002], 0.5, 1.0), ([0.001, 0.002, 0.003], 0.5, 2.0),
+    ([n / 1000 for n in range(1, 101)], 0.99, 99.0), ([n / 1000 for n in range(1, 101)], 1.0, 100.0), ([], 0.5, None),
+])
+def test_percentiles(values: list[float], share: float, expected: float | None) -> None:
+    assert _percentile_ms(values, share) == (None if expected is None else pytest.approx(expected))
+
+
+def sample(mode: str, number: int, per_second: float) -> Sample:
+    result = Result(count=1, rows=1, seconds=1, per_second=per_second, rows_per_second=per_second, p50_ms=1.0, p99_ms=2.0,
+                    max_ms=3.0, failures={"503": 1})
+    return Sample("put", mode, number, result)
+
+
+def test_the_ratio_is_taken_within_each_round() -> None:
+    """The machine became twice as slow in the second round; the ratio does not see it."""
+    samples = [sample("sync", 0, 80), sample("async", 0, 100), sample("async", 1, 50), sample("sync", 1, 40)]
+    (line,) = summary(samples)
+    assert line["sync_to_async"] == pytest.approx({"median": 0.8, "low": 0.8, "high": 0.8})
+    assert line["sync"]["per_second"] == {"median": 60, "low": 40, "high": 80}
+    assert line["async"]["failures"] == 2
+
+
+def test_the_spread_of_nothing_is_nothing() -> None:
+    assert spread([]) is None
+
+
+@pytest.mark.parametrize("given", [["--rounds", "0"], ["--seconds", "0"], ["--rows-max", "-1"], ["--only", "no such case"]])
+def test_wrong_arguments_are_refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run.arguments(given)
+    assert ended.value.code == 2
+    assert given[0] in capsys.readouterr().err
