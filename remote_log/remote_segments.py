@@ -1,8 +1,9 @@
 """The segments of one remote writer: made, checked against the claims, closed, remembered for the trimmer.
 
 What always holds: no frame goes into a segment before the claims were listed after its creation; a segment's header is
-durable before the first frame is sent; a segment is marked closed only when the DFS has proven it; every name that may
-exist on the DFS, even after a create whose outcome is unknown, stays in the list until the trimmer has deleted it.
+durable before the first frame is sent; a segment is marked closed only when the DFS has proven it; only a file that
+this writer has surely made itself is in its list, for the trimmer deletes by that list what it does not read first. A
+file whose creation may have happened is closed like the others, and left to the trimmer's eyes.
 Source: protocol.md sections 3 and 5, storage/segment.py.
 """
 
@@ -24,7 +25,7 @@ from storage.segment import SegmentHeader, encode_header
 @dataclass(slots=True)
 class RemoteSegment:
     """`last_seq`: of the last frame that was SENT, so that nothing that may be in the file is overlooked; below
-    `first_seq` when none was. `writer` None: its creation failed, or nobody knows."""
+    `first_seq` when none was. `writer` None: given back."""
 
     path: str
     wal_name: str
@@ -47,6 +48,7 @@ class RemoteSegments:
         self._number = 0
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
+        self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
 
     async def open_next(self) -> RemoteSegment:
         """A new segment, after whose creation no higher claim was seen. Raises Fenced, DfsError."""
@@ -62,6 +64,7 @@ class RemoteSegments:
         for segment in [segment for segment in self.known if not segment.closed and segment is not self._unchecked]:
             self._release(segment)
             await self._prove_closed(segment)
+        await self._close_uncertain()
         return await self.open_next()
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
@@ -77,6 +80,7 @@ class RemoteSegments:
             with suppress(DfsError):  # the proof that follows tells
                 await writer.close()
         await self._prove_closed(segment)
+        await self._close_uncertain()
 
     def release_all(self) -> None:
         """Close what can be closed, without waiting for it. The next fence closes the rest."""
@@ -97,17 +101,26 @@ class RemoteSegments:
     async def _create(self) -> RemoteSegment:
         while True:
             wal_name = self._wal_name()
-            segment = RemoteSegment(self._layout.segment(self._epoch, wal_name, self._number), wal_name)
-            if all(known.path != segment.path for known in self.known):
-                self.known.append(segment)
+            path = self._layout.segment(self._epoch, wal_name, self._number)
+            tried_before = path in self._uncertain
+            self._uncertain.add(path)
             try:
-                segment.writer = await self._dfs.create(segment.path)
+                writer = await self._dfs.create(path)
             except DfsExists:  # of an earlier writer of this epoch, or of our own create that seemed to fail
                 self._number += 1
-            else:
-                self.known = [known for known in self.known if known.path != segment.path] + [segment]
-                self._number += 1
-                return segment
+                if not tried_before:
+                    self._uncertain.discard(path)
+                continue
+            self._number += 1
+            self._uncertain.discard(path)
+            segment = RemoteSegment(path, wal_name, writer)
+            self.known.append(segment)
+            return segment
+
+    async def _close_uncertain(self) -> None:
+        for path in sorted(self._uncertain):
+            await close_by_recovery(self._dfs, path, self._clock, self._recovery_deadline_s)
+            self._uncertain.discard(path)
 
     async def _prove_closed(self, segment: RemoteSegment) -> None:
         await close_by_recovery(self._dfs, segment.path, self._clock, self._recovery_deadline_s)

@@ -48,9 +48,6 @@ class Trimmer:
         self, paths: list[str], epoch: int, writer: RemoteWriter, durable_seq: int, failures: list[TwinlogError]
     ) -> list[str]:
         own = {segment.path: segment for segment in writer.segments}
-        for path, segment in own.items():
-            if epoch == self._epoch and segment.closed and path not in paths:
-                writer.forget(path)  # its creation failed, as is known by now
         gone = []
         for path in paths:
             try:

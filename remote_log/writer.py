@@ -143,7 +143,7 @@ class RemoteWriter:
 
     @property
     def segments(self) -> list[SegmentInfo]:
-        """Every segment of this writer that may exist on the DFS, in the order of creation."""
+        """The segments that this writer has surely made, in the order of creation, until the trimmer deletes them."""
         return [SegmentInfo(s.path, s.first_seq, s.last_seq, s.bytes, s.closed) for s in self._segments.known]
 
     def forget(self, path: str) -> None:

@@ -12,8 +12,11 @@ from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 async def close_by_recovery(dfs: Dfs, path: str) -> None:
     await dfs.recover_lease(path)
-    while not await dfs.is_closed(path):
-        await asyncio.sleep(0)
+    for _ in range(1000):
+        if await dfs.is_closed(path):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} does not close")
 
 
 async def content(dfs: Dfs, path: str) -> bytes:
@@ -118,10 +121,13 @@ class DfsContract:
             writer = await dfs.create(path)
             succeeded = 0
             fences = [asyncio.create_task(self._recover_after(client, path, round_)) for client in (other, dfs, other)]
-            with pytest.raises(LeaseLost):
-                while True:
-                    await asyncio.gather(*[writer.append(b"%06d." % (succeeded + i)) for i in range(3)])
-                    succeeded += 3
+            failure = None
+            while failure is None:
+                group = [writer.append(b"%06d." % (succeeded + i)) for i in range(3)]
+                results = await asyncio.gather(*group, return_exceptions=True)
+                failure = next((result for result in results if result is not None), None)
+                succeeded += results.count(None)
+            assert isinstance(failure, LeaseLost)
             seen = await asyncio.gather(*fences)
             assert len({len(data) for data in seen}) == 1
             whole = b"".join(b"%06d." % i for i in range(succeeded + 3))
@@ -156,6 +162,17 @@ class DfsContract:
                 await writer.append(b"y")
             assert await other.list("/p/0") == []
             await writer.close()
+
+    async def test_a_name_that_is_used_again_is_not_the_old_writers(self, dfs: Dfs, other: Dfs) -> None:
+        writer = await dfs.create("/p/0/s")
+        await writer.append(b"old")
+        await close_by_recovery(other, "/p/0/s")
+        await other.delete("/p/0/s")
+        await other.create_file("/p/0/s", b"new")
+        with pytest.raises(LeaseLost):
+            await writer.append(b"late")
+        await writer.close()
+        assert await other.read("/p/0/s") == b"new"
 
     async def test_probe(self, dfs: Dfs) -> None:
         await dfs.probe()

@@ -94,9 +94,10 @@ def test_recovery_that_crashes_at_any_step_is_taken_up(tmp_path: Path, monkeypat
     assert total > 10
     for n in range(1, total + 1):
         path = open_file(tmp_path / str(n))
-        with monkeypatch.context() as patch, pytest.raises(Crash):
+        with monkeypatch.context() as patch:
             patch.setattr(directory_lease, "os", StepOs(n, crash))
-            directory_lease.recover(path)
+            with pytest.raises(Crash):
+                directory_lease.recover(path)
         if directory_lease.is_closed(path):
             closed = os.stat(path).st_ino
             directory_lease.recover(path)
@@ -116,11 +117,15 @@ def test_a_recovery_paused_at_any_step_changes_nothing_once_another_has_closed(
         failures: list[BaseException] = []
         with open(path, "ab") as old_writer, monkeypatch.context() as patch:
 
+            def pause(stopped: threading.Event = stopped, go_on: threading.Event = go_on) -> None:
+                stopped.set()
+                go_on.wait()
+
             def first(
-                n: int = n, path: Path = path, stopped: threading.Event = stopped, go_on: threading.Event = go_on,
-                patch: pytest.MonkeyPatch = patch, failures: list[BaseException] = failures,
+                n: int = n, path: Path = path, patch: pytest.MonkeyPatch = patch, pause: Callable[[], None] = pause,
+                failures: list[BaseException] = failures,
             ) -> None:
-                patch.setattr(directory_lease, "os", StepOs(n, lambda: (stopped.set(), go_on.wait()) and None))
+                patch.setattr(directory_lease, "os", StepOs(n, pause))
                 try:
                     directory_lease.recover(path)
                 except BaseException as error:
@@ -180,9 +185,10 @@ def test_a_file_is_never_seen_without_its_content(tmp_path: Path, monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr(directory_lease, "os", StepOs(n, lambda path=path: look(path)))
             directory_lease.publish(path, b"claim")
-        with monkeypatch.context() as patch, pytest.raises(FileExistsError):
+        with monkeypatch.context() as patch:
             patch.setattr(directory_lease, "os", StepOs(n, lambda path=path: look(path)))
-            directory_lease.publish(path, b"other")
+            with pytest.raises(FileExistsError):
+                directory_lease.publish(path, b"other")
         assert sorted(os.listdir(path.parent)) == [".s.closed", "s"]
 
 
@@ -270,8 +276,8 @@ async def test_a_missing_root_is_named_with_its_setting(tmp_path: Path) -> None:
 
 async def test_another_directory_in_the_place_of_the_root_is_not_an_empty_dfs(root: Path, dfs: DirectoryDfs) -> None:
     await dfs.create_file("/p/0/claims/1", b"x")
-    root.rename(root.with_name("unmounted"))
-    root.mkdir()
+    await asyncio.to_thread(root.rename, root.with_name("unmounted"))
+    await asyncio.to_thread(root.mkdir)
     with pytest.raises(DfsError, match="not the one that was there before"):
         await dfs.list("/p/0/claims")
 
@@ -304,8 +310,7 @@ async def test_a_disk_that_hangs_fails_by_the_deadline(root: Path, monkeypatch: 
     dfs = DirectoryDfs(root, "dfs.root", deadline_s=0.05)
     writer = await dfs.create("/p/0/s")
     disk_answers = threading.Event()
-    real = os.fdatasync
-    monkeypatch.setattr(directory_dfs.os, "fdatasync", lambda fd: (disk_answers.wait(), real(fd)) and None)
+    monkeypatch.setattr(directory_dfs.os, "fdatasync", lambda fd: disk_answers.wait())
     results = await asyncio.gather(*[writer.append(b"x") for _ in range(3)], return_exceptions=True)
     assert all(isinstance(result, DfsError) and "0.05 s" in result.message for result in results)
     monkeypatch.setattr(directory_lease, "recover", lambda path: disk_answers.wait())

@@ -1,0 +1,164 @@
+"""Trimming the remote log: only what the peer holds, only what is closed, and nothing forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from remote_log.trimmer import Trimmer
+from storage.errors import DfsError
+from storage.segment import wal_name
+from tests.remote_log.memory_dfs import Fault, MemoryDfs
+from tests.remote_log.remote_rig import LAYOUT, NotingWriter, turns, until
+from tests.storage.log_frames import run, segment_bytes
+
+
+def segment(epoch: int, n: int = 0) -> str:
+    return LAYOUT.segment(epoch, wal_name(epoch, 1), n)
+
+
+async def leave(dfs: MemoryDfs, path: str, data: bytes, *, closed: bool = True) -> None:
+    writer = await dfs.create(path)
+    await writer.append(data)
+    if closed:
+        await writer.close()
+
+
+async def rolled_writer(dfs: MemoryDfs, epoch: int = 1) -> NotingWriter:
+    """Thirty frames over several segments, all closed but the last two (one in use, one made ahead)."""
+    writer = NotingWriter(dfs, epoch=epoch, segment_bytes=600)
+    await writer.open(1)
+    for frame in run(1, 30, epoch=epoch):
+        writer.submit(frame)
+        await turns(4)
+    await until(lambda: writer.synced_seq == 30)
+    await turns(60)
+    return writer
+
+
+async def test_only_what_the_peer_holds_goes(dfs: MemoryDfs) -> None:
+    writer = await rolled_writer(dfs)
+    before = writer.segments
+    trimmer = Trimmer(dfs, LAYOUT, 1)
+    assert await trimmer.trim(writer, before[0].first_seq - 1) == []
+    assert await trimmer.trim(writer, before[1].last_seq - 1) == [before[0].path]
+    assert writer.segments == before[1:]
+    assert await trimmer.trim(writer, before[1].last_seq) == [before[1].path]
+    assert before[1].path not in dfs.disk.files
+    await writer.close()
+
+
+async def test_an_open_segment_stays_even_when_everything_is_held(dfs: MemoryDfs) -> None:
+    writer = await rolled_writer(dfs)
+    await Trimmer(dfs, LAYOUT, 1).trim(writer, 10**9)
+    assert writer.segments
+    assert not any(segment.closed for segment in writer.segments)
+    assert {segment.path for segment in writer.segments} == set(dfs.disk.files)
+    for frame in run(31, 5):
+        writer.submit(frame)
+    await until(lambda: writer.synced_seq == 35)
+    await writer.close()
+
+
+async def test_leftovers_of_older_epochs_go_by_their_frames(dfs: MemoryDfs) -> None:
+    await leave(dfs, segment(1), segment_bytes(run(1, 5)))
+    await leave(dfs, segment(1, 1), segment_bytes(run(6, 5)))
+    await leave(dfs, segment(2), b"")
+    await leave(dfs, segment(9), segment_bytes(run(1, 1, epoch=9), epoch=9))
+    await dfs.create_file(LAYOUT.claim(2), b"{}")
+    writer = NotingWriter(dfs, epoch=3)
+    await writer.open(11, run(11, 1, epoch=3))
+    trimmer = Trimmer(dfs, LAYOUT, 3)
+    assert await trimmer.trim(writer, 9) == [segment(1), segment(2)]
+    reads = dfs.calls["read"]
+    assert await trimmer.trim(writer, 9) == []
+    assert dfs.calls["read"] == reads, "a segment is read once"
+    assert await trimmer.trim(writer, 10) == [segment(1, 1)]
+    assert set(dfs.disk.files) == {segment(3), segment(9), LAYOUT.claim(2)}
+    await writer.close()
+
+
+async def test_an_open_leftover_of_an_older_epoch_is_closed_first(dfs: MemoryDfs) -> None:
+    await leave(dfs, segment(1), b"", closed=False)
+    writer = NotingWriter(dfs, epoch=2)
+    await writer.open(1)
+    trimmer = Trimmer(dfs, LAYOUT, 2)
+    for _ in range(3):
+        assert await trimmer.trim(writer, 5) == []
+    assert await trimmer.trim(writer, 5) == [segment(1)]
+    assert dfs.calls["recover_lease"] == 1
+    await writer.close()
+
+
+async def test_an_open_segment_of_another_writer_of_this_epoch_is_left_alone(dfs: MemoryDfs) -> None:
+    """It may be just being opened, to take the place of the writer that the trimmer was given."""
+    first, second = NotingWriter(dfs), NotingWriter(dfs)
+    await first.open(1, run(1, 1))
+    await second.open(2, run(2, 1))
+    trimmer = Trimmer(dfs, LAYOUT, 1)
+    assert await trimmer.trim(first, 10) == []
+    assert dfs.calls["recover_lease"] == 0
+    await first.close()
+    assert await trimmer.trim(second, 10) == [segment(1)]
+    await second.close()
+
+
+async def test_what_cannot_be_deleted_is_reported_and_tried_again(dfs: MemoryDfs) -> None:
+    await leave(dfs, segment(1), segment_bytes(run(1, 2)))
+    await leave(dfs, segment(1, 1), segment_bytes(run(3, 2)))
+    writer = NotingWriter(dfs, epoch=2)
+    await writer.open(5)
+    trimmer = Trimmer(dfs, LAYOUT, 2)
+    dfs.faults["delete", 1] = Fault(DfsError("not now"))
+    with pytest.raises(DfsError, match="not now"):
+        await trimmer.trim(writer, 4)
+    assert segment(1, 1) not in dfs.disk.files
+    assert await trimmer.trim(writer, 4) == [segment(1)]
+    await writer.close()
+
+
+async def test_what_cannot_be_read_is_kept_and_reported(dfs: MemoryDfs) -> None:
+    damaged = bytearray(segment_bytes(run(1, 4)))
+    damaged[150] ^= 1
+    await leave(dfs, segment(1), bytes(damaged))
+    writer = NotingWriter(dfs, epoch=2)
+    await writer.open(5)
+    with pytest.raises(DfsError) as error:
+        await Trimmer(dfs, LAYOUT, 2).trim(writer, 100)
+    assert segment(1) in str(error.value)
+    assert segment(1) in dfs.disk.files
+    await writer.close()
+
+
+async def test_the_frames_of_an_earlier_writer_of_this_epoch_are_not_taken_for_ones_own(dfs: MemoryDfs) -> None:
+    """The remote log was switched off and on: the new writer meets the old one's names, and then has trouble of its own."""
+    first, second = NotingWriter(dfs), NotingWriter(dfs)
+    await first.open(1, run(1, 5))
+    await first.close()
+    dfs.faults["create", 2] = Fault(DfsError("no"))
+    with pytest.raises(DfsError):
+        await second.open(6)
+    await second.open(6)
+    dfs.faults["append", dfs.calls["append"] + 1] = Fault(DfsError("no"))
+    second.submit(run(6, 1)[0])
+    await until(lambda: second.synced_seq == 6)
+    trimmer = Trimmer(dfs, LAYOUT, 1)
+    assert segment(1) not in await trimmer.trim(second, 4)
+    assert segment(1) in await trimmer.trim(second, 5)
+    await second.close()
+
+
+async def test_a_file_that_a_lost_answer_left_goes_too(dfs: MemoryDfs) -> None:
+    writer = NotingWriter(dfs)
+    await writer.open(1)
+    dfs.faults["append", 2] = Fault(DfsError("no"))
+    dfs.faults["create", 2] = Fault(DfsError("the answer was lost"), landed=1)
+    writer.submit(run(1, 1)[0])
+    await until(lambda: writer.synced_seq == 1)
+    assert await Trimmer(dfs, LAYOUT, 1).trim(writer, 1) == [segment(1), segment(1, 1)]
+    assert set(dfs.disk.files) == {segment(1, 2)}
+    await writer.close()
+
+
+@pytest.fixture
+def dfs() -> MemoryDfs:
+    return MemoryDfs()
