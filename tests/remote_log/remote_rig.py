@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 from remote_log.claims import ClaimContent
 from remote_log.dfs import Dfs
@@ -68,13 +69,13 @@ def content_of(plan: str, epoch: int = 2) -> ClaimContent:
 class NotingWriter(RemoteWriter):
     """A writer whose reports are kept: `synced` (last sequence, start of the append), `fenced`."""
 
-    def __init__(self, dfs: Dfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: float) -> None:
+    def __init__(self, dfs: Dfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: Any) -> None:
         self.synced: list[tuple[int, float]] = []
         self.fenced: list[Fenced] = []
         self.clock = clock or JumpingClock()
         self.wal_index = 1
         super().__init__(
-            dfs, LAYOUT, epoch, self.clock, RemoteWriterSettings(**settings),  # type: ignore[arg-type]
+            dfs, LAYOUT, epoch, self.clock, RemoteWriterSettings(**settings),
             on_synced=lambda seq, started_s: self.synced.append((seq, started_s)), on_fenced=self.fenced.append,
             wal_name=lambda: wal_name(epoch, self.wal_index),
         )

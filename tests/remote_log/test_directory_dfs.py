@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remote_log import directory_dfs, directory_lease
+from remote_log import directory_lease
 from remote_log.directory_dfs import AHEAD_BYTES, DirectoryDfs
 from storage.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
 from tests.remote_log.dfs_contract import DfsContract, close_by_recovery, content
@@ -183,10 +184,10 @@ def test_a_file_is_never_seen_without_its_content(tmp_path: Path, monkeypatch: p
         (tmp_path / str(n)).mkdir()
         path = tmp_path / str(n) / "s"
         with monkeypatch.context() as patch:
-            patch.setattr(directory_lease, "os", StepOs(n, lambda path=path: look(path)))
+            patch.setattr(directory_lease, "os", StepOs(n, partial(look, path)))
             directory_lease.publish(path, b"claim")
         with monkeypatch.context() as patch:
-            patch.setattr(directory_lease, "os", StepOs(n, lambda path=path: look(path)))
+            patch.setattr(directory_lease, "os", StepOs(n, partial(look, path)))
             with pytest.raises(FileExistsError):
                 directory_lease.publish(path, b"other")
         assert sorted(os.listdir(path.parent)) == [".s.closed", "s"]
@@ -195,7 +196,7 @@ def test_a_file_is_never_seen_without_its_content(tmp_path: Path, monkeypatch: p
 WRITER = """
 import asyncio, signal, sys, threading
 from pathlib import Path
-from remote_log import directory_dfs, directory_lease
+from remote_log import directory_lease
 from remote_log.directory_dfs import DirectoryDfs
 from storage.errors import DfsError, LeaseLost
 
@@ -297,7 +298,7 @@ async def test_errors_of_the_disk_are_dfs_errors_and_final(dfs: DirectoryDfs, mo
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
-            patch.setattr(directory_dfs.os, "fdatasync", fail)
+            patch.setattr(os, "fdatasync", fail)
             with pytest.raises(DfsError, match=says):
                 await writer.append(b"fails")
         with pytest.raises(DfsError, match=says):
@@ -310,7 +311,7 @@ async def test_a_disk_that_hangs_fails_by_the_deadline(root: Path, monkeypatch: 
     dfs = DirectoryDfs(root, "dfs.root", deadline_s=0.05)
     writer = await dfs.create("/p/0/s")
     disk_answers = threading.Event()
-    monkeypatch.setattr(directory_dfs.os, "fdatasync", lambda fd: disk_answers.wait())
+    monkeypatch.setattr(os, "fdatasync", lambda fd: disk_answers.wait())
     results = await asyncio.gather(*[writer.append(b"x") for _ in range(3)], return_exceptions=True)
     assert all(isinstance(result, DfsError) and "0.05 s" in result.message for result in results)
     monkeypatch.setattr(directory_lease, "recover", lambda path: disk_answers.wait())
@@ -334,7 +335,7 @@ async def test_appends_that_wait_behind_a_failed_one_are_not_acknowledged_by_clo
             raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(directory_dfs.os, "fdatasync", fail)
+        patch.setattr(os, "fdatasync", fail)
         first = writer.append(b"1")
         await asyncio.to_thread(failing.wait)
         second = writer.append(b"2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ async def make(dfs: MemoryDfs) -> AsyncIterator[Make]:
     """Writers that are closed at the end."""
     made: list[NotingWriter] = []
 
-    def build(**settings: float) -> NotingWriter:
+    def build(**settings: Any) -> NotingWriter:
         made.append(NotingWriter(dfs, **settings))
         return made[-1]
 
