@@ -19,7 +19,7 @@ from storage.frame import Frame
 from storage.segment import SegmentHeader, encode_header, scan_segment, wal_name
 from storage.wal_reading import read_segments
 from storage.wal_recovery import recover
-from storage.wal_segments import Segment, held
+from storage.wal_segments import Segment, held, without_standing
 from storage.wal_tail import MemoryTail
 
 _NEVER = 1 << 62
@@ -143,11 +143,16 @@ class Wal:
 
     async def trim(self, below_seq: int) -> int:
         """Delete the oldest segments while all their frames are below `below_seq`, never the open one; bytes freed."""
-        freed = 0
         async with self._changing:
-            while self._segments and self._segments[0] is not self._open and self._segments[0].last_seq < below_seq:
-                freed += await self._delete(self._segments[0])
-        return freed
+            useless = without_standing(self._segments)
+            doomed: list[Segment] = []
+            for segment in self._segments:
+                if segment is self._open or (segment.last_seq >= below_seq and segment not in useless):
+                    break
+                doomed.append(segment)
+            # Those that nothing stands in go first: at the beginning of the log they would look as if they had been emptied
+            doomed.sort(key=lambda segment: segment not in useless)
+            return sum([await self._delete(segment) for segment in doomed])
 
     async def clear(self) -> None:
         """All segments away: this site follows another one now. `start` begins anew."""
@@ -155,8 +160,8 @@ class Wal:
             await self._seal()
             spare = await self._take_spare(keep=False)
             assert spare is None
-            while self._segments:
-                await self._delete(self._segments[0])
+            for segment in self._segments[::-1]:  # a crash on the way leaves a shorter log, and no torn one
+                await self._delete(segment)
             self._tail.clear()
             self._last_seq = 0
 
@@ -252,11 +257,17 @@ class Wal:
         self._next_index += 1
         path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
         file = await self._files.create_log(path, encode_header(SegmentHeader(0, epoch, next_seq, name)), size_bytes)
-        return Segment(path, epoch, size_bytes, file)
+        return Segment(path, epoch, next_seq, size_bytes, file)
 
     async def _delete(self, segment: Segment) -> int:
-        await self._files.delete(segment.path)
-        self._segments.remove(segment)
+        """First out of the list, so that a reader who finds the file gone knows why."""
+        place = self._segments.index(segment)
+        del self._segments[place]
+        try:
+            await self._files.delete(segment.path)
+        except LogError:
+            self._segments.insert(place, segment)
+            raise
         return segment.size_bytes
 
 

@@ -24,8 +24,11 @@ async def recover(files: Files, folder: str) -> tuple[list[Segment], int]:
         path = f"{folder}/{name}"
         data = await files.read(path)
         scan = scan_segment(data, path, last_seq)
-        _check_header(scan.header, path, names[name][0], is_last=name == ordered[-1])
-        segment = Segment(path, names[name][0], len(data))
+        if scan.header is None and name == ordered[-1]:
+            await files.delete(path)  # torn at birth
+            break
+        header = _checked(scan.header, path, names[name][0])
+        segment = Segment(path, header.epoch, header.first_seq, len(data))
         for frame in scan.frames:
             segment.note(frame)
             last_seq = frame.last_seq
@@ -51,17 +54,13 @@ async def _cut(files: Files, segments: list[Segment], torn: dict[Segment, int]) 
         await files.truncate_tail(segments[-1].path, torn[segments[-1]])
 
 
-def _check_header(header: SegmentHeader | None, path: str, epoch: int, *, is_last: bool) -> None:
-    name = path.rpartition("/")[2]
+def _checked(header: SegmentHeader | None, path: str, epoch: int) -> SegmentHeader:
     if header is None:
-        if is_last:
-            return
         raise DamagedLog(
             f"{path}: the segment header is damaged, and later segments follow; restore the file from a copy, or rejoin this"
             " site from the other one",
             file=path, offset=0,
         )
-    if header.wal != name or header.epoch != epoch:
-        raise DamagedLog(
-            f"{path} says in its header that it is {header.wal}: give it that name again", file=path, offset=0
-        )
+    if header.wal != path.rpartition("/")[2] or header.epoch != epoch:
+        raise DamagedLog(f"{path} says in its header that it is {header.wal}: give it that name again", file=path, offset=0)
+    return header

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from storage.errors import DamagedLog
 from storage.files import LogFile
@@ -38,10 +37,12 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file. `end`: behind its last frame. `size_bytes`: on disk. `committed_max`: what its own frames attest."""
+    """One file. `first_seq`: nothing in it is below. `end`: behind its last frame. `size_bytes`: on disk.
+    `committed_max`: what its own frames attest."""
 
     path: str
     epoch: int
+    first_seq: int
     size_bytes: int
     file: LogFile | None = None
     runs: list[Run] = field(default_factory=list)
@@ -156,24 +157,40 @@ class TornAt:
     offset: int
 
 
-def find_tear(segments: Sequence[Segment]) -> TornAt | None:
-    """Where a link is missing at the end of what one life of the process wrote, across its files.
+def without_standing(segments: Sequence[Segment]) -> set[Segment]:
+    """Those of which nothing stands: empty, or excluded by what follows."""
+    standing_places = {standing.place for standing in _standing(segments)}
+    return {segment for place, segment in enumerate(segments) if place not in standing_places}
 
-    Raises DamagedLog when something behind proves that the missing frames were durable. Between segments of different
-    epochs a missing link is a hole (see `held`), not damage: the older ones were checked when the newer were opened.
+
+def find_tear(segments: Sequence[Segment]) -> TornAt | None:
+    """Where a link is missing in what one life of the process wrote, across its files.
+
+    Raises DamagedLog when something behind proves that the missing frames were durable. What an epoch does not link to
+    because it was written elsewhere is a hole (see `held`), and what was trimmed is no loss: neither has a segment of the
+    same epoch before it that may have held what is missing.
     """
     kept = _standing(segments)
-    for before, after in pairwise(kept):
-        if after.run.previous == before.last_seq or segments[before.place].epoch != segments[after.place].epoch:
+    for before, after in zip([None, *kept], kept, strict=False):
+        target = segments[after.place]
+        lives = [segment for segment in segments[: after.place + 1] if segment.epoch == target.epoch]
+        floor = lives[0].first_seq - 1  # this epoch wrote nothing up to here
+        if before is not None and segments[before.place].epoch == target.epoch:
+            source, offset, last_seq = segments[before.place], before.run.end, before.last_seq
+            linked = after.run.previous == last_seq
+        else:
+            source, offset, last_seq = lives[0], HEADER_BYTES, floor
+            linked = after.run.previous <= floor or len(lives) == 1
+        if linked:
             continue
         attested = max(segment.committed_max for segment in segments[after.place :])
-        followed = segments[kept[-1].place].epoch != segments[after.place].epoch
-        if attested > before.last_seq or followed:
+        followed = segments[kept[-1].place].epoch != target.epoch
+        if attested > last_seq or followed:
             raise DamagedLog(
-                f"{segments[before.place].path}: frames are missing at offset {before.run.end}: sequence"
-                f" {before.last_seq + 1} should follow there, and {segments[after.place].path} goes on from"
-                f" {after.run.previous}; restore the file from a copy, or rejoin this site from the other one",
-                file=segments[before.place].path, offset=before.run.end, committed=attested,
+                f"{source.path}: frames are missing at offset {offset}, or in segments behind: sequence {last_seq + 1} should"
+                f" follow there, and {target.path} goes on from {after.run.previous};"
+                " restore the file from a copy, or rejoin this site from the other one",
+                file=source.path, offset=offset, committed=attested,
             )
         return TornAt(after.place, after.run.offset)
     return None
