@@ -135,9 +135,9 @@ def _keys(codec: RowCodec, stored: dict[str, Values]) -> list[bytes]:
 def _key_parts(column: Column, values: Values) -> list[Any]:
     """What `column` adds to the keys (keys.py): arrays of large_binary, and scalars that all rows share."""
     if column.type in ("int64", "timestamp"):
-        return [_big_endian(_flip_sign(values), 8)]
+        return [big_endian(_flip_sign(values), 8)]
     if column.type == "int32":
-        return [_big_endian(_flip_sign(values.cast(pa.int32())), 4)]
+        return [big_endian(_flip_sign(values.cast(pa.int32())), 4)]
     if column.type in ("string", "bytes"):
         raw = values.cast(pa.large_binary())
         if pc.any(pc.match_substring(raw, b"\0")).as_py():
@@ -152,7 +152,7 @@ def _flip_sign(values: pa.Array) -> pa.Array:
     return pc.bit_wise_xor(values, pa.scalar(-(1 << (values.type.bit_width - 1)), values.type))
 
 
-def _big_endian(values: pa.Array, width: int) -> pa.Array:
+def big_endian(values: pa.Array, width: int) -> pa.Array:
     """Integers of `width` bytes, none null, as large_binary in big endian."""
     swapped = packed(_SWAPPED[width])
     start = values.offset * width

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.arrow_rows import arrow_records
+from storage.arrow_rows import arrow_records, big_endian
 from storage.errors import InvalidInput, MalformedBody, TooLarge
 from storage.record import Kind, Record
 from storage.rows import RowCodec
@@ -185,6 +185,23 @@ def test_keys_are_complete() -> None:
         records(strict, stream({"k": pa.array([True])}))
 
 
+def test_json_text_of_null_is_null() -> None:
+    codec = RowCodec(table([("k", "int64"), {"name": "j", "type": "json", "nullable": False}], ["k"]))
+    with pytest.raises(InvalidInput, match=r"'j', row 2 .*must not be null"):
+        records(codec, stream({"k": KEYS, "j": pa.array(["1", "[]", " null"])}))
+
+
+@pytest.mark.parametrize("type_name", ["float32", "float64"])
+def test_minus_zero_is_zero_in_a_key(type_name: str) -> None:
+    codec = RowCodec(table([("k", type_name)], ["k"]))
+    (record,) = records(codec, stream({"k": pa.array([-0.0])}))
+    assert record.key == codec.encode_json_row({"k": 0.0})[0]
+
+
+def test_integers_of_a_slice_in_big_endian() -> None:
+    assert big_endian(pa.array([1, 2, 3, 4], pa.int32()).slice(1, 2), 4).to_pylist() == [b"\0\0\0\2", b"\0\0\0\3"]
+
+
 def test_a_column_twice() -> None:
     batch = pa.RecordBatch.from_arrays([KEYS, KEYS, KEYS], names=["k", "l", "l"])
     with pytest.raises(InvalidInput, match="'l': is in the Arrow stream twice"):
@@ -278,8 +295,7 @@ def test_empty_streams() -> None:
 @pytest.mark.parametrize("type_name", ["int32", "timestamp", "float32", "float64", "bool", "decimal", "string", "bytes"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=20)
-def test_keys_of_slices(type_name: str, data: st.DataObject) -> None:
-    """A batch that is a slice has offsets into its buffers."""
+def test_keys_of_a_slice(type_name: str, data: st.DataObject) -> None:
     codec = RowCodec(table([("k", type_name), ("v", "int64")], ["k"]))
     values = data.draw(st.lists(stored_in_key(type_name), min_size=3, max_size=6))
     array = arrow_column(type_name, values, ARROW[type_name][0])

@@ -119,6 +119,12 @@ def test_a_column_added_later_compares_by_its_default() -> None:
     assert not compile_predicates(codec, [cond("m", "is_null")])(old)
 
 
+def test_a_default_of_nan_is_in_no_list() -> None:
+    old = row()
+    codec = RowCodec(alter(CODEC.schema, {"add": [{"name": "m", "type": "float64", "default": "NaN"}]}))
+    assert not compile_predicates(codec, [cond("m", "in", ["NaN"])])(old)
+
+
 def test_only_what_is_named_is_decoded() -> None:
     held = row(note="x")
     no_value = StoredRow(held.key, b"\xc1", 1)

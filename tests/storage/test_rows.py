@@ -127,6 +127,24 @@ def test_a_bad_row_names_the_column(change: dict[str, Any], column: str, problem
     assert caught.value.fields["column"] == column
 
 
+@pytest.mark.parametrize("type_name", ["float32", "float64"])
+def test_minus_zero_is_zero_in_a_key_and_itself_elsewhere(type_name: str) -> None:
+    codec = RowCodec(table([("k", type_name), ("v", type_name)], ["k"]))
+    key, value = codec.encode_json_row({"k": -0.0, "v": -0.0})
+    assert key == codec.encode_json_row({"k": 0.0, "v": 0})[0] == codec.keys.key_from_path("-0.0")
+    assert same(codec.decode_row(key, value), {"k": 0.0, "v": -0.0})
+
+
+@pytest.mark.parametrize(("type_name", "bits"), [("int32", 31), ("int64", 63)])
+def test_integers_at_their_bounds(type_name: str, bits: int) -> None:
+    codec = RowCodec(table([("k", "bool"), ("v", type_name)], ["k"]))
+    for inside in (-(1 << bits), (1 << bits) - 1):
+        assert codec.decode_row(*codec.encode_json_row({"k": True, "v": inside}))["v"] == inside
+    for outside in (-(1 << bits) - 1, 1 << bits):
+        with pytest.raises(InvalidInput, match="'v': is out of the range"):
+            codec.encode_json_row({"k": True, "v": outside})
+
+
 @pytest.mark.parametrize("missing", ["id", "site", "amount"])
 def test_a_missing_column_is_named(missing: str) -> None:
     row = {name: value for name, value in FULL.items() if name != missing}
