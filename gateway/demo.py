@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,13 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    pair = OperatorHttp(client_address(plan.urls))
+    with closing(OperatorHttp(client_address(plan.urls))) as pair:
+        return _wait_active(plan, processes, pair)
+
+
+def _wait_active(
+    plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], pair: OperatorHttp
+) -> dict[str, Any]:
     until_s = time.monotonic() + READY_DEADLINE_S
     while True:
         answers = pair.ask_all("/v1/cluster")

@@ -30,6 +30,9 @@ class OperatorHttp:
         self.urls: Mapping[str, str] = resolve_address(address)
         self._http = httpx.Client(trust_env=False)
 
+    def close(self) -> None:
+        self._http.close()
+
     def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._exchange(site, method, path, body, LOOK_TIMEOUT if method == "GET" else ASK_TIMEOUT)
 

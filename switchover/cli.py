@@ -52,7 +52,9 @@ def connected(context: typer.Context, address: str) -> PairAccess:
     if not address:
         raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
     connect: Callable[[str], PairAccess] = context.obj
-    return connect(address)
+    pair = connect(address)
+    context.call_on_close(pair.close)
+    return pair
 
 
 @app.command(rich_help_panel=SEE, epilog="Exit codes: 0 all is well, 1 something stands in the way, 4 no site answers.")

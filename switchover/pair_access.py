@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 
 class PairAccess(Protocol):
-    urls: Mapping[str, str]  # site -> address
+    @property
+    def urls(self) -> Mapping[str, str]:
+        """Site -> address."""
 
     def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One JSON exchange."""
@@ -20,3 +22,5 @@ class PairAccess(Protocol):
 
     def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
         """Documents pushed by a site. Ends when the site ends the stream. Raises PeerError when it breaks."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,352 @@
+"""The command line as a user meets it: help, screens, JSON, exit codes, errors without a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli import app
+from gateway.client import TwinlogClient
+from gateway.client_flow import Patience
+from gateway.demo_files import write_files
+from storage.errors import OutcomeUnknown, PeerError
+from storage.frame import Frame, make_frame
+from storage.record import Kind, Record
+from storage.segment import SegmentHeader, encode_header, remote_name, wal_name
+from switchover import cli_follow
+from tests.gateway.two_sites import TwoSites, refused_for_loss
+
+Run = Callable[..., Result]
+VERBS = [
+    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
+    "degrade", "resync", "resume", "abort", "history", "receipt", "version",
+    "log ls", "log cat", "log verify", "config check", "config show",
+]
+TABLE = {
+    "name": "things",
+    "columns": [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}, {"name": "weight", "type": "float64"}],
+    "primary_key": ["id"],
+}
+
+
+@pytest.fixture
+def sites() -> Iterator[TwoSites]:
+    with TwoSites() as pair:
+        yield pair
+
+
+@pytest.fixture
+def run(sites: TwoSites, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("TWINLOG_CONFIG", sites.address)
+    monkeypatch.setenv("COLUMNS", "100")
+    return invoke
+
+
+def invoke(*arguments: str, typed: str | None = None) -> Result:
+    result = CliRunner().invoke(app, list(arguments), input=typed, catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_that_fits(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    result = invoke(*verb.split(), "--help")
+    assert result.exit_code == 0
+    assert max(len(line) for line in result.output.splitlines()) <= 100
+    takes_pair = verb not in ("serve", "demo", "version") and not verb.startswith(("log", "config"))
+    assert ("--json" in result.output) == (verb != "serve")
+    assert ("twinlog:// address" in result.output) == takes_pair
+
+
+def test_status_shows_roles_mode_lag_and_what_is_unknown(run: Run, sites: TwoSites) -> None:
+    result = run("status")
+    assert result.exit_code == 0
+    assert "site a is active" in result.stdout
+    assert "12 records, sampled 400 ms ago" in result.stdout
+    assert [line.split()[:2] for line in result.stdout.splitlines() if sites.urls["b"] in line] == [["b", "STANDBY"]]
+    holds = next(line for line in result.stdout.splitlines() if "remote log holds" in line)
+    assert holds.split()[-1] == "unknown", "what is not known is not 0"
+    assert json.loads(run("status", "--json").stdout)["blockers"] == []
+
+
+def test_status_names_what_stands_in_the_way(run: Run, sites: TwoSites) -> None:
+    sites.mode = "async"
+    sites.stop("b")
+    result = run("status")
+    assert result.exit_code == 1
+    assert "unreachable" in result.stdout
+    assert "twinlog resync" in result.stdout
+    sites.stop("a")
+    assert run("status").exit_code == 4
+    assert run("status", "--json").exit_code == 4
+
+
+def test_a_switchover_is_asked_followed_and_reported(run: Run) -> None:
+    refused = run("switchover", typed="n\n")
+    assert (refused.exit_code, "Nothing was changed" in refused.stderr) == (1, True)
+    result = run("switchover", "--to", "b", "--reason", "test", "--yes")
+    assert result.exit_code == 0
+    assert "open" in result.stdout
+    assert "op-1: succeeded" in result.stdout
+    document = json.loads(run("switchover", "--to", "b", "--yes", "--json").stdout)
+    assert (document["kind"], document["to"], document["state"]) == ("switchover", "b", "succeeded")
+    listed = run("history").stdout
+    assert listed.count("switchover to b") == 2
+    assert "test" in listed
+
+
+def test_a_dry_run_is_the_same_request_and_asks_nothing(run: Run, sites: TwoSites) -> None:
+    result = run("switchover", "--dry-run")
+    assert (result.exit_code, "nothing is changed" in result.stderr) == (0, True)
+    (document,) = sites.doors["b"].documents.values()
+    assert (document["kind"], document["dry_run"]) == ("switchover", True)
+    assert run("validate", "--for", "failover", "--to", "b").exit_code == 0
+    assert run("validate", "--for", "nonsense").exit_code == 2
+
+
+def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None:
+    sites.operations_end = "failed"
+    result = run("switchover", "--yes")
+    assert result.exit_code == 1
+    assert "the standby is behind" in result.stderr
+    assert "twinlog resume op-1" in result.stderr
+    sites.operations_end = "succeeded"
+    assert run("resume", "op-1", "--yes").exit_code == 0
+    assert run("abort", "op-1", "--yes").exit_code == 0
+    missing = run("history", "op-9")
+    assert (missing.exit_code, "twinlog history" in missing.stderr) == (1, True)
+
+
+def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, sites: TwoSites) -> None:
+    sites.doors["b"].refusal = refused_for_loss()
+    plain = run("failover", "--to", "b", "--yes")
+    assert plain.exit_code == 1
+    assert "Records at risk: 17" in plain.stderr
+    assert not sites.doors["b"].documents
+    wrong = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="16\n")
+    assert wrong.exit_code == 1
+    assert not sites.doors["b"].documents
+    right = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="17\n")
+    assert right.exit_code == 0
+    assert sites.doors["b"].documents["op-1"]["options"] == {"accept_data_loss": True, "accepted_records": 17}
+    assert run("failover", "--to", "b", "--accept-data-loss", "--count", "17", "--yes").exit_code == 0
+
+
+def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
+    assert run("degrade", "--yes").exit_code == 0
+    assert run("rejoin", "b", "--merge", "--yes").exit_code == 0
+    assert [document["kind"] for document in sites.doors["a"].documents.values()] == ["degrade"]
+    assert [document["options"] for document in sites.doors["b"].documents.values()] == [{"merge": True}]
+    sites.stop("a")
+    assert run("resync", "--yes").exit_code == 0, "whoever answers takes it"
+    assert run("rejoin", "c", "--yes").exit_code == 2
+
+
+class Vanishing:
+    """A pair whose site b took an operation and then went away, for `silences` attempts to see how it is."""
+
+    def __init__(self, silences: int) -> None:
+        self.urls = {"a": "http://a", "b": "http://b"}
+        self.silences = silences
+
+    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        if method == "POST":
+            return {"id": "op-1", "kind": "switchover", "state": "running", "steps": []}
+        self.silences -= 1
+        if self.silences >= 0:
+            raise PeerError("connection refused", sent=False)
+        return {"id": "op-1", "kind": "switchover", "state": "succeeded", "steps": []}
+
+    def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
+        return {}
+
+    def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+        yield from ()
+
+    def close(self) -> None: ...
+
+
+def test_a_site_that_goes_away_does_not_make_the_operation_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
+    site, document = cli_follow.start(Vanishing(0), ["b"], "switchover", "b", {}, dry_run=False)
+    assert [one["state"] for one in cli_follow.documents(Vanishing(5), site, document)] == ["running", "succeeded"]
+    with pytest.raises(OutcomeUnknown, match="twinlog history op-1"):
+        list(cli_follow.documents(Vanishing(1000), site, document))
+
+
+def test_an_order_whose_answer_was_lost_is_not_given_to_another_site() -> None:
+    asked = []
+
+    class Losing(Vanishing):
+        def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+            asked.append(site)
+            raise PeerError("broken", sent=site == "b")
+
+    pair = Losing(0)
+    with pytest.raises(OutcomeUnknown, match="may be running"):
+        cli_follow.start(pair, ["a", "b", "a"], "degrade", None, {}, dry_run=False)
+    assert asked == ["a", "b"]
+
+
+def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
+    assert "no table yet" in run("tables").stdout
+    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+        client.create_table(TABLE)
+    assert "in both logs" in run("put", "things", "1", "name=x y", "weight=2.5").stdout
+    ack = json.loads(run("put", "things", "2", "name=[b]", "weight=null", "--json").stdout)
+    assert "things" in run("tables").stdout
+    assert "float64" in run("tables", "things").stdout
+    assert json.loads(run("get", "things", "1", "--json").stdout)["row"] == {"id": 1, "name": "x y", "weight": 2.5}
+    assert "[b]" in run("get", "things", "2").stdout
+    assert "null" in run("scan", "things").stdout
+    lines = run("scan", "things", "--where", "weight > 1", "--where", "name is not null", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [1]
+    assert "survived" in run("receipt", ack["receipt"]).stdout
+    assert run("put", "things", "2", "--if-absent").exit_code == 1
+    assert run("delete", "things", "2", "--yes").exit_code == 0
+    assert run("get", "things", "2").exit_code == 1
+
+
+@pytest.mark.parametrize(("arguments", "code", "problem"), [
+    (["get", "absent", "1"], 1, "absent"),
+    (["put", "things", "1", "weight=heavy"], 2, "of type float64: 'heavy' is none"),
+    (["put", "things", "1", "wieght=1"], 2, "there is no column 'wieght'"),
+    (["put", "things", "1", "weight"], 2, "COLUMN=VALUE"),
+    (["put", "things", "x", "weight=1"], 1, "id"),
+    (["scan", "things", "--where", "weight"], 2, "is no condition"),
+    (["receipt", "nonsense"], 1, "not a receipt"),
+    (["load", "x.xls"], 2, ".parquet"),
+    (["failover", "--to", "c", "--yes"], 2, "there is no site 'c'"),
+    (["switchover", "--nonsense"], 2, "--nonsense"),
+])
+def test_errors_say_what_is_wrong_and_end_with_their_code(
+    run: Run, sites: TwoSites, arguments: list[str], code: int, problem: str
+) -> None:
+    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+        client.create_table(TABLE)
+    result = run(*arguments)
+    assert (result.exit_code, problem in result.stderr.replace("\n", " ")) == (code, True), result.stderr
+
+
+def test_an_error_is_one_json_document_when_asked_for(run: Run) -> None:
+    error = json.loads(run("get", "absent", "1", "--json").stdout)["error"]
+    assert error["code"] == "not-found"
+
+
+def test_without_a_pair_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TWINLOG_CONFIG", raising=False)
+    for verb in (["status"], ["tables"], ["load", "flights"]):
+        result = invoke(*verb)
+        assert (result.exit_code, "TWINLOG_CONFIG" in result.stderr) == (2, True)
+
+
+def test_config_check_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, dfs="directory", engine="rocksdb")["a"]
+    assert invoke("config", "check", "--config", str(path)).exit_code == 0
+    assert invoke("config", "check", "--config", str(tmp_path / "operator.toml")).exit_code == 0
+    shown = invoke("config", "show", "--config", str(path)).stdout
+    assert "33_554_432" in shown
+    assert "the file" in shown
+    monkeypatch.setenv("TWINLOG_HTTP__PORT", "9")
+    document = json.loads(invoke("config", "show", "--config", str(path), "--json").stdout)
+    assert document["http.port"] == {"value": 9, "source": "environment TWINLOG_HTTP__PORT"}
+    path.write_text(path.read_text().replace("policy", "polcy").replace('url = "http', 'url = "htp'))
+    wrong = invoke("config", "check", "--config", str(path))
+    assert wrong.exit_code == 2
+    assert "did you mean policy?" in wrong.stderr
+    assert "peer.url" in wrong.stderr
+
+
+def frames(count: int, epoch: int = 1) -> list[Frame]:
+    return [
+        make_frame(
+            epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
+            records=[Record(Kind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
+        )
+        for seq in range(1, count + 1)
+    ]
+
+
+def segment(path: Path, index: int, stored: list[Frame]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = SegmentHeader(0, stored[0].epoch, stored[0].first_seq, wal_name(stored[0].epoch, index))
+    path.write_bytes(encode_header(header) + b"".join(frame.data for frame in stored) + bytes(500))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A site's configuration with two WAL segments and a remote one behind it."""
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, dfs="directory", engine="rocksdb")["a"]
+    made = frames(6)
+    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, made[:4])
+    segment(tmp_path / "a/data/wal" / wal_name(1, 2), 2, made[4:])
+    segment(tmp_path / "b/dfs/demo/0/000000000001" / remote_name(wal_name(1, 1), 1), 1, made[2:])
+    return path
+
+
+def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    config = ("--config", str(logs))
+    listed = json.loads(invoke("log", "ls", *config, "--json").stdout)["segments"]
+    found = [(one["place"], one["first_seq"], one["last_seq"]) for one in listed]
+    assert found == [("wal", 1, 4), ("wal", 5, 6), ("peer", 3, 6)]
+    assert "1 - 4" in invoke("log", "ls", *config).stdout
+    records = invoke("log", "cat", *config, "--from", "3", "--to", "4", "--records", "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in records] == [3, 4]
+    assert json.loads(records[0])["value"] == {"3": "x"}
+    assert invoke("log", "cat", *config, "--limit", "2").stdout.count("epoch 1") == 2
+    result = invoke("log", "verify", *config)
+    assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True)
+
+
+def test_verify_names_file_and_offset_of_damage_and_tells_it_from_a_torn_tail(logs: Path, tmp_path: Path) -> None:
+    last = tmp_path / "a/data/wal" / wal_name(1, 2)
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-500 - 10])
+    torn = invoke("log", "verify", "--config", str(logs), "--json")
+    summary = json.loads(torn.stdout)
+    assert torn.exit_code == 0
+    assert summary["torn_tails"][0]["file"] == str(last)
+    first = tmp_path / "a/data/wal" / wal_name(1, 1)
+    data = bytearray(first.read_bytes())
+    data[64 + 70] ^= 1
+    first.write_bytes(data)
+    damaged = invoke("log", "verify", "--config", str(logs), "--json")
+    fault = json.loads(damaged.stdout)["faults"][0]
+    assert damaged.exit_code == 1
+    assert (fault["code"], fault["file"], fault["offset"]) == ("damaged-log", str(first), 64)
+    assert "damaged at 64" in invoke("log", "ls", "--config", str(logs)).stdout
+
+
+def test_verify_sees_a_gap_that_neither_log_closes(logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "a/data/wal" / wal_name(1, 1)).unlink()
+    assert invoke("log", "verify", "--config", str(logs)).exit_code == 0, "trimmed at the front"
+    (remote,) = (tmp_path / "b/dfs/demo/0/000000000001").iterdir()
+    remote.unlink()
+    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, frames(2))
+    gap = invoke("log", "verify", "--config", str(logs), "--json")
+    assert gap.exit_code == 1
+    assert {fault["code"] for fault in json.loads(gap.stdout)["faults"]} == {"log-gap"}
+
+
+def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path) -> None:
+    port = sites.urls["a"].rpartition(":")[2]
+    used = invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", port, "--port-b", "1")
+    assert (used.exit_code, f"port {port} cannot be used" in used.stderr.replace("\n", " ")) == (2, True)
+    assert not (tmp_path / "d").exists()
+    assert invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", "7", "--port-b", "7").exit_code == 2
+    assert invoke("demo", "--dir", str(tmp_path / "d"), "--dfs", "tape").exit_code == 2
+
+
+def test_the_version_is_shown() -> None:
+    assert invoke("version").stdout.startswith("twinlog ")
+    assert isinstance(json.loads(invoke("version", "--json").stdout), dict)
+
+

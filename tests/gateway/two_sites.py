@@ -1,0 +1,147 @@
+"""Two doors over one engine in a thread of their own: what the client and the command line meet, without logs behind it.
+
+The real routes, real HTTP, and the in-memory service of dict_service.py; roles, faults and role changes come from the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from gateway.config import HttpConfig
+from gateway.http_app import build_app
+from gateway.server import HttpServer, ServerSettings, listen
+from gateway.service import WriteRequest, WriteResult
+from storage.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
+from tests.gateway.dict_service import DictService
+
+STEPS = (
+    ("preflight", "check both sites", True), ("claim", "lock every older epoch", False), ("open", "open the new epoch", False),
+)
+
+
+class Door(DictService):
+    """One of the two sites. `faults` are taken one by one by the next writes."""
+
+    def __init__(self, pair: TwoSites, site: str) -> None:
+        super().__init__(site, "ACTIVE" if site == "a" else "STANDBY")
+        self.pair = pair
+        self.faults: list[str] = []
+        self.refusal: TwinlogError | None = None
+        self.seen_keys: list[str | None] = []
+
+    def active(self) -> dict[str, Any] | None:
+        site = self.pair.active
+        return None if site is None else {"site": site, "url": self.pair.urls[site], "epoch": self.pair.epoch}
+
+    def _need_active(self) -> None:
+        self.role_now = "ACTIVE" if self.pair.active == self.site else "STANDBY"
+        if self.role_now == "STANDBY":
+            raise NotActive("this site is the standby: ask the active", active=self.active())
+
+    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
+        self._need_active()
+        self.seen_keys.append(request.idempotency_key)
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "draining":
+            raise Unavailable("a switchover is under way: nothing was logged", retry_after_s=0.05)
+        if fault == "refused-unknown":
+            raise OutcomeUnknown("neither log answered in time")
+        result = await super().write(request, deadline_s)
+        if fault == "silent":
+            await asyncio.sleep(1)
+        if fault == "switch":
+            self.pair.switch()
+            raise OutcomeUnknown("the site stopped being the active")
+        return result
+
+    async def cluster(self) -> dict[str, Any]:
+        role = "ACTIVE" if self.pair.active == self.site else "STANDBY"
+        lag = {"records": 12, "sample_age_s": 0.4} if role == "ACTIVE" else None
+        return {
+            "pair": "test", "site": self.site, "role": role, "epoch": self.pair.epoch, "mode": self.pair.mode,
+            "policy": "protect", "active": self.active(), "committed_seq": self.engine.applied_seq,
+            "applied_seq": self.engine.applied_seq, "replication_lag": lag, "remote_log": None,
+            "at_risk": {"records": 0, "exact": True} if role == "ACTIVE" else None, "operation": None,
+        }
+
+    async def start_operation(
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+    ) -> dict[str, Any]:
+        if self.refusal is not None and not options.get("accept_data_loss"):
+            raise self.refusal
+        document = {
+            "id": f"op-{len(self.documents) + 1}", "kind": kind, "to": to, "options": options, "actor": actor,
+            "created_ms": 1_700_000_000_000, "dry_run": dry_run, "state": "succeeded" if dry_run else "running",
+            "steps": [{"name": name, "what": what, "abortable": back, "state": "pending"} for name, what, back in STEPS],
+        }
+        self.documents[str(document["id"])] = document
+        return document
+
+    async def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+        document = await self.operation(operation_id)
+        for step in document["steps"]:
+            yield document
+            step.update(state="done", started_ms=0, finished_ms=20, detail={"epoch": 2})
+        document.update(state=self.pair.operations_end, finished_ms=1_700_000_000_900)
+        if self.pair.operations_end == "failed":
+            document["error"] = {"code": "refused", "message": "the standby is behind", "fields": {}, "step": "preflight"}
+        yield document
+
+
+class TwoSites:
+    """Use as a context. Site a is active in epoch 1."""
+
+    def __init__(self) -> None:
+        self.active: str | None = "a"
+        self.epoch = 1
+        self.mode = "sync"
+        self.operations_end = "succeeded"
+        self.urls: dict[str, str] = {}
+        self.doors = {site: Door(self, site) for site in ("a", "b")}
+        self.doors["b"].engine, self.doors["b"].catalog = self.doors["a"].engine, self.doors["a"].catalog
+        self._servers: dict[str, HttpServer] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self) -> TwoSites:
+        self._thread.start()
+        for site, door in self.doors.items():
+            self._await(self._serve(site, door))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for site in list(self._servers):
+            self.stop(site)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self, site: str, door: Door) -> None:
+        server = HttpServer(build_app(door, HttpConfig()), listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
+        await server.start()
+        self._servers[site] = server
+        self.urls[site] = f"http://127.0.0.1:{server.port}"
+
+    def _await(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    @property
+    def address(self) -> str:
+        return f"twinlog://test?a={self.urls['a']}&b={self.urls['b']}"
+
+    def switch(self) -> None:
+        self.active, self.epoch = "b" if self.active == "a" else "a", self.epoch + 1
+
+    def stop(self, site: str) -> None:
+        """The site is gone: its port refuses."""
+        self._await(self._servers.pop(site).stop())
+
+
+def refused_for_loss() -> Refused:
+    return Refused(
+        "site a acknowledged writes asynchronously that b may lack",
+        manifest={"active": "a", "epoch": 3, "asynchronous_since_seq": 100, "this_site_holds_seq": 90, "records_at_risk": 17},
+    )
