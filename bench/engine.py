@@ -36,7 +36,7 @@ def frames_of(records: int, count: int, source: random.Random) -> list[Frame]:
 
 
 async def busy(lags: list[float]) -> None:
-    """Wants the event loop at all times, and notes how long it was kept waiting."""
+    """Wants the event loop at all times, and notes how long it was kept waiting in seconds."""
     while True:
         begin = time.perf_counter()
         await asyncio.sleep(0)
@@ -55,6 +55,7 @@ async def apply_round(frames: list[Frame], settings: RocksSettings, with_busy: b
             start = time.perf_counter()
             await engine.apply([frame])
             worst = max(worst, time.perf_counter() - start)
+            await asyncio.sleep(0)
         spent = time.perf_counter() - begin
         if task is not None:
             task.cancel()

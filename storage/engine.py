@@ -106,8 +106,14 @@ class StorageEngine(Protocol):
     async def set_meta(self, name: str, value: bytes | None) -> None:
         """Durable when it returns."""
 
-    async def replace_rows(self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int) -> None:
-        """Rejoin only: set (or delete) these (table, key) rows and move the watermark BACK to `applied_seq`; forget epochs above `applied_epoch`. One durable transaction."""
+    async def replace_rows(
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+    ) -> None:
+        """Rejoin only: set (or delete) these (table, key) rows and move the watermark BACK to `applied_seq`.
+
+        Epochs above `applied_epoch` are forgotten, and so are the history of these rows and the outcomes of requests
+        above `applied_seq`: they may be of what is cut. One durable transaction.
+        """
 
     @property
     def loading(self) -> bool:

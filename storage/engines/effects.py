@@ -16,7 +16,6 @@ from storage.frame import Flags, Frame
 from storage.record import EpochStart, RequestMark, SchemaChange
 from storage.schema import decode_schema
 
-
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 _decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from rocksdict import Rdict, WriteBatch
 
@@ -58,11 +58,11 @@ class RocksEngine:
         self._durable_seq = self._state.seq
 
     @classmethod
-    async def open(cls, path: Path, settings: RocksSettings) -> RocksEngine:
+    async def open(cls, path: Path, settings: RocksSettings) -> Self:
         """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
         upkeep = Worker("rocks-upkeep")
 
-        def opened() -> RocksEngine:
+        def opened() -> Self:
             database = open_database(path / "rocksdb", settings)
             return cls(database, Notes(path / "notes"), settings, upkeep)
 

@@ -102,6 +102,16 @@ class EngineTimeContract:
         assert [row.value for row in seen if row is not None] == [value(c1=3)]
         assert [bool(await engine.get_as_of(T + 1, b"k", moment + 1)) for moment in times] == [True] * 5
 
+    async def test_purge_at_the_very_end_of_a_version(self, rig: Rig) -> None:
+        log, engine = Log(), rig.engine
+        await engine.apply([log.frame(put_table(history_s=1), upsert(b"k", value(c1=1)))])
+        log.timestamp = 2000 * SECOND - 10
+        await engine.apply([log.frame(upsert(b"k", value(c1=2)))])
+        await engine.purge(2000 * 1000 + 999)
+        assert await scan(engine, as_of=2000 * SECOND - 1) == {b"k": value(c1=1)}
+        await engine.purge(2000 * 1000 + 1000)  # nobody can ask for less than second 2000 now
+        assert await scan(engine, as_of=2000 * SECOND - 1) == {}
+
     async def test_request_outcomes(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         frame = log.frame(
@@ -210,7 +220,7 @@ class EngineTimeContract:
             assert list(await scan(engine)) == [b"a", b"b", b"untouched"]
             assert engine.request_outcome("kept") is not None
             assert (engine.request_outcome("cut"), engine.request_outcome("cut too")) == (None, None)
-            assert (await scan(engine, as_of=cut[1].timestamp)).get(b"a") is None  # what was cut is not history
+            assert (await scan(engine, as_of=cut[1].timestamp - 1)).get(b"a") is None  # what was cut is not history
             await rig.crash()
         log.seq, log.epoch = kept.last_seq, 3
         await rig.engine.apply([log.frame(start_epoch(3, "b"), upsert(b"a", value(c1=9)))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,54 @@ async def test_everything_at_once(tmp_path: Path) -> None:
     assert await scan(engine) == await scan(twin)
     assert [engine.request_outcome(f"{key}") for key in range(3)] == [twin.request_outcome(f"{key}") for key in range(3)]
     await engine.close()
+
+
+async def test_a_purge_never_takes_an_outcome_that_is_being_replaced(tmp_path: Path) -> None:
+    class Held(RocksEngine):
+        entered, go = threading.Event(), threading.Event()
+
+        def _write(self, ranges: Sequence[Range], changes: Mapping[bytes, bytes | None]) -> bool:
+            if threading.current_thread().name == "rocks-read" and changes:
+                self.entered.set()
+                assert self.go.wait(20)
+            return super()._write(ranges, changes)
+
+    engine = await Held.open(tmp_path, RocksSettings())
+    log = Log()
+    await engine.apply([log.frame(upsert(b"k", value(c1=1), request=request("r")))])
+    purge = asyncio.create_task(engine.purge((log.timestamp >> COUNTER_BITS) + DAY_MS + 1))
+    await asyncio.to_thread(engine.entered.wait, 20)
+    again = log.frame(upsert(b"k", value(c1=2), request=request("r")))
+    apply = asyncio.create_task(engine.apply([again]))
+    await asyncio.sleep(0)
+    engine.go.set()
+    await asyncio.gather(purge, apply)
+    outcome = engine.request_outcome("r")
+    assert outcome is not None
+    assert outcome.seq == again.last_seq
+    await engine.close()
+
+
+async def test_a_flush_counts_only_what_came_before_it(engine: RocksEngine) -> None:
+    log = Log()
+    await engine.apply([log.frame(noop())])
+    late = log.frame(upsert(b"late", value(c1=1)))
+
+    class ApplyAfterFlush:
+        def __init__(self, database: Rdict) -> None:
+            self._database = database
+
+        def flush(self, wait: bool) -> None:
+            self._database.flush(wait)
+            assert engine._apply_inline([late])
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._database, name)
+
+    database, engine._database = engine._database, ApplyAfterFlush(engine._database)  # type: ignore[assignment]
+    assert (await engine.flush(), engine.durable_seq, engine.applied_seq) == (1, 1, 2)
+    engine._database = database
+    assert await engine.flush() == 2
 
 
 async def test_a_cancelled_apply_is_done_all_the_same(tmp_path: Path) -> None:
