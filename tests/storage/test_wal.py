@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,6 +76,37 @@ async def test_what_was_appended_is_there_after_a_restart_on_a_real_disk(tmp_pat
     assert wal.segments()[-1].name.startswith("000000000002-")
     assert wal.bytes_held == sum((tmp_path / "wal" / info.name).stat().st_size for info in wal.segments())
     await wal.close()
+    await files.close()
+
+
+async def test_a_failed_sync_on_a_real_disk_is_sealed_and_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = OsFiles(tmp_path)
+    how = WalSettings(segment_bytes=1 << 16)  # large enough that no other segment is being made
+    wal = await Wal.open(files, settings=how)
+    await wal.start(1, 1)
+    await append_all(wal, run(1, 3))
+    sealed: list[int] = []
+    real = os.fdatasync
+
+    def fail_once(descriptor: int) -> None:
+        if not sealed:
+            sealed.append(descriptor)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", fail_once)
+    with pytest.raises(SyncFailed):
+        await wal.append(a_frame(4))
+    with pytest.raises(SyncFailed, match="sealed"):
+        await wal.append(a_frame(5))
+    wal.forget_after(3)
+    await wal.roll(6)
+    await wal.append(a_frame(6, previous=3))
+    await wal.close()
+    wal = await Wal.open(files, settings=how)
+    # written, though never synced: 4 is in the file and must not count
+    assert [frame.first_seq for frame in await wal.read_all()] == [1, 2, 3, 4, 6]
+    assert await wal.read(0, 6, ALL) == [*run(1, 3), a_frame(6, previous=3)]
     await files.close()
 
 
