@@ -45,7 +45,7 @@ fmt: setup ## sort imports, mend what ruff can mend
 bench: setup ## throughput and latency, sync against async, into out/ (ARGS="--rounds 5 --seconds 3")
 	@$(BIN)/python -m bench.run $(ARGS)
 
-story: setup ## a planned switchover, a lost site, a failover and a rejoin, told step by step
+story: setup ## a load of all flights lives through a lost site, a failover, a rejoin and a switchover back
 	@$(BIN)/python -m tools.story $(ARGS)
 
 lock: setup ## pin the dependencies of pyproject.toml again, with hashes (ARGS=--upgrade)

@@ -1,0 +1,66 @@
+"""The README is true: its tour runs against a real pair, and every command, target and path that it names exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.sources import ROOT
+from tools.tour import Block, TourError, blocks, go, script
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.pair
+@pytest.mark.timeout(420)
+def test_the_tour(tmp_path: Path) -> None:
+    said = go(README, tmp_path)
+    before, after = said.split("$ twinlog failover --to b")
+    assert '"mode":"sync"' in before
+    assert "here to stay" in after, "the row that was acknowledged before the loss is read after it"
+    assert "written at b" in after.split("$ twinlog switchover --to a")[1], "what b took is at a after the way back"
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)|^make ([a-z]+)$", README, re.MULTILINE))
+    assert {one or other for one, other in named} <= targets
+
+
+def test_every_file_that_is_linked_or_tabled_exists() -> None:
+    linked = re.findall(r"\]\(([^)#]+)\)", README)
+    rows = re.findall(r"^\| (`[^|]*/`[^|]*) \|", README, re.MULTILINE)
+    folders = [name for row in rows for name in re.findall(r"`(.*?)`", row)]
+    assert len(linked) > 5
+    assert len(folders) > 5
+    assert [name for name in [*linked, *folders] if not (ROOT / name).exists()] == []
+
+
+def test_blocks_are_found_with_their_notes_and_lines() -> None:
+    text = "a\n<!-- tour: exits 3 -->\n```sh\none\ntwo\n```\nb\n```json\nno\n```\n```sh\nthree\n```\n"
+    assert blocks(text) == [Block(4, "exits 3", "one\ntwo"), Block(12, "", "three")]
+
+
+def test_an_unknown_note_is_refused() -> None:
+    with pytest.raises(TourError, match="sometimes"):
+        blocks("<!-- tour: sometimes -->\n```sh\nx\n```\n")
+
+
+@pytest.mark.parametrize(("found", "code"), [
+    ([Block(1, "", "export A=8401"), Block(2, "", 'test "$A" = 9001')], 0),
+    ([Block(1, "shown", "exit 9"), Block(2, "pair", "exit 9")], 0),
+    ([Block(1, "exits 4", "(exit 4)")], 0),
+    ([Block(1, "exits 4", "true")], 1),
+    ([Block(1, "exits 4", "(exit 3)\n(exit 4)")], 1),
+    ([Block(7, "", "false\ntrue"), Block(8, "", "echo not reached")], 1),
+    ([Block(7, "", "true\nfalse"), Block(8, "", "echo not reached")], 1),
+    ([Block(7, "", "false | true"), Block(8, "", "echo not reached")], 1),
+])
+def test_the_script_stops_where_a_block_fails(found: list[Block], code: int) -> None:
+    done = subprocess.run(["bash", "-c", script(found, (9001, 9002))], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout
+    assert "\nnot reached" not in done.stdout
+    assert ("expected" in done.stdout) == (code != 0)

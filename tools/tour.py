@@ -1,0 +1,155 @@
+"""The tour of the README, as a programme: its ```sh blocks, run in order against a real pair on ports of its own.
+
+A comment before a block says what is special about it: `tour: pair` (the command that starts the pair; the tour starts one
+in its place), `tour: shown` (not run), `tour: exits N` (its exit code must be N, instead of 0). What always holds: the
+blocks run as they stand, in one shell, in a folder of their own, with only the two ports replaced; whatever was started
+is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.pair import free_ports
+from tools.sources import ROOT
+
+README_PORTS = ("8401", "8402")
+STARTED = "Ctrl-C stops both sites"
+START_S, STOP_S = 120.0, 30.0
+_BLOCK = re.compile(r"(?:<!-- tour: (?P<note>[^>]*?) -->\n)?```sh\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE)
+
+
+class TourError(Exception):
+    """The tour could not be gone to its end; the message is what was said until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One ```sh block. `note` is empty, `pair`, `shown`, or `exits N`."""
+
+    line: int
+    note: str
+    code: str
+
+    @property
+    def expected(self) -> int:
+        return int(self.note.removeprefix("exits ")) if self.note.startswith("exits ") else 0
+
+
+def blocks(text: str) -> list[Block]:
+    """Every ```sh block of a Markdown page. Raises TourError for a note that nobody knows."""
+    found = [
+        Block(text.count("\n", 0, match.start("code")) + 1, match["note"] or "", match["code"])
+        for match in _BLOCK.finditer(text)
+    ]
+    for block in found:
+        if not re.fullmatch(r"|pair|shown|exits \d+", block.note):
+            raise TourError(f"line {block.line}: the note {block.note!r} is none of pair, shown, exits N")
+    return found
+
+
+def script(found: list[Block], ports: tuple[int, int]) -> str:
+    """One bash script of all blocks that are run. It ends at the first block with another exit code than expected."""
+    lines = ["set -uo pipefail"]
+    for block in found:
+        if block.note in ("pair", "shown"):
+            continue
+        code = block.code
+        for written, port in zip(README_PORTS, ports, strict=True):
+            code = code.replace(written, str(port))
+        lines.append("cat <<'SHOWN'\n\n" + "\n".join(f"$ {line}" for line in code.splitlines()) + "\nSHOWN")
+        wrong = f'{{ echo "line {block.line}: exit code $code, expected {block.expected}"; exit 1; }}'
+        if block.expected:
+            lines.append(f"( set -e\n{code}\n); code=$?; [ $code = {block.expected} ] || {wrong}")
+        else:
+            lines.append(f"trap 'code=$?; [ $code = 0 ] || {wrong}' EXIT; set -e\n{code}\nset +e; trap - EXIT; echo")
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
+    """What `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
+    command = [sys.executable, "-m", "gateway", "demo", "--dir", str(folder / "demo")]
+    log = folder / "demo.log"
+    with log.open("wb") as opened:
+        process = subprocess.Popen(
+            [*command, "--port-a", str(ports[0]), "--port-b", str(ports[1])], cwd=ROOT, stdin=subprocess.DEVNULL,
+            stdout=opened, stderr=opened,
+        )
+    try:
+        until_s = time.monotonic() + START_S
+        while STARTED not in (said := log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > until_s:
+                raise TourError(f"the pair did not start:\n{said}")
+            time.sleep(0.1)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def shell_folder(folder: Path) -> None:
+    """Give `folder` the `.venv/bin/twinlog` that a checkout has after `make setup`."""
+    command = folder / ".venv" / "bin" / "twinlog"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m gateway "$@"\n')
+    command.chmod(0o755)
+
+
+def go(text: str, folder: Path, deadline_s: float = 240.0) -> str:
+    """Run the tour of the page `text` in the empty `folder`; what it said. Raises TourError."""
+    first, second = free_ports(2)
+    found = blocks(text)
+    shell_folder(folder)
+    said = folder / "tour.log"
+    with running_pair(folder, (first, second)), said.open("wb") as opened:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_")}
+        shell = subprocess.Popen(
+            ["bash", "-c", script(found, (first, second))], cwd=folder, stdin=subprocess.DEVNULL, stdout=opened, stderr=opened,
+            start_new_session=True, env=environment,
+        )
+        try:
+            code: int | None = shell.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end_group(shell)
+    output = said.read_text(errors="replace")
+    if code != 0:
+        raise TourError(f"{output}\nthe tour ended with {'its deadline' if code is None else code}")
+    return output
+
+
+def _end_group(shell: subprocess.Popen[bytes]) -> None:
+    """Whatever the tour put into the background goes too."""
+    with suppress(ProcessLookupError):
+        os.killpg(shell.pid, signal.SIGKILL)
+    shell.wait()
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="twinlog-tour-") as folder:
+        try:
+            print(go((ROOT / "README.md").read_text(), Path(folder)))
+        except TourError as error:
+            print(error)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
