@@ -108,6 +108,7 @@ class ActiveEpoch:
         self.commit = CommitLog(
             self.core, wal=ports.wal, engine=ports.engine, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
             settings=settings.commit, on_applied=on_applied, on_broken=on_end,
+            failpoints=ports.failpoints,
         )
         self.shipper = Shipper(
             site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
@@ -144,8 +145,8 @@ class ActiveEpoch:
         return self.modes.remote
 
     def _peer_moved(self, view: PeerView) -> None:
-        durable = view.durable_seq if view.state == "following" else None
-        self.ports.cursors.update(PEER_HOLDER, self.epoch if durable is not None else 0, durable)
+        known = view.state == "following" and view.durable_seq is not None
+        self.ports.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
 
     # ---- the lease
     async def _keep_lease(self) -> None:
@@ -248,7 +249,7 @@ class ActiveEpoch:
     async def trim(self) -> None:
         """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""
         cursors = self.ports.cursors
-        cursors.update(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
+        cursors.advance(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.ports.wal.trim(safepoint + 1)
             view = self.shipper.view

@@ -70,6 +70,7 @@ def site_settings(config: SiteConfig) -> SiteSettings:
             remote=RemoteWriterSettings(
                 segment_bytes=config.remote_log.segment_bytes, in_flight_max=config.remote_log.in_flight_max,
                 retry_first_s=config.remote_log.retry_first_s, retry_max_s=config.remote_log.retry_max_s,
+                lease_recovery_deadline_s=config.remote_log.lease_recovery_deadline_s,
             ),
         ),
     )
@@ -98,9 +99,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         wal = await Wal.open(files, "wal", WalSettings(config.wal.segment_bytes, config.wal.tail_bytes_max))
         stack.push_async_callback(wal.close)
         own_dfs = DirectoryDfs(config.dfs.own.path, "dfs.own.path")
-        stack.push_async_callback(own_dfs.close)
         peer_dfs = DirectoryDfs(config.dfs.peer.path, "dfs.peer.path")
-        stack.push_async_callback(peer_dfs.close)
         coordinator = SqlCoordinator(config.coordinator.url, config.pair, clock)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(f"sqlite:///{config.data_dir / 'journal.db'}")
@@ -136,7 +135,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         loop.add_signal_handler(number, stop.set)
     async with opened_site(config, failpoints or Failpoints()) as (site, operations):
         app = build_app(Facade(site, operations), config.http)
-        async with serving(app, config.http.host, config.http.port, app.door.closing.set):
+        async with serving(app, config.http.host, config.http.port):
             log.info("serving", url=config.http.url)
             await stop.wait()
             log.info("stopping")

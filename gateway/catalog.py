@@ -27,7 +27,8 @@ class Catalog:
         self.highest_id = max([self.highest_id, *schemas], default=0)
 
     def applied(self, frames: list[Frame]) -> None:
-        if any(record.kind == Kind.DDL for frame in frames for record in frame.records):
+        """These frames were applied; none at all: everything changed (base data)."""
+        if not frames or any(record.kind == Kind.DDL for frame in frames for record in frame.records):
             self.reload()
 
     def get(self, name: str) -> TableSchema:

@@ -153,7 +153,8 @@ def scan(
 ) -> None:
     """Read rows in key order."""
     with connected(config, deadline_s) as client:
-        types = _types(client.table(table)) if where else {}
+        schema = client.table(table)
+        types = _types(schema)
         rows = client.scan(
             table, start=_key(start) if start else None, end=_key(end) if end else None,
             where=[_condition(text, types) for text in where or ()], columns=columns.split(",") if columns else None,
@@ -163,14 +164,14 @@ def scan(
             for row in islice(rows, limit or None):
                 typer.echo(msgspec.json.encode(row).decode())
             return
-        _show_rows(list(islice(rows, limit or None)), limit)
+        names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
+        _show_rows(list(islice(rows, limit or None)), names, limit)
 
 
-def _show_rows(rows: Sequence[Mapping[str, Any]], limit: int) -> None:
+def _show_rows(rows: Sequence[Mapping[str, Any]], names: list[str], limit: int) -> None:
     if not rows:
         out().print("No rows.")
         return
-    names = list(rows[0])
     console = out()
     fitting = names[: max(1, min(_TABLE_COLUMNS_MAX, console.width // 10))]
     shown = Table(box=None, pad_edge=False, header_style="dim")
@@ -216,6 +217,7 @@ def load(
     rows_max: Annotated[int, typer.Option("--rows", min=0, help="Only the first so many rows; 0: all.")] = 0,
     batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Rows in a request: all of them or none.")] = 1000,
     in_flight: Annotated[int, typer.Option("--in-flight", min=1, max=64, help="Requests at a time.")] = 4,
+    rate: Annotated[int, typer.Option("--rate", min=0, help="At most so many rows a second; 0: as fast as it goes.")] = 0,
     deadline_s: Annotated[float, typer.Option("--deadline", min=1, help="Give up when a batch takes so many seconds.")] = 300.0,
     state: Annotated[Path | None, typer.Option("--state", help="Keeps what is acknowledged: a next load goes on.")] = None,
     acks: Annotated[Path | None, typer.Option("--acks", help="Append a JSON line for each acknowledged batch.")] = None,
@@ -228,7 +230,7 @@ def load(
         connected(config)
     summary = run_load(LoadPlan(
         source=source, address=config, table=table, key=tuple(key.split(",")) if key else (), rows_max=rows_max,
-        batch_rows=batch_rows, in_flight=in_flight, deadline_s=deadline_s, state=state, acks=acks,
+        batch_rows=batch_rows, in_flight=in_flight, rate=rate, deadline_s=deadline_s, state=state, acks=acks,
     ))
     if as_json:
         print_json(summary)

@@ -27,6 +27,7 @@ from storage.errors import OutcomeUnknown, SyncFailed, TwinlogError, Unavailable
 from storage.frame import Frame
 from storage.record import Record
 from storage.wal import Wal
+from switchover.failpoints import Failpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class CommitLog:
     def __init__(
         self, core: CommitCore, *, wal: Wal, engine: StorageEngine, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[list[Frame]], None], on_broken: Callable[[TwinlogError], None],
+        failpoints: Failpoints,
     ) -> None:
         self.core = core
         self.applied_seq = core.committed
@@ -92,6 +94,7 @@ class CommitLog:
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
         self._wal, self._engine, self._clock, self._hybrid, self._lease = wal, engine, clock, hybrid, lease
         self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
+        self._hit = failpoints.hit
         self._queue: deque[Pending] = deque()
         self._framed: dict[int, list[Pending]] = {}  # first_seq -> requests of that frame
         self._to_apply: deque[Committed] = deque()
@@ -139,6 +142,7 @@ class CommitLog:
                 size += pending.size_bytes
             frame = core.make(records, self._hybrid.reserve(len(records)))
             self._framed[frame.first_seq] = members
+            self._hit("commit.framed")
             self._append_local(frame)
             if core.writes_remote and self.remote is not None:
                 self._append_remote(self.remote, frame)
@@ -152,6 +156,7 @@ class CommitLog:
                 return
             error = outcome.exception()
             if error is None:
+                self._hit("commit.local_synced")
                 self._perform(self.core.local_synced(frame.last_seq))
             elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
                 self._local_failed(error)
@@ -190,6 +195,7 @@ class CommitLog:
 
     def remote_synced(self, seq: int, started_s: float) -> None:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
+        self._hit("commit.remote_synced")
         self._lease.proof(started_s)
         self._perform(self.core.remote_synced(seq))
         self._answer_proved()
@@ -221,12 +227,15 @@ class CommitLog:
                     groups = list(self._to_apply)
                     self._to_apply.clear()
                     frames = [frame for group in groups for frame in group.frames]
+                    self._hit("commit.committed")
                     await self._engine.apply(frames)
+                    self._hit("commit.applied")
                     self.applied_seq = frames[-1].last_seq
                     self._on_applied(frames)
                     for group in groups:
                         self._acknowledge(group)
                     self._answer_proved()
+                    self._hit("commit.acknowledged")
                     self.committed_changed.set()
                 self._note_quiet()
         except TwinlogError as error:

@@ -35,6 +35,8 @@ class Facade:
 
     def table(self, name: str) -> TableSchema:
         self._serving(stale=True)
+        if self._site.catalog.find(name) is None:
+            self._serving()  # a standby does not know of a table that was just made: the active does
         return self._site.catalog.get(name)
 
     def tables(self) -> list[TableSchema]:

@@ -35,7 +35,10 @@ ATTEMPT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What to load, where to, and how. `rows_max` 0: all. `deadline_s` is for each batch."""
+    """What to load, where to, and how. `rows_max` 0: all; `rate` rows a second at most, 0: as fast as it goes.
+
+    `deadline_s` is for each batch.
+    """
 
     source: str
     address: str
@@ -44,6 +47,7 @@ class LoadPlan:
     rows_max: int = 0
     batch_rows: int = 1000
     in_flight: int = 4
+    rate: int = 0
     deadline_s: float = 300.0
     state: Path | None = None
     acks: Path | None = None
@@ -186,6 +190,7 @@ class _Loader:
         self._bar = progress.add_task(f"loading {source.table}", total=total, rate="")
         now_s = time.monotonic()
         self.tally = Tally(now_s, now_s)
+        self._next_s = now_s
 
     async def run(self) -> None:
         batches = self._source.batches(self._plan.batch_rows, self._plan.rows_max)
@@ -203,9 +208,18 @@ class _Loader:
                 self.tally.skipped += 1
                 self._progress.advance(self._bar, rows.num_rows)
                 continue
+            await self._pace(rows.num_rows)
             key = f"{self._state.head.load}-{number}"
             ack = await self._client.upsert_arrow(self._source.table, rows, request_key=key)
             self._acknowledged(number, first_row, rows.num_rows, ack)
+
+    async def _pace(self, rows: int) -> None:
+        """Hold a batch back until the rate allows it; a pause (a failover, say) is not caught up in a burst."""
+        if not self._plan.rate:
+            return
+        now_s = time.monotonic()
+        self._next_s = max(self._next_s, now_s) + rows / self._plan.rate
+        await asyncio.sleep(self._next_s - now_s)
 
     def _acknowledged(self, number: int, first_row: int, rows: int, ack: Ack) -> None:
         now_s = time.monotonic()

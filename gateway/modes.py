@@ -15,7 +15,7 @@ from typing import Protocol
 
 from gateway.commit import CommitLog
 from gateway.commit_core import Mode
-from remote_log.claims import ClaimContent, claim, list_claims
+from remote_log.claims import ClaimContent, claim, claimed_epochs
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import PeerView
@@ -94,7 +94,7 @@ class Modes:
     async def _switch_on(self) -> None:
         """Claim this epoch at the peer's DFS, open a segment there, and send every new frame to both logs."""
         self.waiting_for = "the other site's DFS"
-        claims = await list_claims(self._peer_dfs, self._layout)
+        claims = await claimed_epochs(self._peer_dfs, self._layout)
         higher = [epoch for epoch in claims if epoch > self._epoch]
         if higher:
             raise Fenced(f"epoch {max(higher)} was claimed: this site is no longer the writer", epoch=self._epoch,

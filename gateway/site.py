@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from gateway.active import ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
+from gateway.active import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
 from gateway.admission import Admission, AdmissionLimits
 from gateway.catalog import Catalog
 from gateway.commit_core import Mode
@@ -88,7 +88,7 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
-        self.sink = Sink(ports.engine, ports.clock, refusal=self._shipping_refusal)
+        self.sink = Sink(ports.engine, ports.clock, refusal=self._shipping_refusal, on_applied=self.catalog.applied)
         self.admission = Admission(settings.admission)
         self.rows = RowsService(
             self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
@@ -217,6 +217,8 @@ class Site:
             self.settings.active, make_remote=self.make_remote, on_applied=self.catalog.applied, on_end=self._epoch_ended,
             on_mode=self._mode_changed, auto_resync=auto_resync,
         )
+        for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
+            await ports.cursors.register(holder, holder)
         self.open = epoch
         self.waiting_for = None
         await self.sink.set_followed_epoch(opened.epoch)

@@ -35,8 +35,11 @@ LOADING = "loading_base"
 class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
-    def __init__(self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None]) -> None:
+    def __init__(
+        self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None], on_applied: Callable[[list[Frame]], None]
+    ) -> None:
         self._engine, self._clock = engine, clock
+        self._on_applied = on_applied
         self.heard_s: float | None = None
         self._refusal = refusal
         self._lock = asyncio.Lock()
@@ -100,6 +103,7 @@ class Sink:
                 offset += len(frame.data)
             if frames:
                 await self._engine.apply(frames)
+                self._on_applied(frames)
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)
             self.heard_s = self._clock.monotonic_s()
@@ -135,5 +139,6 @@ class Sink:
                 request.seq, request.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
             )
             await self._engine.set_meta(LOADING, None)
+            self._on_applied([])
             await self.set_followed_epoch(request.epoch)
             return self._position("following")

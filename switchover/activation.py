@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from remote_log.claims import ClaimContent, check_not_fenced, claim, fence, list_claims, read_frames
+from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, read_frames
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
@@ -133,7 +133,7 @@ class Activation:
             return
         request, ports = self.request, self.ports
         self.before = await ports.coordinator.read()
-        claims = await list_claims(self._arbiter, ports.layout) if self._needs_arbiter else {}
+        claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
         value = begin_plan(
             self.before, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
             accept_data_loss=request.accept_data_loss, highest_claim=max(claims, default=0),

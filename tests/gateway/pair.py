@@ -37,6 +37,7 @@ from storage.wal import Wal, WalSettings
 from switchover.failpoints import Failpoints
 from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
+from tests.gateway.faults import Faults, FaultyDfs, FaultyFiles
 
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
@@ -90,6 +91,7 @@ class Pair:
     settings: dict[str, dict[str, Any]] = field(default_factory=lambda: {"a": {}, "b": {}})
     running: dict[str, Running] = field(default_factory=dict)
     cut: bool = False
+    faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
 
     async def start(self, name: str) -> Running:
@@ -98,13 +100,15 @@ class Pair:
         (self.root / OTHER[name] / "dfs").mkdir(parents=True, exist_ok=True)
         stack = AsyncExitStack()
         clock = SystemClock()
-        files = OsFiles(root)
-        stack.push_async_callback(files.close)
+        os_files = OsFiles(root)
+        stack.push_async_callback(os_files.close)
+        files = FaultyFiles(os_files, self.faults[name])
         engine = await RocksEngine.open(root / "engine", RocksSettings())
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)
-        own, peer = DirectoryDfs(root / "dfs", "own"), DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
+        own = DirectoryDfs(root / "dfs", "own")
+        peer = FaultyDfs(DirectoryDfs(self.root / OTHER[name] / "dfs", "peer"), self.faults[name])
         coordinator = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
         stack.push_async_callback(coordinator.close)
         site = Site(

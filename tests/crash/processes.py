@@ -1,0 +1,162 @@
+"""A pair of real processes under test: start, kill, wait for what they say of themselves, write with a record of every answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gateway.demo_files import write_files
+
+TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "int64"}], "primary_key": ["k"]}
+DIED = 86
+OTHER = {"a": "b", "b": "a"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Record:
+    """What the client knows: acknowledged values, values whose outcome is unknown, values that were definitely refused."""
+
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, set[int]] = field(default_factory=dict)
+    refused: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Processes:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = {"a": free_port(), "b": free_port()}
+        self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        self.configs = write_files(directory, self.ports, dfs="directory", engine="rocksdb")
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.http = httpx.Client(timeout=15.0, trust_env=False)
+        self.record = Record()
+        self._next = 0
+
+    # ---- processes
+    def start(self, site: str, failpoint: str = "-", nth: int = 1) -> None:
+        with (self.directory / f"{site}.log").open("ab") as log:
+            self.running[site] = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("serve_site.py")), str(self.configs[site]), failpoint, str(nth)],
+                stdout=log, stderr=log, start_new_session=True, cwd=Path(__file__).parents[2],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+
+    def kill(self, site: str) -> None:
+        process = self.running.pop(site)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def died(self, site: str) -> bool:
+        """Whether it ended at its failpoint."""
+        return self.running[site].poll() == DIED
+
+    def close(self) -> None:
+        for site in list(self.running):
+            self.kill(site)
+        self.http.close()
+
+    # ---- looking
+    def cluster(self, site: str) -> dict[str, Any]:
+        try:
+            document: dict[str, Any] = self.http.get(f"{self.urls[site]}/v1/cluster").json()
+        except (httpx.HTTPError, ValueError):
+            return {}
+        return document
+
+    def role(self, site: str) -> str | None:
+        role: str | None = self.cluster(site).get("role")
+        return role
+
+    def until(self, what: str, ready: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        end_s = time.monotonic() + timeout_s
+        while not ready():
+            if time.monotonic() > end_s:
+                logs = {site: (self.directory / f"{site}.log").read_text()[-1500:] for site in self.running}
+                raise AssertionError(f"{what}: not in {timeout_s} s; {self.cluster('a')}\n{self.cluster('b')}\n{logs}")
+            time.sleep(0.02)  # a poll of what a process says, bounded by the time-out
+
+    def until_roles(self, a: str, b: str) -> None:
+        self.until(f"a {a}, b {b}", lambda: self.role("a") == a and self.role("b") == b)
+
+    # ---- doing
+    def create_table(self, site: str) -> None:
+        self.http.post(f"{self.urls[site]}/v1/tables", json=TABLE).raise_for_status()
+
+    def write(self, site: str) -> bool:
+        """One row with a value of its own; what the answer means is recorded. Whether it was acknowledged."""
+        self._next += 1
+        key, value = f"k{self._next % 7}", self._next
+        try:
+            answer = self.http.put(f"{self.urls[site]}/v1/tables/t/rows/{key}", json={"v": value})
+        except httpx.ConnectError:
+            self.record.refused.add((key, value))
+            return False
+        except httpx.HTTPError:
+            self.record.unknown.setdefault(key, set()).add(value)
+            return False
+        if answer.status_code == 200:
+            self.record.acknowledged[key] = value
+            self.record.unknown.pop(key, None)  # a later acknowledged write supersedes them, unless they come after it
+            return True
+        if answer.json().get("outcome") == "unknown":
+            self.record.unknown.setdefault(key, set()).add(value)
+        else:
+            self.record.refused.add((key, value))
+        return False
+
+    def operate(self, site: str, kind: str, to: str | None, **options: Any) -> dict[str, Any]:
+        """Ask for an operation and follow it to its end, or to the death of the site (then the last state seen)."""
+        body = {"kind": kind, "to": to, "options": options, "dry_run": False}
+        try:
+            document: dict[str, Any] = self.http.post(f"{self.urls[site]}/v1/operations", json=body).json()
+            while document.get("state") == "running":
+                time.sleep(0.02)  # a poll, ended by the operation or the process
+                document = self.http.get(f"{self.urls[site]}/v1/operations/{document['id']}").json()
+        except httpx.HTTPError:
+            return {"state": "lost"}
+        return document
+
+    # ---- checking
+    def rows(self, site: str) -> dict[str, int]:
+        answer = self.http.get(f"{self.urls[site]}/v1/tables/t/rows", params={"stale": "true"})
+        assert answer.status_code == 200, answer.text
+        return {row["k"]: row["v"] for row in answer.json()["rows"]}
+
+    def check(self, active: str) -> None:
+        """P1, P3, P5 at the active; P4 and P6 once the follower has caught up."""
+        rows = self.rows(active)
+        for key, value in self.record.acknowledged.items():
+            possible = {value} | self.record.unknown.get(key, set())
+            assert rows.get(key) in possible, f"{key}: acknowledged {value}, unknown {possible}, stored {rows.get(key)}"
+        for key, value in self.record.refused:
+            assert rows.get(key) != value, f"{key}={value} was refused, and is there"
+        other = OTHER[active]
+        if other in self.running and self.running[other].poll() is None:
+            def level() -> bool:
+                ours, theirs = self.cluster(active), self.cluster(other)
+                return bool(theirs) and theirs["role"] == "STANDBY" and ours["committed_seq"] - theirs["applied_seq"] <= 3
+
+            self.until("the follower catches up", level)
+            self.until("both sites hold the same rows", lambda: self.rows(other) == self.rows(active))
+        for key, value in rows.items():  # what is visible now has settled: it may not change by itself any more
+            if key in self.record.unknown:
+                self.record.acknowledged[key] = value
+        self.record.unknown.clear()

@@ -1,0 +1,99 @@
+"""A site dies at every named step of the write path, of activation and of each plan; then everything promised is checked.
+
+One pair of real processes lives through all cases of a test, so each case also starts from what the one before left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.processes import OTHER, Processes
+
+WRITE_PATH = [
+    "commit.framed", "commit.local_synced", "commit.remote_synced", "commit.committed", "commit.applied", "commit.acknowledged",
+]
+ACTIVATION = ["begin", "claim", "fence", "wait_lease", "replay", "applied", "started", "open"]
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path)
+    made.start("a")
+    made.start("b")
+    try:
+        made.until_roles("ACTIVE", "STANDBY")
+        made.create_table("a")
+        yield made
+    finally:
+        made.close()
+
+
+def test_the_active_dies_at_every_step_of_the_write_path_and_restarts(pair: Processes) -> None:
+    for nth, step in enumerate(WRITE_PATH, start=3):
+        pair.kill("a")
+        pair.start("a", step, nth * 4)
+        pair.until(f"a dies at {step}", lambda: pair.write("a") and False or pair.died("a"))
+        pair.start("a")
+        pair.until_roles("ACTIVE", "STANDBY")
+        assert pair.write("a")
+        pair.check("a")
+
+
+def test_the_active_dies_at_every_step_of_the_write_path_and_the_other_takes_over(pair: Processes) -> None:
+    active = "a"
+    for nth, step in enumerate(WRITE_PATH, start=2):
+        other = OTHER[active]
+        pair.kill(active)
+        pair.start(active, step, nth * 5)
+        pair.until(f"{active} dies at {step}", lambda: pair.write(active) and False or pair.died(active))  # noqa: B023
+        ended = pair.operate(other, "failover", other)
+        assert ended["state"] == "succeeded", ended
+        assert pair.write(other)
+        pair.check(other)
+        pair.start(active)
+        pair.until("sync again", lambda: pair.role(other) == "ACTIVE" and pair.role(active) == "STANDBY")  # noqa: B023
+        assert pair.write(other)
+        pair.check(other)
+        active = other
+
+
+def test_the_restarting_active_dies_at_every_step_of_activation(pair: Processes) -> None:
+    for step in ACTIVATION:
+        for _ in range(3):
+            pair.write("a")
+        pair.kill("a")
+        pair.start("a", f"activation.{step}")
+        pair.until(f"a dies at {step}", lambda: pair.died("a"))
+        pair.start("a")
+        pair.until_roles("ACTIVE", "STANDBY")
+        pair.check("a")
+
+
+def test_the_takeover_dies_at_every_step_and_is_asked_for_again(pair: Processes) -> None:
+    active = "a"
+    for step in ACTIVATION:
+        other = OTHER[active]
+        pair.kill(other)
+        pair.start(other, f"activation.{step}")
+        pair.until("it follows", lambda: pair.role(other) == "STANDBY")  # noqa: B023
+        for _ in range(5):
+            pair.write(active)
+        pair.kill(active)
+        pair.operate(other, "failover", other)
+        pair.until(f"{other} dies at {step}", lambda: pair.died(other))  # noqa: B023
+        pair.start(other)
+        pair.until("it answers", lambda: pair.role(other) is not None)  # noqa: B023
+        if pair.cluster(other)["active"]["site"] != other:
+            ended = pair.operate(other, "failover", other)
+            assert ended["state"] == "succeeded", ended
+        pair.until("it is open", lambda: pair.role(other) in ("ACTIVE", "DOWNGRADE_ACTIVE"))  # noqa: B023
+        assert pair.write(other)
+        pair.check(other)
+        pair.start(active)
+        pair.until("sync again", lambda: pair.role(other) == "ACTIVE" and pair.role(active) == "STANDBY")  # noqa: B023
+        pair.check(other)
+        active = other

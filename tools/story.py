@@ -1,0 +1,241 @@
+"""The story: a load of all flights lives through the loss of a site, a failover, a rejoin and a switchover back.
+
+It prints what it does and ends with a table of what it measured; it exits non-zero when anything acknowledged is missing, when the
+sites differ, or when the remote log does not drain. Real processes, real SIGKILL, the commands an operator would type.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+from tools.story_checks import Findings, compare_storages, longest_gap_s, read_acks, read_back, remote_log_bytes
+
+TWINLOG = [sys.executable, "-m", "gateway"]
+SEGMENT_BYTES = 16 << 20
+POLL_S = 0.05
+console = Console()
+
+
+class StoryFailed(Exception):
+    """A step did not do what it must; the message says which."""
+
+
+class Story:
+    def __init__(self, directory: Path, ports: dict[str, int], rate: int, rows: int) -> None:
+        self.directory, self.ports, self.rate, self.rows = directory, ports, rate, rows
+        self.urls = {site: f"http://127.0.0.1:{port}" for site, port in ports.items()}
+        self.operator = directory / "operator.toml"
+        self.acks = directory / "acks.jsonl"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.memory_mb: dict[str, float] = {}
+        self.began_s = time.monotonic()
+
+    # ---- telling and running
+    def tell(self, text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - self.began_s:7.1f} s[/]  {text}")
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen([*TWINLOG, *arguments], stdout=log, stderr=log, start_new_session=True)
+        self.processes[name] = process
+        return process
+
+    def command(self, *arguments: str) -> dict[str, Any]:
+        """An operator's command with --json; its answer. Raises StoryFailed when it fails."""
+        started_s = time.monotonic()
+        done = subprocess.run(
+            [*TWINLOG, *arguments, "--config", str(self.operator), "--json"], capture_output=True, text=True, check=False,
+            timeout=120,
+        )
+        if done.returncode != 0:
+            raise StoryFailed(f"twinlog {' '.join(arguments)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        self.tell(f"[green]twinlog {' '.join(arguments)}[/]  took {time.monotonic() - started_s:.1f} s")
+        answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
+        return answer
+
+    def cluster(self, site: str) -> dict[str, Any] | None:
+        try:
+            document: dict[str, Any] = httpx.get(f"{self.urls[site]}/v1/cluster", timeout=2.0, trust_env=False).json()
+        except (httpx.HTTPError, ValueError):
+            return None
+        return document
+
+    def until(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
+        end_s = time.monotonic() + timeout_s
+        while not ready():
+            if time.monotonic() >= end_s:
+                raise StoryFailed(f"{what}: not within {timeout_s:.0f} s; a: {self.cluster('a')}, b: {self.cluster('b')}")
+            loader = self.processes.get("load")
+            if loader is not None and loader.poll() not in (None, 0):
+                raise StoryFailed(f"the load ended with {loader.returncode}: see {self.directory / 'load.log'}")
+            self._note_memory()
+            time.sleep(POLL_S)
+
+    def _note_memory(self) -> None:
+        for site in ("a", "b"):
+            process = self.processes.get(site)
+            if process is not None and process.poll() is None:
+                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+                    if line.startswith("VmRSS:"):
+                        self.memory_mb[site] = max(self.memory_mb.get(site, 0.0), int(line.split()[1]) / 1024)
+
+    def role_is(self, site: str, role: str) -> Callable[[], bool]:
+        return lambda: (self.cluster(site) or {}).get("role") == role
+
+    def acknowledged(self) -> int:
+        return sum(ack["rows"] for ack in read_acks(self.acks))
+
+    # ---- the chapters
+    def serve(self, site: str) -> None:
+        self.start(site, "serve", "--config", str(self.directory / site / "site.toml"))
+
+    def open_the_pair(self) -> None:
+        from gateway.demo_files import write_files
+
+        write_files(self.directory, self.ports, dfs="directory", engine="rocksdb")
+        self.serve("a")
+        self.serve("b")
+        self.until("the pair opens", lambda: self.role_is("a", "ACTIVE")() and self.role_is("b", "STANDBY")(), 60)
+        self.tell("the pair is open: [b]a[/] ACTIVE, [b]b[/] STANDBY, synchronous")
+
+    def load(self) -> None:
+        options = ["--batch-rows", "100", "--in-flight", "4", "--rate", str(self.rate), "--acks", str(self.acks)]
+        if self.rows:
+            options += ["--rows", str(self.rows)]
+        state = str(self.directory / "load.state")
+        self.start("load", "load", "flights", "--config", str(self.operator), "--state", state, *options)
+
+    def lose_a(self, at_rows: int) -> float:
+        self.until("the load gets going", lambda: self.acknowledged() >= at_rows, 120)
+        killed_s = time.monotonic()
+        os.killpg(self.processes["a"].pid, signal.SIGKILL)
+        self.processes["a"].wait()
+        self.tell(f"[red]site a killed[/] (SIGKILL) after {self.acknowledged():,} acknowledged rows")
+        return killed_s
+
+    def stop_all(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run(story: Story) -> Findings:
+    """All chapters, then the checks on what they left."""
+    total = story.rows or 336_776
+    story.open_the_pair()
+    story.tell(f"loading {total:,} flights through the client at about {story.rate:,} rows/s")
+    story.load()
+    killed_s = story.lose_a(total // 5)
+    story.command("failover", "--to", "b", "--yes")
+    story.until("writes go on at b", lambda: any(a["monotonic_s"] > killed_s + 0.5 for a in read_acks(story.acks)), 60)
+    opened_s = next(a["monotonic_s"] for a in read_acks(story.acks) if a["monotonic_s"] > killed_s + 0.5)
+    story.tell("the same load goes on by itself, at b")
+    story.serve("a")
+    story.until("a is back as standby", story.role_is("a", "STANDBY"), 60)
+    story.command("rejoin", "a", "--wait", "--yes")
+    story.until("b is synchronous again", story.role_is("b", "ACTIVE"), 60)
+    story.tell("[b]a[/] has rejoined: b ACTIVE, a STANDBY, synchronous again")
+    if story.processes["load"].poll() is not None:
+        raise StoryFailed("the load ended before the switchover: choose a lower --rate, so that it happens under load")
+    switch_s = time.monotonic()
+    story.command("switchover", "--to", "a", "--yes")
+    switched_s = time.monotonic()
+    loader = story.processes["load"]
+    story.until("the load ends", lambda: loader.poll() is not None, 300)
+    story.until("b follows", story.role_is("b", "STANDBY"), 60)
+    story.tell(f"the load has ended: {story.acknowledged():,} rows acknowledged")
+    story.until("the remote log drains", lambda: remote_log_bytes(story.directory / "b" / "dfs") <= SEGMENT_BYTES, 60)
+    story.until("b has applied everything", lambda: _equal(story.cluster("a"), story.cluster("b")), 60)
+    remote_bytes = remote_log_bytes(story.directory / "b" / "dfs")
+    acks = list(read_acks(story.acks))
+    missing, wrong = asyncio.run(read_back(story.urls, acks, story.rows))
+    story.stop_all()
+    rows, different = asyncio.run(compare_storages(story.directory))
+    return Findings(
+        acknowledged=sum(a["rows"] for a in acks), expected=total, missing=missing, wrong=wrong, stored=rows, different=different,
+        failover_gap_s=longest_gap_s(acks, killed_s - 1, opened_s + 1), switchover_gap_s=longest_gap_s(acks, switch_s, switched_s),
+        remote_bytes=remote_bytes, remote_bytes_max=SEGMENT_BYTES, memory_mb=story.memory_mb,
+        modes={mode: sum(1 for a in acks if a["mode"] == mode) for mode in ("sync", "async")},
+    )
+
+
+def _equal(a: dict[str, Any] | None, b: dict[str, Any] | None) -> bool:
+    """The follower is within the noops that an idle active keeps writing."""
+    return a is not None and b is not None and a["applied_seq"] - b["applied_seq"] <= 2 and a["role"] == "ACTIVE"
+
+
+def show(findings: Findings) -> None:
+    table = Table(title="what the story measured", show_header=True, header_style="bold")
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    table.add_column("must be", justify="right")
+    table.add_column("")
+    for what, measured, bound, good in findings.rows():
+        table.add_row(what, measured, bound, "[green]ok[/]" if good else "[red]WRONG[/]")
+    console.print(table)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make story", description=__doc__)
+    parser.add_argument("--dir", type=Path, default=None, help="keep everything here (default: a temporary folder, removed)")
+    parser.add_argument("--port-a", type=int, default=8411)
+    parser.add_argument("--port-b", type=int, default=8412)
+    parser.add_argument("--rate", type=int, default=10_000, help="rows a second")
+    parser.add_argument("--rows", type=int, default=0, help="only the first so many flights (0: all)")
+    return parser.parse_args()
+
+
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    if chosen is not None:
+        chosen.mkdir(parents=True, exist_ok=True)
+        if any(chosen.iterdir()):
+            raise StoryFailed(f"{chosen} is not empty: the story starts from nothing; name a new folder")
+        yield chosen.resolve()
+        return
+    made = Path(tempfile.mkdtemp(prefix="twinlog-story-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def main() -> int:
+    options = arguments()
+    try:
+        for directory in _folder(options.dir):
+            story = Story(directory, {"a": options.port_a, "b": options.port_b}, options.rate, options.rows)
+            try:
+                findings = run(story)
+            finally:
+                story.stop_all()
+    except StoryFailed as error:
+        console.print(f"[red]the story failed:[/] {error}")
+        return 1
+    show(findings)
+    return 0 if findings.good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
