@@ -25,7 +25,7 @@ from storage.errors import DamagedLog, LogError, LogGap, NotFound
 from storage.frame import Flags, Frame
 from storage.record import Kind
 from storage.segment import SegmentScan, parse_wal_name, scan_segment
-from switchover.cli_views import moment, size
+from switchover.cli_views import figure, moment, size
 from switchover.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
@@ -172,6 +172,8 @@ def cat(
             _show_frame(file, frame, records=records, as_json=as_json)
         if file.fault is not None:
             notes().print(f"[bold red]{file.fault.code}[/]: {escape(file.fault.message)}")
+    if not shown:
+        notes().print(f"[dim]No frames of that kind in {place}; `twinlog log ls` shows what there is.[/]")
 
 
 def _show_frame(file: SegmentFile, frame: Frame, *, records: bool, as_json: bool) -> None:
@@ -238,8 +240,9 @@ def verify(config: _SiteConfigOption, place: _PlaceOption = Place.ALL, as_json: 
             out().print(f"[bold red]{fault['code']}[/]: {escape(str(fault['message']))}")
         for tail in tails:
             out().print(f"[yellow]torn tail[/]: {tail['file']} from offset {tail['offset']:,}; the next start cuts it")
-        verdict = f"[bold red]{len(faults)} fault{'s' if len(faults) != 1 else ''}[/]" if faults else "[green]sound[/]"
-        out().print(f"{verdict}: {len(files)} segments, {frame_count:,} frames, {record_count:,} records")
+        verdict = f"[bold red]{figure(len(faults), 'faults')}[/]" if faults else "[green]sound[/]"
+        found = (figure(len(files), "segments"), figure(frame_count, "frames"), figure(record_count, "records"))
+        out().print(f"{verdict}: {', '.join(found)}")
     if faults:
         raise typer.Exit(Exit.FAILED)
 

@@ -284,9 +284,9 @@ def _run(
 ) -> None:
     given = {name: value for name, value in options.items() if value not in ("", False)}
     site, document = start(pair, order, kind, to, given, dry_run)
-    if dry_run and not as_json:
-        notes().print("[dim]Dry run: nothing is changed.[/]")
     follow(pair, site, document, as_json=as_json)
+    if dry_run and not as_json:
+        out().print(f"[green]A {kind}{f' to {to}' if to else ''} would begin now.[/] Nothing was changed.")
 
 
 def _show(document: Mapping[str, Any], *, as_json: bool) -> None:

@@ -39,6 +39,7 @@ def start(
                     f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history`"
                 ) from error
             silent.append(error)
+            notes().print(f"[yellow]site {site} does not answer ({escape(error.message)})[/]")
     raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of one of them")
 
 
@@ -83,10 +84,18 @@ def leave(document: Mapping[str, Any], *, as_json: bool) -> None:
         error = document.get("error")
         if isinstance(error, Mapping):
             notes().print(f"[bold red]{escape(str(error.get('code')))}[/]: {escape(str(error.get('message')))}")
-        if state in ("failed", "interrupted") and not document.get("dry_run"):
+        if not _has_effects(document):
+            notes().print("Nothing was changed.")
+        elif state in ("failed", "interrupted"):
             undo = f"   or undo it with: twinlog abort {operation_id}" if may_abort(document) else ""
             notes().print(f"Go on with: twinlog resume {operation_id}{undo}")
     raise typer.Exit(Exit.UNKNOWN if state in RUNNING else Exit.FAILED)
+
+
+def _has_effects(document: Mapping[str, Any]) -> bool:
+    """Whether more than checks was begun."""
+    begun = [step for step in document.get("steps") or () if step.get("state") != "pending"]
+    return not document.get("dry_run") and any(step.get("name") != "preflight" for step in begun)
 
 
 def may_abort(document: Mapping[str, Any]) -> bool:
@@ -126,9 +135,14 @@ def _lines(coming: Iterator[dict[str, Any]], first: dict[str, Any]) -> dict[str,
     for last in coming:
         for step in last.get("steps") or ():
             name, state = str(step.get("name")), str(step.get("state", "pending"))
-            if shown.get(name, "pending") != state:
+            if state not in ("pending", "running") and shown.get(name) != state:
                 shown[name] = state
                 _, label, taken, said = step_cells(step)
-                console.print(f"{state:8} {label}  {taken}  {said}".rstrip())
+                console.print(f"{state:8} {label:10} {taken:>8}  {said}".rstrip(), soft_wrap=True)
+    if last.get("dry_run"):
+        for step in last.get("steps") or ():
+            if step.get("state") == "pending":
+                what = escape(str(step.get("what", "")))
+                console.print(f"{'would':8} {escape(str(step.get('name'))):10} {'':8}  {what}", soft_wrap=True)
     console.print(f"{last.get('kind')} {last.get('id')}: {last.get('state')}")
     return last

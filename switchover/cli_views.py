@@ -31,6 +31,8 @@ def figure(value: Any, unit: str = "") -> str:
         return size(value)
     if unit == "s":
         return duration(value)
+    if value == 1:
+        unit = unit.removesuffix("s")
     return f"{value:,}" + (f" {unit}" if unit else "")
 
 
@@ -115,19 +117,22 @@ def blockers(sites: Answers) -> list[str]:
             continue
         if document.get("waiting_for"):
             found.append(f"site {site} is {document.get('role')} and waits for {document['waiting_for']}")
-        resync = document.get("resync")
-        if isinstance(resync, Mapping) and resync.get("waiting_for"):
-            left = resync.get("records_left")
-            behind = f", {left:,} records left" if isinstance(left, int) else ""
-            found.append(f"not synchronous: waits for {resync['waiting_for']}{behind}")
         if document.get("last_error"):
             found.append(f"site {site}: {document['last_error']}")
     best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
     if best and not best.get("active"):
         found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
-    elif best.get("mode") == "async" and best.get("policy") != "performance" and not best.get("resync"):
-        found.append("writes are acknowledged by the local log alone: `twinlog resync` goes back to synchronous")
+    elif best.get("mode") == "async" and best.get("policy") != "performance":
+        found.append(_not_synchronous(best.get("resync") or {}))
     return found
+
+
+def _not_synchronous(resync: Mapping[str, Any]) -> str:
+    left = resync.get("records_left")
+    waits = f", waiting for {resync['waiting_for']}" if resync.get("waiting_for") else ""
+    behind = f", {left:,} records left" if isinstance(left, int) else ""
+    way = "it goes back to synchronous by itself" if resync.get("automatic") else "`twinlog resync` goes back to synchronous"
+    return f"writes are acknowledged by the local log alone; {way}{waits}{behind}"
 
 
 def _pair_figures(best: Mapping[str, Any]) -> Table:
@@ -258,19 +263,18 @@ def history_table(operations: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not operations:
         return Text("No role change has been made yet.")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("started (UTC)", "operation", "state", "took", "by", "why", "id"):
-        table.add_column(
-            title, no_wrap=title not in ("why", "by"), justify="right" if title == "took" else "left",
-            overflow="fold" if title == "id" else "ellipsis",
-        )
+    for title in ("started (UTC)", "operation", "state", "took", "id"):
+        wraps = title == "operation"
+        table.add_column(title, no_wrap=not wraps, justify="right" if title == "took" else "left", ratio=1 if wraps else None)
     for document in operations:
         reason = (document.get("options") or {}).get("reason", "")
         to = f" to {document['to']}" if document.get("to") else ""
         dry = " (dry run)" if document.get("dry_run") else ""
+        who = ": ".join(filter(None, (str(document.get("actor") or ""), str(reason))))
+        what = f"{document.get('kind', '?')}{to}{dry}" + (f"\n[dim]{escape(who)}[/]" if who else "")
         table.add_row(
-            moment(document.get("created_ms")), f"{document.get('kind', '?')}{to}{dry}", _state(document),
-            _took(document, "created_ms"), escape(str(document.get("actor") or "")), escape(str(reason)),
-            escape(str(document.get("id", "?"))),
+            moment(document.get("created_ms")), what,
+            _state(document), _took(document, "created_ms"), escape(str(document.get("id", "?"))),
         )
     return table
 
