@@ -44,7 +44,7 @@ _COUNTERS = {
 class RocksEngine:
     """StorageEngine on a folder of its own. Make it with `open`."""
 
-    def __init__(self, database: Rdict, notes: Notes, settings: RocksSettings, upkeep: Worker) -> None:
+    def __init__(self, database: Rdict, notes: Notes, state: State, settings: RocksSettings, upkeep: Worker) -> None:
         self._database = database
         self._notes = notes
         self._settings = settings
@@ -54,7 +54,7 @@ class RocksEngine:
         self._applying = False
         self._closed = False
         self._snapshots: set[RocksSnapshot] = set()
-        self._state = load_state(View(database))
+        self._state = state
         self._durable_seq = self._state.seq
 
     @classmethod
@@ -62,15 +62,18 @@ class RocksEngine:
         """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
         upkeep = Worker("rocks-upkeep")
 
-        def opened() -> Self:
+        def opened() -> tuple[Notes, Rdict, State]:
+            notes = Notes(path / "notes")
             database = open_database(path / "rocksdb", settings)
-            return cls(database, Notes(path / "notes"), settings, upkeep)
+            with ROCKS_ERRORS:
+                return notes, database, load_state(View(database))
 
         try:
-            return await upkeep.submit(opened)
+            notes, database, state = await upkeep.submit(opened)
         except BaseException:
             await upkeep.close()
             raise
+        return cls(database, notes, state, settings, upkeep)
 
     @property
     def applied_seq(self) -> int:
@@ -102,8 +105,9 @@ class RocksEngine:
     # --- apply ---
 
     async def apply(self, frames: Sequence[Frame]) -> None:
-        """HOT. One call at a time. A small group is written here and now, a larger one in a thread: rocksdict holds the
-        GIL during a write in either place, but from a thread the event loop gets its turns in between.
+        """HOT. One call at a time. A group of usual size is written here and now: rocksdict holds the GIL during a write, so
+        a thread takes nothing off the loop, and two threads that both want the GIL made it two to five times slower
+        (bench/engine.py). A very large group goes to a thread all the same, so that the loop has its turns in between.
         """
         assert not self._applying, "frames are applied in order: one apply at a time"
         state = self._state

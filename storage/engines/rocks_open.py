@@ -32,7 +32,7 @@ class RocksSettings:
     write_buffers_max: int = 3
     block_cache_bytes: int = 64 << 20
     open_files_max: int = 512
-    inline_records_max: int = 1000  # groups of at most this many records are applied on the event loop
+    inline_records_max: int = 1000  # a group of at most this many records is applied on the event loop (see bench/engine.py)
     request_ttl_s: int = 24 * 3600
 
 
