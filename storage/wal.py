@@ -19,7 +19,7 @@ from storage.frame import Frame
 from storage.segment import SegmentHeader, encode_header, scan_segment, wal_name
 from storage.wal_reading import read_segments
 from storage.wal_recovery import recover
-from storage.wal_segments import Segment, held, without_standing
+from storage.wal_segments import Segment, held, trimmable
 from storage.wal_tail import MemoryTail
 
 _NEVER = 1 << 62
@@ -142,17 +142,10 @@ class Wal:
     # ---- keeping
 
     async def trim(self, below_seq: int) -> int:
-        """Delete the oldest segments while all their frames are below `below_seq`, never the open one; bytes freed."""
+        """Delete the oldest segments as far as nothing at or above `below_seq`, which is at most the next sequence after
+        the committed one, is in them; bytes freed. The newest of them stays until the one behind it has a frame below."""
         async with self._changing:
-            useless = without_standing(self._segments)
-            doomed: list[Segment] = []
-            for segment in self._segments:
-                if segment is self._open or (segment.last_seq >= below_seq and segment not in useless):
-                    break
-                doomed.append(segment)
-            # Those that nothing stands in go first: at the beginning of the log they would look as if they had been emptied
-            doomed.sort(key=lambda segment: segment not in useless)
-            return sum([await self._delete(segment) for segment in doomed])
+            return sum([await self._delete(segment) for segment in trimmable(self._segments, below_seq)])
 
     async def clear(self) -> None:
         """All segments away: this site follows another one now. `start` begins anew."""

@@ -157,10 +157,18 @@ class TornAt:
     offset: int
 
 
-def without_standing(segments: Sequence[Segment]) -> set[Segment]:
-    """Those of which nothing stands: empty, or excluded by what follows."""
-    standing_places = {standing.place for standing in _standing(segments)}
-    return {segment for place, segment in enumerate(segments) if place not in standing_places}
+def trimmable(segments: Sequence[Segment], below_seq: int) -> list[Segment]:
+    """Segments of which nothing at or above `below_seq` stands, in the order in which to delete them.
+
+    The log then begins in a segment whose first standing frame is below `below_seq`, hence durable: one that is still
+    empty cannot tell whether it lost what it should begin with. For the same reason those in which nothing stands go
+    first, while something still precedes them.
+    """
+    kept = _standing(segments)
+    begin = max((standing.place for standing in kept if standing.run.first_seq < below_seq), default=0)
+    useful = {standing.place for standing in kept}
+    places = sorted(range(begin), key=lambda place: (place in useful, place))
+    return [segments[place] for place in places]
 
 
 def find_tear(segments: Sequence[Segment]) -> TornAt | None:

@@ -323,8 +323,9 @@ async def test_trimming_takes_whole_old_segments_and_never_the_open_one() -> Non
     boundary = infos[2].first_seq
     assert boundary is not None
     held_before = wal.bytes_held
-    assert await wal.trim(boundary - 1) == SMALL.segment_bytes  # the last frame of the second is still needed
-    assert await wal.trim(boundary) == SMALL.segment_bytes
+    assert await wal.trim(boundary) == SMALL.segment_bytes  # the second stays until something durable is behind it
+    assert await wal.trim(boundary + 1) == SMALL.segment_bytes
+    assert await wal.trim(boundary + 1) == 0
     assert [info.name for info in wal.segments()] == [info.name for info in infos[2:]]
     assert wal.bytes_held == held_before - 2 * SMALL.segment_bytes
     assert files.deleted == [f"wal/{info.name}" for info in infos[:2]]
@@ -332,7 +333,8 @@ async def test_trimming_takes_whole_old_segments_and_never_the_open_one() -> Non
     assert await wal.read(boundary - 1, 40, ALL) == run(1, 40)[boundary - 1 :]
     with pytest.raises(LogGap):
         await wal.read(boundary - 2, 40, ALL)
-    await wal.trim(ALL)
+    assert infos[-1].last_seq == 40
+    await wal.trim(41)
     assert [info.name for info in wal.segments()] == [infos[-1].name]
 
 
@@ -343,7 +345,7 @@ async def test_a_reader_whose_segment_is_trimmed_under_it_is_told() -> None:
     files.reading.clear()
     reading = asyncio.ensure_future(wal.read(0, 40, ALL))
     await settle()
-    await wal.trim(40)
+    await wal.trim(41)
     files.reading.set()
     with pytest.raises(LogGap, match="trimmed"):
         await reading

@@ -132,11 +132,12 @@ async def test_a_trimmed_log_that_began_with_a_failed_segment_opens() -> None:
     await wal.roll(10)
     await wal.append(a_frame(10, previous=8, committed=8))
     await wal.append(a_frame(11, committed=10))
-    for trim_at in (8, 9):
+    for trim_at in (8, 9, 10, 11):
         await wal.trim(trim_at)
         opened = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
         assert opened.last_seq == 11
         assert (opened.first_previous or 0) <= 8
+        assert standing(await opened.read_all())[-1].last_seq == 11
     assert files.deleted == [f"wal/{names[1]}", f"wal/{names[0]}"]
 
 
