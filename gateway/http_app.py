@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway import openapi
@@ -63,9 +64,14 @@ def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    for room in (tables, rows, scans, cluster, operations, health, internal):
-        app.include_router(room.router(door))
+    routers = [room.router(door) for room in (tables, rows, scans, cluster, operations, health, internal)]
+    for router in routers:
+        app.include_router(router)
+    every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     async def problem(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
+            fitting = [route.methods or set() for route in every_route if route.matches(request.scope)[0] is not Match.NONE]
+            error = HTTPException(405, headers={"Allow": ", ".join(sorted(set().union(*fitting)))})
         return to_response(door.problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):

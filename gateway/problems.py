@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import traceback
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -96,7 +97,8 @@ def answer_for(error: Exception, *, is_write: bool) -> Answer:
     if isinstance(error, RequestValidationError):
         return _tree_problem(_invalid_parameters(error), is_write)
     incident = secrets.token_hex(6)
-    _log.error("unexpected error in a request", incident=incident, exc_info=error)
+    # As text: a renderer that draws tracebacks with their variables was seen to hold the event loop for ten seconds.
+    _log.error("unexpected error in a request", incident=incident, traceback="".join(traceback.format_exception(error)))
     detail = f"an unexpected error; the log of this site has it as incident {incident}"
     return _tree_problem(errors.TwinlogError(detail, incident=incident), is_write)
 

@@ -72,8 +72,8 @@ class HttpServer:
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
             app, http=hot_protocol(app.door, settings.connections), ws="none", lifespan="off", log_config=None,
-            access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG, timeout_keep_alive=settings.keep_alive_s,
-            timeout_graceful_shutdown=settings.graceful_shutdown_s,
+            access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
+            timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.graceful_shutdown_s,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None

@@ -24,7 +24,7 @@ del _RECEIPT["version"]
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/v1", tags=["cluster"])
+    routes = APIRouter(prefix="/v1", tags=["cluster"], default_response_class=Response)
     service = door.service
 
     @routes.get(

@@ -24,7 +24,7 @@ STANDBY_ROLES = ("STANDBY",)
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(tags=["health"])
+    routes = APIRouter(tags=["health"], default_response_class=Response)
     service = door.service
     shown = {"site": "a", "role": "ACTIVE"}
     probe = api.answers({200: api.answer(HealthAnswer, "yes", shown)}, 503)

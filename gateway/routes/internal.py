@@ -16,7 +16,7 @@ PEER_BODY_BYTES_MAX = 256 << 20  # batches of frames and base data; the sender's
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/internal/v1", tags=["internal"])
+    routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
 
     @routes.post(
         "/peer/{method}", summary="One call between the sites", responses=api.answers(

@@ -23,7 +23,7 @@ _SHOWN = {
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/v1/operations", tags=["operations"])
+    routes = APIRouter(prefix="/v1/operations", tags=["operations"], default_response_class=Response)
     service = door.service
     followed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 503)
 

@@ -35,7 +35,7 @@ Columns = Annotated[str | None, Query(description="names joined by commas; left 
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"])
+    routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     row = "/rows/{key:path}"
 
     @routes.post(

@@ -38,7 +38,7 @@ Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"])
+    routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     ok = api.answer(PageAnswer, "a page, or lines of rows", _PAGE, MSGPACK, headers=STALE)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": '{"carrier":"UA","flight":1545}\n'}
 

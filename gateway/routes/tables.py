@@ -20,7 +20,7 @@ _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
 def router(door: Door) -> APIRouter:
-    routes = APIRouter(prefix="/v1/tables", tags=["tables"])
+    routes = APIRouter(prefix="/v1/tables", tags=["tables"], default_response_class=Response)
     service = door.service
 
     @routes.post(

@@ -13,7 +13,7 @@ import httpx
 from gateway.config import HttpConfig
 from gateway.http_app import DoorApp, build_app
 from gateway.http_protocol import ConnectionLimits
-from gateway.server import ServerSettings, serving
+from gateway.server import HttpServer, ServerSettings, serving
 from tests.gateway.dict_service import DictService
 
 FLIGHTS = {
@@ -37,7 +37,7 @@ class DoorClient:
     http: httpx.AsyncClient
     service: DictService
     app: DoorApp
-    port: int = 0
+    server: HttpServer | None = None
 
     async def put(self, key: str, row: dict[str, Any], **headers: str) -> dict[str, Any]:
         answer = await self.http.put(f"{ROWS}/{key}", json=row, headers=headers)
@@ -48,6 +48,11 @@ class DoorClient:
         answer = await self.http.get(f"{ROWS}/{key}{query}")
         assert answer.status_code == 200, answer.text
         return answer.json()  # type: ignore[no-any-return]
+
+    @property
+    def port(self) -> int:
+        assert self.server is not None
+        return self.server.port
 
     async def raw(self, data: bytes, *, end: bool = False) -> bytes:
         """What a fresh connection answers to these bytes until it is closed. `end`: half-close after them."""
@@ -87,7 +92,7 @@ async def served_door(
         serving(app, "127.0.0.1", 0, settings) as server,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http,
     ):
-        yield DoorClient(http, service, app, server.port)
+        yield DoorClient(http, service, app, server)
 
 
 def problem(answer: httpx.Response, status: int, code: str, **members: Any) -> dict[str, Any]:

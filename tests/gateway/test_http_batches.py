@@ -45,7 +45,8 @@ async def test_a_batch_in_every_form(door: DoorClient, kind: str, encode: Any) -
 
 def _arrow(rows: int = 3, **columns: Any) -> bytes:
     table = pa.table({
-        "carrier": pa.array(["UA"] * rows), "flight": pa.array(range(rows), pa.int32()), "delay": pa.array([0.5] * rows), **columns,
+        "carrier": pa.array(["UA"] * rows), "flight": pa.array(range(rows), pa.int32()),
+        "delay": pa.array([0.5] * rows), **columns,
     })
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -114,7 +115,8 @@ async def test_a_key_that_is_inserted_twice_is_named(plain: DoorClient) -> None:
 
 
 async def test_a_batch_of_a_hundred_thousand_rows_is_too_large(plain: DoorClient) -> None:
-    lines = msgspec.json.Encoder().encode_lines([{"op": "upsert", "row": {"carrier": "UA", "flight": n}} for n in range(100_000)])
+    rows = [{"op": "upsert", "row": {"carrier": "UA", "flight": n}} for n in range(100_000)]
+    lines = msgspec.json.Encoder().encode_lines(rows)
     problem(await _send(plain, lines, "application/x-ndjson"), 413, "too-large", rows=100_000, batch_rows_max=10_000)
     problem(await _send(plain, _arrow(100_000), ARROW), 413, "too-large")
     assert (await plain.http.get(ROWS)).json()["rows"] == []
@@ -149,14 +151,16 @@ async def _check(door: DoorClient, *conditions: dict[str, Any]) -> httpx.Respons
 async def test_mutations_follow_a_check_that_holds(door: DoorClient) -> None:
     version = (await door.put("UA,1", {"delay": 5.0}))["version"]
     answer = await _check(
-        door, {"version": version}, {"exists": True}, {"column": "delay", "op": "<", "value": 6}, {"column": "raw", "op": "is_null"}
+        door, {"version": version}, {"exists": True}, {"column": "delay", "op": "<", "value": 6},
+        {"column": "raw", "op": "is_null"},
     )
     assert answer.status_code == 200, answer.text
     assert (await door.get("UA,2"))["row"]["note"] == "done"
 
 
 @pytest.mark.parametrize("condition", [
-    {"version": 1}, {"exists": False}, {"column": "delay", "op": ">", "value": 5}, {"column": "carrier", "op": "!=", "value": "UA"},
+    {"version": 1}, {"exists": False}, {"column": "delay", "op": ">", "value": 5},
+    {"column": "carrier", "op": "!=", "value": "UA"},
 ])
 async def test_a_check_that_does_not_hold_writes_nothing(door: DoorClient, condition: dict[str, Any]) -> None:
     await door.put("UA,1", {"delay": 5.0})
@@ -171,7 +175,8 @@ async def test_a_row_that_is_absent_satisfies_only_its_absence(door: DoorClient)
 
 
 @pytest.mark.parametrize(("condition", "members"), [
-    ({"column": "colour", "op": "=", "value": 1}, {"column": "colour"}), ({"column": "delay", "op": "~", "value": 1}, {"op": "~"}),
+    ({"column": "colour", "op": "=", "value": 1}, {"column": "colour"}),
+    ({"column": "delay", "op": "~", "value": 1}, {"op": "~"}),
     ({"column": "delay", "op": "=", "value": "x"}, {"column": "delay"}), ({"version": "1"}, {"condition": 0}),
     ({"version": True}, {"condition": 0}), ({"exists": True, "version": 1}, {"condition": 0}), ({}, {"condition": 0}),
 ])

@@ -78,7 +78,9 @@ async def test_conditions_on_the_version(door: DoorClient) -> None:
     problem(await door.http.put(f"{ROWS}/UA,1", json={}, headers={"if-none-match": f'"{version}"'}), 412, "precondition-failed")
 
 
-@pytest.mark.parametrize("tag", ["1", '"x"', 'W/"1"', '""', '"1","', '"123456789012345678901"', '"٣"'.encode().decode("latin-1")])
+@pytest.mark.parametrize("tag", [
+    "1", '"x"', 'W/"1"', '""', '"1","', '"123456789012345678901"', '"\u0663"'.encode().decode("latin-1"),
+])
 async def test_a_tag_that_is_none_is_named(door: DoorClient, tag: str) -> None:
     headers = [(b"if-match", tag.encode("latin-1"))]
     document = problem(await door.http.put(f"{ROWS}/UA,1", json={}, headers=headers), 422, "invalid-input")
@@ -165,7 +167,9 @@ async def test_a_standby_reads_only_on_request_and_says_so(door: DoorClient) -> 
     (OutcomeUnknown("ask the receipt"), 504, {"outcome": "unknown"}),
     (RuntimeError("boom"), 500, {"outcome": "unknown"}),
 ])
-async def test_a_failed_write_says_what_is_known(door: DoorClient, error: Exception, status: int, members: dict[str, Any]) -> None:
+async def test_a_failed_write_says_what_is_known(
+    door: DoorClient, error: Exception, status: int, members: dict[str, Any]
+) -> None:
     door.service.failure = error
     answer = await door.http.put(f"{ROWS}/UA,1", json={})
     problem(answer, status, getattr(error, "code", "internal"), **members)
@@ -196,9 +200,9 @@ async def test_the_plain_and_the_hot_answer_are_the_same_bytes() -> None:
             ("GET", "UA,1", {}, b""), ("GET", "UA,2", {}, b""), ("PUT", "UA,1", {}, b"{"), ("PUT", "UA,1", {}, b"[]"),
             ("PUT", "UA,1", {"idempotency-key": ""}, b"{}"), ("GET", "UA,1", {"accept": "application/x-msgpack"}, b""),
         ):
+            sent = {"content-type": "application/json", **headers}
             one, two = [
-                await door.http.request(method, f"{ROWS}/{path}", headers={"content-type": "application/json", **headers}, content=content)
-                for door in (plain, served)
+                await door.http.request(method, f"{ROWS}/{path}", headers=sent, content=content) for door in (plain, served)
             ]
             assert (one.status_code, one.content) == (two.status_code, two.content)
             assert _without_date(one) == _without_date(two)
