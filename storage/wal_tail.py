@@ -1,7 +1,7 @@
 """The newest frames of the local log in memory, so that shipping rarely reads files.
 
-What always holds: the frames link to one another without a gap, and each stands as far as is known here: a frame that
-names an older `previous` takes what it excludes out. Bounded by bytes; the oldest go first, but never the newest one.
+What always holds: the frames link to one another without a gap, for what failed is taken out (`forget_after`) before the
+next one comes, and one that does not link empties it. Bounded by bytes; the oldest go first, but never the newest one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ class MemoryTail:
     def append(self, frame: Frame) -> None:
         seqs = self._seqs
         if len(seqs) > self._start and seqs[-1] != frame.previous:
-            self.forget_after(frame.previous)
-            if len(seqs) > self._start and seqs[-1] != frame.previous:
-                self.clear()
+            self.clear()  # a new epoch after a hole; the files hold the rest
         self._frames.append(frame)
         seqs.append(frame.last_seq)
         self._bytes += len(frame.data)

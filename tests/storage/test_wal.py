@@ -256,6 +256,19 @@ async def test_appends_to_the_next_segment_wait_for_those_before_and_then_succee
     await wal.close()
 
 
+async def test_a_frame_that_does_not_link_to_the_newest_one_is_read_all_the_same() -> None:
+    files = MemoryFiles()
+    wal = await started(files)
+    await append_all(wal, run(1, 3))
+    await wal.roll(5)
+    await wal.append(a_frame(5, previous=2))  # excludes 3, which nobody told the memory tail
+    await wal.append(a_frame(6))
+    expected = [*run(1, 2), a_frame(5, previous=2), a_frame(6)]
+    assert await wal.read(0, 6, ALL) == expected
+    assert await wal.read(2, 6, ALL) == expected[2:]
+    assert await wal.read(5, 6, ALL) == expected[3:]
+
+
 async def test_a_roll_that_fails_may_be_tried_again() -> None:
     files = MemoryFiles()
     wal = await started(files)
@@ -333,6 +346,8 @@ async def test_trimming_takes_whole_old_segments_and_never_the_open_one() -> Non
     assert await wal.read(boundary - 1, 40, ALL) == run(1, 40)[boundary - 1 :]
     with pytest.raises(LogGap):
         await wal.read(boundary - 2, 40, ALL)
+    again = await Wal.open(files.crashed(lambda _: b""), settings=NO_TAIL)
+    assert (again.first_previous, again.last_seq) == (boundary - 1, 40)
     assert infos[-1].last_seq == 40
     await wal.trim(41)
     assert [info.name for info in wal.segments()] == [infos[-1].name]
