@@ -6,7 +6,6 @@ errors without a traceback; heavy imports happen inside the command that needs t
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 from pathlib import Path
 from typing import Annotated
@@ -52,9 +51,11 @@ def serve(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML; see `twinlog config show`.")],
 ) -> None:
     """Run one site until SIGINT or SIGTERM. Logs go to standard error."""
+    import uvloop
+
     from gateway.app import serve as serve_site
 
-    asyncio.run(serve_site(load_site_config(config)))
+    uvloop.run(serve_site(load_site_config(config)))
 
 
 @app.command(rich_help_panel=RUN, epilog=EXIT_CODES)

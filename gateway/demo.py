@@ -63,7 +63,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     if plan.ports["a"] == plan.ports["b"]:
         raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
     for site, port in plan.ports.items():
-        _check_free(site, port)
+        _check_free(plan.directory, site, port)
     configs = write_files(plan.directory, plan.ports, dfs=plan.dfs, engine=plan.engine)
     for path in configs.values():
         load_site_config(path)
@@ -89,15 +89,25 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             note.unlink(missing_ok=True)
 
 
-def _check_free(site: str, port: int) -> None:
+def _check_free(directory: Path, site: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ConfigError(
-                f"port {port} cannot be used for site {site} ({error.strerror}): stop what uses it, or give --port-{site}"
+                f"port {port} cannot be used for site {site} ({error.strerror}): stop what uses it{_earlier(directory, site)}, "
+                f"or give --port-{site}"
             ) from error
+
+
+def _earlier(directory: Path, site: str) -> str:
+    """What a demo that was killed, and could not stop its sites, left in demo.json."""
+    try:
+        entry = msgspec.json.decode((directory / "demo.json").read_bytes())["sites"][site]
+        return f" (perhaps pid {entry['pid']}, site {site} of an earlier demo in {directory})"
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return ""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from gateway.cli import app
@@ -179,6 +180,26 @@ def test_a_site_that_goes_away_does_not_make_the_operation_failed(monkeypatch: p
     assert [one["state"] for one in cli_follow.documents(Vanishing(5), site, document)] == ["running", "succeeded"]
     with pytest.raises(OutcomeUnknown, match="twinlog history op-1"):
         list(cli_follow.documents(Vanishing(1000), site, document))
+
+
+def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    class Interrupted(Vanishing):
+        def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+            asked.append((method, path))
+            return super().ask(site, method, path, body)
+
+        def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+            raise KeyboardInterrupt
+
+    pair = Interrupted(0)
+    site, document = cli_follow.start(pair, ["b"], "switchover", "b", {}, dry_run=False)
+    with pytest.raises(typer.Exit) as left:
+        cli_follow.follow(pair, site, document, as_json=False)
+    assert left.value.exit_code == 3
+    assert "still running. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
+    assert asked == [("POST", "/v1/operations")]
 
 
 def test_an_order_whose_answer_was_lost_is_not_given_to_another_site() -> None:
