@@ -66,7 +66,7 @@ class Story:
         if done.returncode != 0:
             raise StoryFailed(f"twinlog {' '.join(arguments)} ended with {done.returncode}: {done.stdout}{done.stderr}")
         self.tell(f"[green]twinlog {' '.join(arguments)}[/]  took {time.monotonic() - started_s:.1f} s")
-        answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
+        answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
         return answer
 
     def cluster(self, site: str) -> dict[str, Any] | None:
