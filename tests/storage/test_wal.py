@@ -188,6 +188,7 @@ async def test_a_failure_fails_all_that_is_outstanding_until_the_roll() -> None:
     files.hold = False
     wal.forget_after(3)
     assert wal.last_seq == 3
+    assert await wal.read(0, ALL, ALL) == run(1, 3)
     await wal.roll(7)
     await wal.append(a_frame(7, previous=3))
     expected = [*run(1, 3), a_frame(7, previous=3)]
