@@ -1,4 +1,4 @@
-"""The README is true: its tour runs against a real pair, and every command, target and path that it names exists."""
+"""The README is true: its tour, and before it the examples of docs/api.md, run against a real pair; what it names exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 @pytest.mark.pair
 @pytest.mark.timeout(420)
 def test_the_tour(tmp_path: Path) -> None:
-    said = go(README, tmp_path)
+    said = go((ROOT / "docs" / "api.md").read_text(encoding="utf-8") + README, tmp_path)
+    assert "urn:twinlog:problem" not in said
     before, after = said.split("$ twinlog failover --to b")
     assert '"mode":"sync"' in before
     assert "here to stay" in after, "the row that was acknowledged before the loss is read after it"
