@@ -111,8 +111,8 @@ class CoordinatorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalConfig:
-    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB
-    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 64 * MIB  # newest frames kept in memory for the replicator
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB
+    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB  # newest frames kept in memory for the replicator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,8 +160,7 @@ class Site:
         if self.open is None or not permissions(self.role).writes:
             if self.role is Role.DRAINING:
                 raise Unavailable(
-                    f"a switchover to {self.peer} is under way: nothing was logged, try again there", retry_after_s=1,
-                    active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
+                    f"a switchover to {self.peer} is under way: nothing was logged, try again", retry_after_s=1
                 )
             raise self._not_serving()
         return self.open

@@ -5,8 +5,8 @@
     |  |- MalformedBody        the body cannot be parsed at all                           400
     |  |- TooLarge             a limit of size or count                                   413
     |- NotFound                table, row, operation, receipt                             404
-    |- Conflict                exists already, or another operation runs                  409
-    |- PreconditionFailed      If-Match, insert of an existing key                        412
+    |- Conflict                a row or table exists already, another operation runs      409
+    |- PreconditionFailed      If-Match, a condition that does not hold                   412
     |- NotActive               this site does not serve that; carries the active          421
     |- Overloaded              a bounded queue is full; nothing was logged                429
     |- Unavailable             closed, draining, lease expired, peer away; nothing logged 503

@@ -193,7 +193,8 @@ class Activation:
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
         if not self._takes_over and self._mode_before == "sync":
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
-        await self._write_tail(tail, {frame.position for frame in local})
+        await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
+        await self._apply(tail)
         self._replayed = len(tail)
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         self._reached("replay")
@@ -226,13 +227,26 @@ class Activation:
                 held_seq=self.ports.engine.applied_seq,
             )
 
-    async def _write_tail(self, tail: list[Frame], in_wal: set[tuple[int, int]]) -> None:
-        """The tail goes to the own WAL too, then to the storage, which is then made durable."""
-        engine, wal = self.ports.engine, self.ports.wal
-        await wal.start(self.epoch, self._high_seq + 1)
-        missing = [wal.append(frame) for frame in tail if frame.position not in in_wal]
-        for synced in missing:
+    def _for_wal(self, remote: list[Frame], tail: list[Frame]) -> list[Frame]:
+        """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
+        back from its crash with less than this site had applied, and is then served from here instead of from base data."""
+        end = tail[-1].last_seq if tail else self.ports.engine.applied_seq
+        if not self._takes_over:
+            return tail
+        try:
+            whole = [frame for frame in standing(remote) if frame.last_seq <= end]
+        except LogGap:  # leftovers of older epochs before what counts
+            return tail
+        return whole if whole and whole[-1].last_seq == end else tail
+
+    async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
+        await self.ports.wal.start(self.epoch, self._high_seq + 1)
+        for synced in [self.ports.wal.append(frame) for frame in frames if frame.position not in held]:
             await synced
+
+    async def _apply(self, tail: list[Frame]) -> None:
+        """The tail goes to the storage, which is then made durable."""
+        engine = self.ports.engine
         for first in range(0, len(tail), APPLY_CHUNK):
             await engine.apply(tail[first : first + APPLY_CHUNK])
         self.ports.failpoints.hit("activation.applied")
