@@ -27,7 +27,7 @@ MODES = ("sync", "async")
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One thing to measure. `name` is its key in the report."""
+    """One thing to measure. `name` is its key in the report: what, and over how many connections or in which format."""
 
     name: str
     connections: int
@@ -43,10 +43,10 @@ class Sample(msgspec.Struct, frozen=True):
 
 def cases() -> list[Case]:
     """Every case, for both modes."""
-    puts = [Case(f"put, {count} connections", count, Workload("put", "single", keys=KEYS)) for count in CONNECTIONS]
-    gets = [Case("get, 64 connections", 64, Workload("get", "reads", keys=KEYS))]
+    puts = [Case(f"put x{count}", count, Workload("put", "single", keys=KEYS)) for count in CONNECTIONS]
+    gets = [Case("get x64", 64, Workload("get", "reads", keys=KEYS))]
     batches = [
-        Case(f"{BATCH_ROWS:,} rows, {name}", BATCH_CONNECTIONS, Workload("batch", "batches", content_type))
+        Case(f"batch {name}", BATCH_CONNECTIONS, Workload("batch", "batches", content_type))
         for name, content_type in (("JSON", JSON), ("msgpack", MSGPACK), ("Arrow", ARROW))
     ]
     return puts + gets + batches

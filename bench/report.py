@@ -5,34 +5,47 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 
 SYNC_COLOUR, ASYNC_COLOUR = "#2b6cb0", "#dd8452"
 
 
 def show(document: dict[str, Any], console: Console) -> None:
+    """Fits into 80 columns, so spreads are shown as half of highest less lowest, in per cent of the median."""
     rounds, seconds = document["settings"]["rounds"], document["settings"]["seconds"]
-    table = Table(title=f"Medians of {rounds} interleaved rounds of {seconds:g} s (lowest to highest)", title_justify="left")
-    table.add_column("case")
-    for name in ("sync, rows/s", "async, rows/s", "sync : async", "p50 / p99 ms, sync", "p50 / p99 ms, async", "failed"):
-        table.add_column(name, justify="right")
+    console.print(f"\n[bold]Synchronous against asynchronous[/]: medians of {rounds} interleaved rounds of {seconds:g} s")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True)
+    for name in ("sync\nrows/s", "async\nrows/s", "sync :\nasync", "sync p50,\np99 ms", "async p50,\np99 ms"):
+        table.add_column(name, justify="right", no_wrap=True)
     for line in document["cases"]:
         sync, other = line["sync"], line["async"]
         table.add_row(
-            line["case"], _rate(sync["rows_per_second"]), _rate(other["rows_per_second"]), _ratio(line["sync_to_async"]),
-            _latency(sync), _latency(other), str(sync["failures"] + other["failures"]),
+            line["case"], _figure(sync["rows_per_second"], ",.0f"), _figure(other["rows_per_second"], ",.0f"),
+            _figure(line["sync_to_async"], ".2f"), _latency(sync), _latency(other),
         )
-    grown = Table(title="Cost of a row while a table grows (sync, Arrow, one connection)", title_justify="left")
-    for name in ("rows", "us a row", "read p50 ms", "memory a, MiB", "memory b, MiB"):
-        grown.add_column(name, justify="right")
-    for step in document["growth"]:
+    console.print(table)
+    console.print("[dim]put, get: one row of about 100 bytes, x connections; batch: 1,000 rows a request, 4 connections[/]")
+    for line in document["cases"]:
+        if failed := line["sync"]["failures"] + line["async"]["failures"]:
+            console.print(f"[red]{line['case']}: {failed} requests failed; bench.json tells how[/]")
+    if document["growth"]:
+        _show_growth(document["growth"], console)
+
+
+def _show_growth(steps: list[dict[str, Any]], console: Console) -> None:
+    console.print("\n[bold]A table that grows[/]: synchronous, Arrow, one connection")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("rows", "us a row", "read p50 ms", "memory of a, MiB", "of b, MiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for step in steps:
         memory = step["memory_mb"]
-        grown.add_row(
+        table.add_row(
             f"{step['rows']:,}", f"{step['us_per_row']:.1f}", f"{step['get_p50_ms']:.2f}",
             f"{memory['a']:.0f}", f"{memory['b']:.0f}",
         )
-    console.print(Group(table, grown) if document["growth"] else table)
+    console.print(table)
 
 
 def plot(document: dict[str, Any], path: Path) -> None:
@@ -42,18 +55,18 @@ def plot(document: dict[str, Any], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    puts = [line for line in document["cases"] if line["case"].startswith("put")]
-    batches = [line for line in document["cases"] if " rows, " in line["case"]]
+    puts = [line for line in document["cases"] if line["case"].startswith("put ")]
+    batches = [line for line in document["cases"] if line["case"].startswith("batch ")]
     figure, (rate, latency, batch) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
     settings = document["settings"]
     figure.suptitle(f"Synchronous against asynchronous: medians of {settings['rounds']} interleaved rounds, lowest to highest")
-    labels = [line["case"].split(", ")[1].split()[0] for line in puts]
+    labels = [line["case"].removeprefix("put x") for line in puts]
     _bars(rate, puts, labels, "rows_per_second", "writes a second")
     _bars(latency, puts, labels, "p99_ms", "p99, ms")
     latency.set_yscale("log")
     for axes in (rate, latency):
         axes.set_xlabel("connections")
-    _bars(batch, batches, [line["case"].split(", ")[1] for line in batches], "rows_per_second", "rows a second")
+    _bars(batch, batches, [line["case"].removeprefix("batch ") for line in batches], "rows_per_second", "rows a second")
     batch.set_xlabel("1,000 rows a request")
     rate.legend(frameon=False)
     figure.savefig(path, dpi=130)
@@ -75,15 +88,14 @@ def _bars(axes: Any, lines: list[dict[str, Any]], labels: list[str], figure: str
     axes.set_axisbelow(True)
 
 
-def _rate(spread: dict[str, float] | None) -> str:
-    return "-" if spread is None else f"{spread['median']:,.0f} [dim]({spread['low']:,.0f} to {spread['high']:,.0f})[/]"
-
-
-def _ratio(spread: dict[str, float] | None) -> str:
-    return "-" if spread is None else f"{spread['median']:.2f} [dim]({spread['low']:.2f} to {spread['high']:.2f})[/]"
+def _figure(spread: dict[str, float] | None, style: str) -> str:
+    if spread is None:
+        return "-"
+    share = (spread["high"] - spread["low"]) / 2 / spread["median"] if spread["median"] else 0.0
+    return f"{spread['median']:{style}}[dim] ±{share:.0%}[/]"
 
 
 def _latency(mode: dict[str, Any]) -> str:
     if mode["p50_ms"] is None:
         return "-"
-    return f"{mode['p50_ms']['median']:.2f} / {mode['p99_ms']['median']:.2f}"
+    return f"{mode['p50_ms']['median']:.2f}, {mode['p99_ms']['median']:.0f}"
