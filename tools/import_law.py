@@ -25,10 +25,11 @@ PACKAGES = (*LAYERS, "spark_jobs", "chaos")
 OUTSIDE = ("chaos", "tests", "bench", "tools")
 PURE = (
     "storage.errors", "storage.types", "storage.keys", "storage.schema", "storage.record", "storage.frame", "storage.segment",
-    "storage.chain", "storage.values", "storage.rows", "storage.predicates",
-    "remote_log.layout", "remote_log.lease",
-    "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.receipts",
-    "switchover.roles", "switchover.register", "switchover.plans",
+    "storage.chain", "storage.values", "storage.rows", "storage.compiled_rows", "storage.arrow_columns", "storage.arrow_rows",
+    "storage.predicates", "storage.engines.effects", "storage.engines.rocks_changes", "storage.engines.rocks_layout",
+    "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
+    "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
+    "switchover.roles", "switchover.register", "switchover.decide", "switchover.operations",
 )
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",
