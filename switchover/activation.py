@@ -210,7 +210,7 @@ class Activation:
         frames = remote if self._takes_over else [*remote, *local]
         self._check_remote_log_is_there(remote)
         try:
-            return tail_after(frames, at)
+            return tail_after(frames, at, self.ports.engine.applied_epoch)
         except LogGap:
             if self.request.accept_data_loss:
                 return []  # the operator typed the loss; the manifest in the journal says what
@@ -240,8 +240,9 @@ class Activation:
         return whole if whole and whole[-1].last_seq == end else tail
 
     async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
-        await self.ports.wal.start(self.epoch, self._high_seq + 1)
-        for synced in [self.ports.wal.append(frame) for frame in frames if frame.position not in held]:
+        missing = [frame for frame in frames if frame.position not in held]
+        await self.ports.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
+        for synced in [self.ports.wal.append(frame) for frame in missing]:
             await synced
 
     async def _apply(self, tail: list[Frame]) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import multiprocessing
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from gateway.demo_files import write_files
+from tests.crash import serve_site
 
+_spawning = multiprocessing.get_context("forkserver")  # a process that has everything imported, and is forked for each site
+_spawning.set_forkserver_preload(["tests.crash.serve_site"])
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "int64"}], "primary_key": ["k"]}
-DIED = 86
 OTHER = {"a": "b", "b": "a"}
 
 
@@ -44,29 +44,26 @@ class Processes:
         self.ports = {"a": free_port(), "b": free_port()}
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
         self.configs = write_files(directory, self.ports, dfs="directory", engine="rocksdb")
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: dict[str, BaseProcess] = {}
         self.http = httpx.Client(timeout=15.0, trust_env=False)
         self.record = Record()
         self._next = 0
 
     # ---- processes
-    def start(self, site: str, failpoint: str = "-", nth: int = 1) -> None:
-        with (self.directory / f"{site}.log").open("ab") as log:
-            self.running[site] = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("serve_site.py")), str(self.configs[site]), failpoint, str(nth)],
-                stdout=log, stderr=log, start_new_session=True, cwd=Path(__file__).parents[2],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            )
+    def start(self, site: str, failpoint: str = "", nth: int = 1) -> None:
+        arguments = (str(self.configs[site]), str(self.directory / f"{site}.log"), failpoint, nth)
+        process = _spawning.Process(target=serve_site.main, args=arguments, daemon=True)
+        process.start()
+        self.running[site] = process
 
     def kill(self, site: str) -> None:
         process = self.running.pop(site)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
 
     def died(self, site: str) -> bool:
         """Whether it ended at its failpoint."""
-        return self.running[site].poll() == DIED
+        return self.running[site].exitcode == serve_site.DIED
 
     def close(self) -> None:
         for site in list(self.running):
@@ -149,7 +146,7 @@ class Processes:
         for key, value in self.record.refused:
             assert rows.get(key) != value, f"{key}={value} was refused, and is there"
         other = OTHER[active]
-        if other in self.running and self.running[other].poll() is None:
+        if other in self.running and self.running[other].is_alive():
             def level() -> bool:
                 ours, theirs = self.cluster(active), self.cluster(other)
                 return bool(theirs) and theirs["role"] == "STANDBY" and ours["committed_seq"] - theirs["applied_seq"] <= 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import uvloop
@@ -12,12 +11,13 @@ from gateway.app import serve
 from gateway.config_load import load_site_config
 from switchover.failpoints import ArmedFailpoints, Failpoints
 
-
-def main() -> None:
-    config, name, nth = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    armed = ArmedFailpoints(name, nth, die=lambda _: os._exit(86)) if name != "-" else Failpoints()
-    uvloop.run(serve(load_site_config(config), armed))
+DIED = 86
 
 
-if __name__ == "__main__":
-    main()
+def main(config: str, log: str, failpoint: str, nth: int) -> None:
+    """The process's whole life; what it says goes to `log`."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    armed = ArmedFailpoints(failpoint, nth, die=lambda _: os._exit(DIED)) if failpoint else Failpoints()
+    uvloop.run(serve(load_site_config(Path(config)), armed))
