@@ -1,0 +1,62 @@
+"""What is imported is declared in pyproject.toml, and what is declared is pinned: a fresh clone lacks nothing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import sys
+import tomllib
+
+from tools.import_law import PACKAGES
+from tools.sources import ROOT, repository_files
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINNED = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements" / "main.txt").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def canonical(requirement: str) -> str:
+    """The name of a requirement as registries compare it."""
+    name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(*extras: str) -> set[str]:
+    requirements = PROJECT["dependencies"] + [one for extra in extras for one in PROJECT["optional-dependencies"][extra]]
+    return {canonical(requirement) for requirement in requirements}
+
+
+def imported(folders: tuple[str, ...]) -> set[str]:
+    """Top names of all imports below `folders` that are neither Python's nor ours."""
+    ours = {path.stem for path in repository_files(ROOT, ".py")} | {*PACKAGES, "bench", "tools", "tests"}
+    names: set[str] = set()
+    for path in repository_files(ROOT, ".py"):
+        if path.parts[0] in folders:
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                    names.add(node.module.split(".")[0])
+    return names - ours - set(sys.stdlib_module_names)
+
+
+def undeclared(names: set[str], known: set[str]) -> dict[str, list[str]]:
+    """Import name -> distributions that have it, where none of them is declared."""
+    providers = importlib.metadata.packages_distributions()
+    found = {name: providers.get(name, []) for name in names}
+    return {name: owners for name, owners in found.items() if not known & {canonical(owner) for owner in owners}}
+
+
+def test_the_product_imports_only_what_it_declares() -> None:
+    names = imported(tuple(set(PACKAGES) - {"spark_jobs", "chaos"}))
+    assert len(names) > 10
+    assert undeclared(names, declared()) == {}
+
+
+def test_tools_and_tests_import_only_what_they_declare() -> None:
+    assert undeclared(imported(("bench", "tools", "tests")), declared("flights", "dev")) == {}
+
+
+def test_everything_declared_is_pinned_and_nothing_has_an_address() -> None:
+    assert declared("flights", "dev") - PINNED == set()
+    assert "://" not in (ROOT / "requirements" / "main.txt").read_text(encoding="utf-8")
