@@ -23,7 +23,7 @@ from gateway.tables_service import TablesService
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
-from remote_log.sink import LOADING, Sink
+from remote_log.sink import Sink
 from remote_log.transport import Transport
 from remote_log.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
@@ -281,7 +281,7 @@ class Site:
     def takeover_blocker(self) -> str | None:
         """Why this site's storage cannot stand in for the active now; None when it can."""
         engine = self.ports.engine
-        if engine.meta(LOADING) is not None:
+        if self.sink.needs_base:
             return "its base data is not complete: wait until the active has filled this site"
         floor = int(engine.meta(FLOOR) or b"0")
         if engine.applied_seq < floor:

@@ -20,6 +20,7 @@ from switchover.roles import Event, Role
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
+PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
 
 
 class Supervisor:
@@ -35,7 +36,11 @@ class Supervisor:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._watch()), loop.create_task(self._flush_loop())]
+        upkeep = (
+            self._every(self._site.settings.flush_interval_s, "flush", self._flush),
+            self._every(PURGE_INTERVAL_S, "purge", self._purge),
+        )
+        self._tasks = [loop.create_task(work) for work in (self._watch(), *upkeep)]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -76,14 +81,23 @@ class Supervisor:
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._run_plan("rejoin")
 
-    async def _flush_loop(self) -> None:
-        """Make what is applied durable from time to time: the logs can be trimmed behind it."""
-        site, engine = self._site, self._site.ports.engine
+    async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Housekeeping: what fails is logged, and tried again at the next round."""
         while True:
-            await site.ports.clock.sleep(site.settings.flush_interval_s)
-            if engine.applied_seq == engine.durable_seq:
-                continue
+            await self._site.ports.clock.sleep(interval_s)
             try:
-                await engine.flush()
+                await work()
             except TwinlogError as error:
-                log.error("flush failed", code=error.code, detail=error.message)
+                log.error("housekeeping failed", work=name, code=error.code, detail=error.message)
+            except Exception:
+                log.exception("housekeeping failed by an internal error", work=name)
+
+    async def _flush(self) -> None:
+        """Make what is applied durable: the logs can be trimmed behind it."""
+        engine = self._site.ports.engine
+        if engine.applied_seq != engine.durable_seq:
+            await engine.flush()
+
+    async def _purge(self) -> None:
+        """Old versions and request outcomes go, at the active and at the standby alike."""
+        await self._site.ports.engine.purge(self._site.ports.clock.wall_ms())

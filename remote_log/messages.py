@@ -10,12 +10,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from storage.engine import EpochEntry
+from storage.engine import EpochEntry, RequestOutcome
 from storage.errors import PeerError
 
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS = "status", "epochs", "rows"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
+
+
+OutcomeRow = tuple[str, bytes, int, int, int, int, bool]  # idempotency key, then RequestOutcome as a tuple
 
 
 class FollowRequest(msgspec.Struct):
@@ -48,17 +51,24 @@ class ReplicateRequest(msgspec.Struct):
 
 
 class BaseRequest(msgspec.Struct):
-    """A chunk of base data in key order: (table, key, value, version). `first` empties the follower."""
+    """Part number `part` of the sender's base data number `load` in its epoch; part 0 empties the follower.
+
+    `rows` in key order: (table, key, value, version). `outcomes` in key order: what idempotency keys answered.
+    """
 
     epoch: int
-    first: bool
+    load: int
+    part: int
     rows: list[tuple[int, bytes, bytes, int]]
+    outcomes: list[OutcomeRow]
 
 
 class BaseDoneRequest(msgspec.Struct):
-    """The base is complete at exactly (`seq_epoch`, `seq`)."""
+    """The base of `parts` parts is complete at exactly (`seq_epoch`, `seq`)."""
 
     epoch: int
+    load: int
+    parts: int
     seq: int
     seq_epoch: int
     last_timestamp: int
@@ -147,3 +157,11 @@ def pack_history(entries: list[EpochEntry]) -> list[tuple[int, int, int, str, st
 
 def unpack_history(rows: list[tuple[int, int, int, str, str]]) -> list[EpochEntry]:
     return [EpochEntry(*row) for row in rows]
+
+
+def pack_outcomes(outcomes: list[tuple[str, RequestOutcome]]) -> list[OutcomeRow]:
+    return [(key, o.digest, o.epoch, o.seq, o.version, o.count, o.was_async) for key, o in outcomes]
+
+
+def unpack_outcomes(rows: list[OutcomeRow]) -> list[tuple[str, RequestOutcome]]:
+    return [(row[0], RequestOutcome(*row[1:])) for row in rows]

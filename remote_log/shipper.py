@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
+from remote_log.base_data import base_parts
 from remote_log.messages import (
     BASE,
     BASE_DONE,
@@ -26,6 +28,7 @@ from remote_log.messages import (
     ReplicateRequest,
     from_message,
     pack_history,
+    pack_outcomes,
     to_message,
 )
 from remote_log.transport import Transport
@@ -42,7 +45,8 @@ class ShipperSettings:
     idle_poll_s: float = 0.5  # asks for the durable position when there is nothing to send
     retry_s: float = 0.5
     call_timeout_s: float = 10.0
-    base_chunk_rows: int = 2_000
+    base_part_entries: int = 2_000  # rows and request outcomes
+    base_part_bytes: int = 2 << 20  # of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Shipper:
         self._settings = settings
         self.view = PeerView()
         self._flush_wanted = False
+        self._loads = 0  # of base data begun in this epoch: the follower tells their parts apart by it
         self.frames_shipped = 0
         self.bytes_shipped = 0
         self.base_rows_sent = 0
@@ -141,35 +146,29 @@ class Shipper:
             return  # nothing new: ask for the durable position
 
     async def _send_base(self) -> Position:
-        """Everything the engine holds at one point, in key order, chunk by chunk."""
+        """Everything the engine holds at one point, in key order, part by part."""
+        self._loads += 1
         snapshot = await self._engine.snapshot()
         try:
             schemas = self._engine.schemas()
             history = [entry for entry in self._engine.epochs() if entry.first_seq <= snapshot.seq]
-            await self._send_base_rows(snapshot, sorted(schemas))
+            timestamp = self._engine.last_timestamp
+            parts = await self._send_base_parts(snapshot, sorted(schemas))
             done = BaseDoneRequest(
-                self._epoch, snapshot.seq, history[-1].epoch, self._engine.last_timestamp, schemas, pack_history(history)
+                self._epoch, self._loads, parts, snapshot.seq, history[-1].epoch, timestamp, schemas, pack_history(history)
             )
             return await self._call(BASE_DONE, done)
         finally:
             snapshot.close()
 
-    async def _send_base_rows(self, snapshot: Snapshot, tables: list[int]) -> None:
-        chunk: list[tuple[int, bytes, bytes, int]] = []
-        first = True
-        limit = self._settings.base_chunk_rows
-        for table in tables:
-            start: bytes | None = None
-            while True:
-                rows = await snapshot.scan(table, start, None, reverse=False, limit=limit)
-                chunk += [(table, row.key, row.value, row.version) for row in rows]
-                if len(chunk) >= limit:
-                    await self._call(BASE, BaseRequest(self._epoch, first, chunk))
-                    self.base_rows_sent += len(chunk)
-                    chunk, first = [], False
-                if len(rows) < limit:
-                    break
-                start = rows[-1].key + b"\0"
-        if chunk or first:
-            await self._call(BASE, BaseRequest(self._epoch, first, chunk))
-            self.base_rows_sent += len(chunk)
+    async def _send_base_parts(self, snapshot: Snapshot, tables: list[int]) -> int:
+        """How many parts were sent."""
+        settings, sent = self._settings, 0
+        parts = base_parts(snapshot, tables, entries_max=settings.base_part_entries, bytes_max=settings.base_part_bytes)
+        async with aclosing(parts):
+            async for part in parts:
+                rows = [(table, row.key, row.value, row.version) for table, row in part.rows]
+                await self._call(BASE, BaseRequest(self._epoch, self._loads, sent, rows, pack_outcomes(part.outcomes)))
+                self.base_rows_sent += len(rows)
+                sent += 1
+        return sent

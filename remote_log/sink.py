@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from remote_log.history import common_end
 from remote_log.messages import (
@@ -22,6 +23,7 @@ from remote_log.messages import (
     Position,
     ReplicateRequest,
     unpack_history,
+    unpack_outcomes,
 )
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
@@ -29,23 +31,42 @@ from storage.errors import Fenced, Refused, Unavailable
 from storage.frame import Frame, parse_frame
 
 FOLLOWED_EPOCH = "followed_epoch"
-LOADING = "loading_base"
+BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be mended, base data must replace it
+
+
+class _BasePlace(NamedTuple):
+    """One part of one base; in an epoch only its active counts the loads."""
+
+    epoch: int
+    load: int
+    part: int
 
 
 class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None], on_applied: Callable[[list[Frame]], None]
+        self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None],
+        on_applied: Callable[[list[Frame]], None],
     ) -> None:
         self._engine, self._clock = engine, clock
         self._on_applied = on_applied
         self.heard_s: float | None = None
         self._refusal = refusal
         self._lock = asyncio.Lock()
+        self._expected: _BasePlace | None = None  # the part of base data that may come next
         self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
         self.frames_received = 0
         self.bytes_received = 0
+
+    @property
+    def needs_base(self) -> bool:
+        """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
+        return self._engine.loading or self._engine.meta(BASE_WANTED) is not None
+
+    async def want_base(self) -> None:
+        """From here on, also after a restart, this site takes nothing before base data. Durable when it returns."""
+        await self._engine.set_meta(BASE_WANTED, b"1")
 
     def _position(self, state: str, why: str = "") -> Position:
         engine = self._engine
@@ -72,8 +93,8 @@ class Sink:
             if why is not None:
                 return self._position("busy", why)
             engine = self._engine
-            if engine.meta(LOADING) is not None:
-                return self._position("loading", "base data was interrupted: send it again from the start")
+            if self.needs_base:
+                return self._position("loading", "this site needs base data, from its first part")
             try:
                 end = common_end(unpack_history(request.history), engine.applied_epoch, engine.applied_seq)
             except Refused as error:
@@ -88,6 +109,8 @@ class Sink:
         why = self._refusal()
         if why is not None:
             raise Unavailable(f"this site accepts no shipped frames now: {why}", retry_after_s=1)
+        if self.needs_base:
+            raise Unavailable("this site needs base data before any frame: follow first", retry_after_s=0)
         if epoch != self.followed_epoch:
             raise Unavailable(f"epoch {epoch} has not been agreed on: follow first", retry_after_s=0)
 
@@ -112,33 +135,46 @@ class Sink:
             return self._position("following")
 
     async def base(self, request: BaseRequest) -> Position:
-        """A chunk of base data; the first one empties this site's storage."""
+        """The next part of base data; the first one empties this site's storage. Raises Fenced, Unavailable."""
         async with self._lock:
-            self._check_following_base(request.epoch)
-            if request.first:
-                await self._engine.set_meta(LOADING, b"1")
-            elif self._engine.meta(LOADING) is None:
-                raise Unavailable("no base data is being loaded here: begin with the first chunk", retry_after_s=0)
+            self._check_base(request.epoch)
+            part = _BasePlace(request.epoch, request.load, request.part)
+            first = request.part == 0
+            if first:
+                await self.set_followed_epoch(request.epoch)
+            else:
+                self._check_expected(part)
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
-            await self._engine.load_base(rows, request.first)
+            self._expected = None  # until this part is in: if it fails here, the base begins again
+            await self._engine.load_base(rows, unpack_outcomes(request.outcomes), first)
+            if first:
+                await self._engine.set_meta(BASE_WANTED, None)  # the engine itself knows from here on
+                self._on_applied([])
+            self._expected = _BasePlace(request.epoch, request.load, request.part + 1)
             return self._position("loading")
 
-    def _check_following_base(self, epoch: int) -> None:
+    def _check_base(self, epoch: int) -> None:
         self._check_epoch(epoch)
         why = self._refusal()
         if why is not None:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
 
+    def _check_expected(self, part: _BasePlace) -> None:
+        """A base has no holes: this site may have restarted, or another base may have begun since the part before."""
+        if part != self._expected:
+            raise Unavailable(
+                f"part {part.part} of base {part.load} of epoch {part.epoch} does not follow what came before: "
+                "begin with the first part", retry_after_s=0,
+            )
+
     async def base_done(self, request: BaseDoneRequest) -> Position:
-        """The base is complete: from here on this site follows."""
+        """The base is complete: from here on this site follows. Raises Fenced, Unavailable."""
         async with self._lock:
-            self._check_following_base(request.epoch)
-            if self._engine.meta(LOADING) is None:
-                raise Unavailable("no base data is being loaded here: begin with the first chunk", retry_after_s=0)
+            self._check_base(request.epoch)
+            self._check_expected(_BasePlace(request.epoch, request.load, request.parts))
+            self._expected = None
             await self._engine.finish_base(
                 request.seq, request.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
             )
-            await self._engine.set_meta(LOADING, None)
             self._on_applied([])
-            await self.set_followed_epoch(request.epoch)
             return self._position("following")

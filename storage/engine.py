@@ -55,9 +55,19 @@ class Snapshot(Protocol):
     seq: int
 
     async def scan(
-        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
     ) -> Sequence[StoredRow]:
-        """At most `limit` rows of `[start, end)` in key order (or reversed), off the event loop. None: unbounded."""
+        """At most `limit` rows of `[start, end)` in key order (or reversed), off the event loop. None: unbounded.
+
+        With `bytes_max` (above 0) the row whose key and value bring the sum to it is the last: only an answer without any
+        row says that there are no more.
+        """
+
+    async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
+        """At most `limit` idempotency keys above `after` with what they answered, in key order, off the event loop.
+
+        None: from the first.
+        """
 
     def close(self) -> None: ...
 
@@ -119,8 +129,13 @@ class StorageEngine(Protocol):
     def loading(self) -> bool:
         """A base was begun and not finished, here or before a crash: the rows are no prefix, `apply` refuses."""
 
-    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
-        """Base data for an empty standby: `first` empties the engine and marks it as loading (applied_seq = 0)."""
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+    ) -> None:
+        """A part of the base data of a standby: `first` empties the engine and marks it as loading (applied_seq = 0).
+
+        `outcomes`: idempotency keys with what they answered. Only the emptying is durable when it returns.
+        """
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]

@@ -30,12 +30,11 @@ from storage.engine import StorageEngine
 from storage.errors import LogGap
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
+from storage.replay import replay
 from storage.wal import Wal
 from switchover.coordinator import Coordinator, Mode, PairState, update
 from switchover.failpoints import Failpoints
 from switchover.register import abandon_plan, begin_plan, open_plan
-
-APPLY_CHUNK = 256  # frames per engine transaction while replaying
 
 
 class RemoteLogOpener(Protocol):
@@ -248,8 +247,7 @@ class Activation:
     async def _apply(self, tail: list[Frame]) -> None:
         """The tail goes to the storage, which is then made durable."""
         engine = self.ports.engine
-        for first in range(0, len(tail), APPLY_CHUNK):
-            await engine.apply(tail[first : first + APPLY_CHUNK])
+        await replay(engine, tail)
         self.ports.failpoints.hit("activation.applied")
         self.ports.hybrid.observe(engine.last_timestamp)
         await engine.flush()

@@ -28,7 +28,7 @@ from remote_log.messages import (
     to_message,
     unpack_history,
 )
-from remote_log.sink import LOADING, Sink
+from remote_log.sink import Sink
 from remote_log.transport import Transport
 from storage.chain import standing
 from storage.engine import EpochEntry, StorageEngine, StoredRow
@@ -36,6 +36,7 @@ from storage.errors import Refused
 from storage.files import Files
 from storage.frame import Flags, Frame
 from storage.record import Kind
+from storage.replay import replay
 from storage.wal import Wal
 from switchover.failpoints import Failpoints
 
@@ -114,7 +115,7 @@ class Rejoin:
                 break
             good.append(frame)
         if good:
-            await self._engine.apply(good)
+            await replay(self._engine, good)
             await self._engine.flush()
         self.report.replayed_frames = len(good)
 
@@ -139,7 +140,7 @@ class Rejoin:
         await self._refetch(touched, end)
 
     async def _ask_for_base(self, why: str) -> None:
-        await self._engine.set_meta(LOADING, b"1")
+        await self._sink.want_base()
         self.report.base_needed = True
         self.report.notes.append(f"filled with base data: {why}")
 

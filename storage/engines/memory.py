@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from storage.clock import COUNTER_BITS
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
@@ -159,11 +160,14 @@ class MemoryEngine:
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
         await self.flush()
 
-    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+    ) -> None:
         if first:
             self._state = _State(loading=True)
         refuse_unless_loading(self._state.loading)
         self._state.rows.update(((table, row.key), row) for table, row in rows)
+        self._state.requests.update(outcomes)
         if first:
             await self.flush()
 
@@ -173,7 +177,7 @@ class MemoryEngine:
         refuse_unless_loading(self._state.loading)
         self._state = _State(
             seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(Tables.of_base(schemas).by_id),
-            epochs={entry.epoch: entry for entry in epochs},
+            epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,
         )
         await self.flush()
 
@@ -192,9 +196,17 @@ class MemorySnapshot:
         self._state = state
 
     async def scan(
-        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
     ) -> Sequence[StoredRow]:
-        return _scan(self._state, table, start, end, reverse, limit, None)
+        rows = _scan(self._state, table, start, end, reverse, limit, None)
+        if bytes_max is None:
+            return rows
+        sizes = accumulate(len(row.key) + len(row.value) for row in rows)
+        return rows[: sum(size < bytes_max for size in sizes) + 1]
+
+    async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
+        found = sorted(self._state.requests.items())
+        return [(key, outcome) for key, outcome in found if after is None or key > after][:limit]
 
     def close(self) -> None: ...
 

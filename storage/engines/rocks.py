@@ -283,10 +283,12 @@ class RocksEngine:
 
         await self._upkeep.submit(lambda: self._move(write, durably=True))
 
-    async def load_base(self, rows: Sequence[tuple[int, StoredRow]], first: bool) -> None:
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+    ) -> None:
         if not first:
             refuse_unless_loading(self.loading)
-        await self._upkeep.submit(lambda: self._move(lambda: base_part(self._state, rows, first), durably=first))
+        await self._upkeep.submit(lambda: self._move(lambda: base_part(self._state, rows, outcomes, first), durably=first))
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]

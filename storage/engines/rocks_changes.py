@@ -17,13 +17,12 @@ from storage.engines.rocks_layout import (
     APPLIED_KEY,
     VERSION_BYTES,
     Range,
-    age_key,
     encode,
     epoch_key,
     history_key,
     history_range,
     pack_applied,
-    request_key,
+    request_entries,
     row_prefix,
     row_range,
     schema_key,
@@ -135,6 +134,4 @@ class Changes:
 
     def _remember(self, frame: Frame, index: int, mark: bytes) -> None:
         key, outcome = request_outcome(frame, index, mark)
-        where = request_key(key)
-        self.changes[where] = encode(outcome)
-        self.changes[age_key(outcome.version, key)] = b""
+        self.changes.update(request_entries(key, outcome))

@@ -34,6 +34,7 @@ LOADING_KEY = b"\x00loading"
 CONTENT = (b"\x01", b"\x07")  # everything but the notes above
 SCHEMAS = (b"\x03", b"\x04")
 EPOCHS = (b"\x04", b"\x05")
+REQUESTS = (b"\x05", b"\x06")
 REQUESTS_BY_AGE = (b"\x06", b"\x07")
 HISTORY = (b"\x02", b"\x03")
 _ROW, _HISTORY, _SCHEMA, _EPOCH, _REQUEST, _AGE = (bytes((prefix,)) for prefix in range(1, 7))
@@ -116,6 +117,11 @@ def request_key(key: str) -> bytes:
     return _REQUEST + key.encode()
 
 
+def request_of(stored: bytes) -> str:
+    """The idempotency key whose outcome lies at `stored`."""
+    return stored[1:].decode()
+
+
 def age_key(version: int, key: str) -> bytes:
     return _AGE + version.to_bytes(VERSION_BYTES, "big") + key.encode()
 
@@ -123,6 +129,11 @@ def age_key(version: int, key: str) -> bytes:
 def age_parts(stored: bytes) -> tuple[int, bytes]:
     """Version of the request's last record, and where its outcome lies."""
     return int.from_bytes(stored[1 : 1 + VERSION_BYTES], "big"), _REQUEST + stored[1 + VERSION_BYTES :]
+
+
+def request_entries(key: str, outcome: RequestOutcome) -> dict[bytes, bytes]:
+    """What is put for an idempotency key: its outcome, and its place in the order of age."""
+    return {request_key(key): encode(outcome), age_key(outcome.version, key): b""}
 
 
 def pack_row(version: int, value: bytes) -> bytes:

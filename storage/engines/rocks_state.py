@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.engine import EpochEntry, StoredRow
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines.effects import Tables
 from storage.engines.rocks_purge import requests_after
@@ -69,11 +69,15 @@ def cut(
     return Write((), changes, state._replace(seq=seq, epoch=epoch, epochs=kept))
 
 
-def base_part(state: State, rows: Sequence[tuple[int, StoredRow]], first: bool) -> Write:
-    """Rows of a base; the first part empties the database and marks it as loading."""
+def base_part(
+    state: State, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+) -> Write:
+    """Rows and request outcomes of a base; the first part empties the database and marks it as loading."""
     changes: dict[bytes, bytes | None] = {
         layout.row_prefix(table) + row.key: layout.pack_row(row.version, row.value) for table, row in rows
     }
+    for key, outcome in outcomes:
+        changes.update(layout.request_entries(key, outcome))
     if not first:
         return Write((), changes, state)
     changes[layout.LOADING_KEY] = b""

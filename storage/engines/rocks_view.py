@@ -10,26 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rocksdict import DbClosedError, Rdict
 
-from storage.engine import StoredRow
+from storage.engine import RequestOutcome, StoredRow
 from storage.engines.rocks_layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
+    REQUESTS,
     VERSION_BYTES,
     Range,
+    decode_outcome,
     history_key,
     history_parts,
     history_range,
     key_history_range,
+    request_key,
+    request_of,
     row_prefix,
     row_range,
     unpack_applied,
     version_of,
 )
 from storage.errors import EngineFailed
+
+T = TypeVar("T")
 
 
 def stored_row(key: bytes, stored: bytes) -> StoredRow:
@@ -81,6 +87,25 @@ class View:
         walk = self.walk(row_range(table, start, end), reverse)
         return [stored_row(key[PREFIX_BYTES:], stored) for key, stored in islice(walk, limit)]
 
+    def rows_of_bytes(
+        self, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int, bytes_max: int
+    ) -> list[StoredRow]:
+        """The same, up to the row whose key and value bring the sum to `bytes_max`."""
+        rows: list[StoredRow] = []
+        size = 0
+        for key, stored in islice(self.walk(row_range(table, start, end), reverse), limit):
+            row = stored_row(key[PREFIX_BYTES:], stored)
+            rows.append(row)
+            size += len(row.key) + len(row.value)
+            if size >= bytes_max:
+                break
+        return rows
+
+    def outcomes(self, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:
+        """At most `limit` idempotency keys above `after`, with what they answered."""
+        begin = REQUESTS[0] if after is None else request_key(after) + b"\0"
+        return [(request_of(key), decode_outcome(stored)) for key, stored in islice(self.walk((begin, REQUESTS[1])), limit)]
+
     def row_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
         """The row as it was at version `as_of`."""
         stored = self.get(row_prefix(table) + key)
@@ -120,7 +145,7 @@ class View:
 class Read(Protocol):
     """Runs a function on the engine's reading thread."""
 
-    async def __call__(self, fn: Callable[[], list[StoredRow]], /) -> list[StoredRow]: ...
+    async def __call__(self, fn: Callable[[], T], /) -> T: ...
 
 
 class RocksSnapshot:
@@ -133,11 +158,20 @@ class RocksSnapshot:
         self._open_ones = open_ones
 
     async def scan(
-        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
     ) -> Sequence[StoredRow]:
-        view = self._view
-        assert view is not None, "the snapshot is closed"
-        return await self._read(lambda: view.rows(table, start, end, reverse, limit))
+        view = self._open_view()
+        if bytes_max is None:
+            return await self._read(lambda: view.rows(table, start, end, reverse, limit))
+        return await self._read(lambda: view.rows_of_bytes(table, start, end, reverse, limit, bytes_max))
+
+    async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
+        view = self._open_view()
+        return await self._read(lambda: view.outcomes(after, limit))
+
+    def _open_view(self) -> View:
+        assert self._view is not None, "the snapshot is closed"
+        return self._view
 
     def close(self) -> None:
         """Closing twice is fine."""

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from storage.engine import EpochEntry, StoredRow
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.errors import LogError, LogGap
 from storage.frame import make_frame, parse_frame
 from storage.record import Kind, Record
@@ -225,6 +225,35 @@ class EngineContract:
             rows = await snapshot.scan(T, None, None, reverse=False, limit=9)
             assert (snapshot.seq, rows[0].value) == (round_ + 1, value(c1=round_))
             snapshot.close()
+
+    async def test_a_snapshot_in_pages_of_bytes(self, rig: Rig) -> None:
+        log, engine = Log(), rig.engine
+        sizes = [10, 10, 200, 1, 1, 1, 90]
+        await engine.apply([log.frame(*(upsert(b"%d" % n, b"x" * (size - 1)) for n, size in enumerate(sizes)))])
+        snapshot = await engine.snapshot()
+        pages: list[list[int]] = []
+        start: bytes | None = None
+        while rows := await snapshot.scan(T, start, None, reverse=False, limit=3, bytes_max=20):
+            pages.append([int(row.key) for row in rows])
+            start = rows[-1].key + b"\x00"
+        assert pages == [[0, 1], [2], [3, 4, 5], [6]]
+        assert keys(await snapshot.scan(T, None, None, reverse=True, limit=9, bytes_max=91)) == [b"6", b"5"]
+        snapshot.close()
+
+    async def test_a_snapshot_tells_request_outcomes_in_pages(self, rig: Rig) -> None:
+        log, engine = Log(), rig.engine
+        names = ["b", "a", "a\x00", "ab", "é", "z"]
+        await engine.apply([log.frame(put_table(), *(upsert(b"k", value(c1=1), request=request(name)) for name in names))])
+        expected = [(name, engine.request_outcome(name)) for name in sorted(names)]
+        snapshot = await engine.snapshot()
+        await engine.apply([log.frame(*(upsert(b"k", value(c1=2), request=request(name)) for name in ("a", "later")))])
+        for limit in (1, 2, 5, 100):
+            seen: list[tuple[str, RequestOutcome]] = []
+            while page := await snapshot.request_outcomes(seen[-1][0] if seen else None, limit=limit):
+                assert len(page) <= limit
+                seen += page
+            assert seen == expected
+        snapshot.close()
 
     async def test_schemas(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from storage.clock import COUNTER_BITS
-from storage.engine import EpochEntry, StoredRow
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.errors import Refused
 from storage.frame import Flags
 from storage.record import Kind, Record
@@ -234,8 +234,9 @@ class EngineTimeContract:
         await engine.flush()
         rows = [StoredRow(key, value(c1=number), 500 * SECOND + number) for number, key in enumerate(TRICKY)]
         epochs = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(4, 80, 79, "b", "takeover")]
-        await engine.load_base([(T, row) for row in rows[:5]], first=True)
-        await engine.load_base([(T, row) for row in rows[5:]], first=False)
+        outcomes = [(key, RequestOutcome(b"d", 4, 90 + n, (800 + n) * SECOND, 2, n == 1)) for n, key in enumerate("sr")]
+        await engine.load_base([(T, row) for row in rows[:5]], [], first=True)
+        await engine.load_base([(T, row) for row in rows[5:]], outcomes, first=False)
         await engine.finish_base(100, 4, 900 * SECOND, {T: schema_of(T, history_s=60)}, epochs)
         for _ in range(2):
             engine = rig.engine
@@ -244,18 +245,22 @@ class EngineTimeContract:
             assert (engine.schemas(), engine.epochs()) == ({T: schema_of(T, history_s=60)}, epochs)
             assert await engine.scan(T, None, None, reverse=False, limit=100) == rows
             assert engine.request_outcome("before") is None
+            assert [engine.request_outcome(key) for key, _ in outcomes] == [outcome for _, outcome in outcomes]
             await rig.crash()
         log.seq, log.epoch = 100, 4
         changed = log.frame(upsert(b"a", value(c1="new")))
         await rig.engine.apply([changed])
         row = await rig.engine.get_as_of(T, b"a", changed.timestamp - 1)
         assert row == rows[TRICKY.index(b"a")]  # the table's history is known from its schema
+        await rig.engine.purge((800 * SECOND >> COUNTER_BITS) + 24 * 3600 * 1000)  # outcomes of a base grow old too
+        assert [rig.engine.request_outcome(key) is None for key in "sr"] == [True, False]
 
     async def test_an_interrupted_base_begins_anew(self, rig: Rig) -> None:
         log = Log()
         await rig.engine.apply([log.frame(put_table(), upsert(b"before", value(c1=1)))])
         await rig.engine.set_meta("role", b"standby")
-        await rig.engine.load_base([(T, StoredRow(b"half", value(c1=1), SECOND))], first=True)
+        half = RequestOutcome(b"d", 1, 1, SECOND, 1, False)
+        await rig.engine.load_base([(T, StoredRow(b"half", value(c1=1), SECOND))], [("half", half)], first=True)
         await rig.engine.flush()
         await rig.crash()
         engine = rig.engine
@@ -265,8 +270,9 @@ class EngineTimeContract:
         assert engine.schemas() == {}
         with pytest.raises(Refused):
             await engine.apply([Log().frame(noop())])
-        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], first=True)
+        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], first=True)
         await engine.finish_base(2, 1, SECOND, {T: schema_of(T)}, [])
+        assert engine.request_outcome("half") is None
         assert await scan(engine) == {b"whole": value(c1=2)}
         assert not engine.loading
         await engine.apply([log.frame(upsert(b"after", value(c1=3)))])
@@ -274,7 +280,7 @@ class EngineTimeContract:
 
     async def test_a_base_without_its_first_part_is_refused(self, rig: Rig) -> None:
         with pytest.raises(Refused):
-            await rig.engine.load_base([], first=False)
+            await rig.engine.load_base([], [], first=False)
         with pytest.raises(Refused):
             await rig.engine.finish_base(1, 1, 1, {}, [])
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage.clock import COUNTER_BITS
-from storage.engine import StorageEngine, StoredRow
+from storage.engine import RequestOutcome, Snapshot, StorageEngine, StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.frame import Flags, Frame
@@ -165,6 +165,20 @@ class Twins(RuleBasedStateMachine):
             for key in KEYS:
                 self.both("get_as_of", table, key, moment)
 
+    @rule(table=tables, start=bounds, end=bounds, reverse=st.booleans(), bytes_max=st.integers(1, 40), after=st.sampled_from(
+        [None, *REQUESTS]
+    ))
+    def take_snapshot(
+        self, table: int, start: bytes | None, end: bytes | None, reverse: bool, bytes_max: int, after: str | None
+    ) -> None:
+        told = []
+        for engine in (self.memory, self.rig.engine):
+            snapshot: Snapshot = self.run(engine.snapshot())
+            rows = self.run(snapshot.scan(table, start, end, reverse=reverse, limit=3, bytes_max=bytes_max))
+            told.append((snapshot.seq, rows, self.run(snapshot.request_outcomes(after, limit=2))))
+            snapshot.close()
+        assert told[0] == told[1]
+
     @precondition(is_whole)
     @rule(replaced=st.lists(st.tuples(tables, row_keys, st.none() | values), max_size=4), back=st.integers(0, 4))
     def cut(self, replaced: list[tuple[int, bytes, bytes | None]], back: int) -> None:
@@ -178,16 +192,23 @@ class Twins(RuleBasedStateMachine):
         self.go_back(self.memory.applied_seq)
         self.log.epoch += 1
 
-    @rule(base=st.lists(st.tuples(tables, row_keys, values), max_size=8), kept=st.sampled_from([0, 100]), data=st.data())
-    def load_base(self, base: list[tuple[int, bytes, bytes]], kept: int, data: Any) -> None:
+    @rule(
+        base=st.lists(st.tuples(tables, row_keys, values), max_size=8), asked=st.lists(st.sampled_from(REQUESTS), unique=True),
+        kept=st.sampled_from([0, 100]), data=st.data(),
+    )
+    def load_base(self, base: list[tuple[int, bytes, bytes]], asked: list[str], kept: int, data: Any) -> None:
         rows = [(table, StoredRow(key, content, self.log.timestamp)) for table, key, content in base]
-        self.both("load_base", rows[:3], True)
+        outcomes = [
+            (key, RequestOutcome(b"d", self.log.epoch, self.log.seq, self.log.timestamp + 1, n, n == 1))
+            for n, key in enumerate(asked)
+        ]
+        self.both("load_base", rows[:3], outcomes[:1], True)
         self.frames = []
         if data.draw(st.booleans(), "crash in mid-base"):
             self.crash()
         if data.draw(st.booleans(), "never finished"):
             return
-        self.both("load_base", rows[3:], False)
+        self.both("load_base", rows[3:], outcomes[1:], False)
         self.log.seq += 7
         epochs = self.memory.epochs()
         self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, {1: schema_of(1, kept)}, epochs)
