@@ -17,7 +17,7 @@ from gateway.catalog import Catalog
 from gateway.commit import Pending
 from gateway.rows_service import ActiveSource
 from storage.clock import Clock
-from storage.errors import Conflict
+from storage.errors import Conflict, InvalidInput
 from storage.record import Kind, Record, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
@@ -35,7 +35,7 @@ class TablesService:
     async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
         async with self._lock:
             active = self._source.for_writes()
-            wanted = parse_table(body, self._catalog.highest_id + 1)
+            wanted = _available(parse_table(body, self._catalog.highest_id + 1))
             existing = self._catalog.find(wanted.name)
             if existing is not None:
                 if same_table(existing, wanted):
@@ -49,7 +49,7 @@ class TablesService:
     async def alter(self, name: str, body: dict[str, Any]) -> TableSchema:
         async with self._lock:
             active = self._source.for_writes()
-            changed = alter(self._catalog.get(name), body)
+            changed = _available(alter(self._catalog.get(name), body))
             await self._log(active, "put", changed)
             return self._catalog.get(changed.name)
 
@@ -67,3 +67,13 @@ class TablesService:
         self._settled.clear()
         active.commit.submit(pending)
         await pending.answer
+
+
+def _available(table: TableSchema) -> TableSchema:
+    """Raises InvalidInput for a replication that this release does not do (docs/decisions: one record format)."""
+    if table.replication != "sync":
+        raise InvalidInput(
+            f"replication {table.replication!r} is not available in this release: tables are replicated 'sync'",
+            replication=table.replication, allowed=["sync"],
+        )
+    return table
