@@ -7,6 +7,7 @@ the plan waits for first answers, so that the journal is not filled with attempt
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ class Supervisor:
                 log.info("waiting", role=site.role, code=error.code, detail=error.message)
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
                 site.waiting_for = f"a mend of an internal error: {error}"
-                log.exception("internal error")
+                log.error("internal error", traceback=traceback.format_exc())
             await site.ports.clock.sleep(self._poll_interval_s)
 
     async def _round(self) -> None:
