@@ -33,7 +33,7 @@ test: setup ## the whole test suite (ARGS="tests/storage -k chain" for a part)
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: setup ## lint, types, the dependency law, sizes, and no address of a registry or a machine
-	@echo "ruff: lint";                    $(BIN)/ruff check --quiet
+	@echo "ruff: lint";                    $(BIN)/ruff check --quiet --output-format concise
 	@echo "mypy: strict";                  $(BIN)/mypy
 	@echo "import-linter: the law";        $(BIN)/python -m tools.import_law
 	@echo "sizes of files and functions";  $(BIN)/python -m tools.length_report
