@@ -37,3 +37,9 @@ def test_every_command_that_is_named_exists() -> None:
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in sorted(folder.glob("2*.md")) if f"({path.name})" not in index] == []
