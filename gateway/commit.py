@@ -235,6 +235,8 @@ class CommitLog:
                     for group in groups:
                         self._acknowledge(group)
                     self._answer_proved()
+                    for frame in frames:
+                        frame.release_records()
                     self._hit("commit.acknowledged")
                     self.committed_changed.set()
                 self._note_quiet()

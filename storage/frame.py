@@ -63,6 +63,10 @@ class Frame:
             self._records = decode_records(memoryview(self.data)[HEADER_BYTES:])
         return self._records
 
+    def release_records(self) -> None:
+        """Keep the bytes only: a frame that waits to be shipped is a fifth of its decoded size. Decoded again if asked."""
+        self._records = None
+
     @property
     def position(self) -> tuple[int, int]:
         """(epoch, first_seq): the order in which any reader takes frames."""
