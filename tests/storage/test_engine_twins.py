@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from storage.clock import COUNTER_BITS
-from storage.engine import RequestOutcome, Snapshot, StorageEngine, StoredRow
+from storage.engine import RequestOutcome, StorageEngine, StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.frame import Flags, Frame
@@ -172,8 +172,9 @@ class Twins(RuleBasedStateMachine):
         self, table: int, start: bytes | None, end: bytes | None, reverse: bool, bytes_max: int, after: str | None
     ) -> None:
         told = []
-        for engine in (self.memory, self.rig.engine):
-            snapshot: Snapshot = self.run(engine.snapshot())
+        engines: list[StorageEngine] = [self.memory, self.rig.engine]
+        for engine in engines:
+            snapshot = self.run(engine.snapshot())
             rows = self.run(snapshot.scan(table, start, end, reverse=reverse, limit=3, bytes_max=bytes_max))
             told.append((snapshot.seq, rows, self.run(snapshot.request_outcomes(after, limit=2))))
             snapshot.close()

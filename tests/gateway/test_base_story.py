@@ -1,0 +1,236 @@
+"""Base data between two real sites: an empty standby, a load that is interrupted, a site that only base data can mend."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.service import Mutation, WriteRequest, WriteResult
+from gateway.site import Site
+from remote_log.messages import BASE
+from storage.errors import EngineFailed, PeerError
+from storage.rows import RowCodec
+from tests.gateway.pair import Pair, settings
+
+TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
+SMALL = {**TABLE, "name": "small"}
+FILLING = "x" * 2000  # a WAL segment of the test pair takes some thirty such rows
+ROWS = 120
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    made = Pair(tmp_path)
+    for name, changes in made.settings.items():
+        active = settings(name).active
+        parts = replace(active.shipper, base_part_entries=50, base_part_bytes=20_000)
+        changes["active"] = replace(active, shipper=parts)
+    await made.start("a")
+    await made.start("b")
+    await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY")
+    yield made
+    await made.stop_all()
+
+
+async def put(pair: Pair, name: str, key: int, value: str, request: str | None = None, table_name: str = "t") -> WriteResult:
+    facade = pair.running[name].facade
+    table = facade.table(table_name)
+    row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
+    return await facade.write(
+        WriteRequest(table, [Mutation("upsert", row_key, row_value)], (), request, b"digest" if request is not None else b"")
+    )
+
+
+def site(pair: Pair, name: str) -> Site:
+    return pair.running[name].site
+
+
+async def content(pair: Pair, name: str) -> dict[str, Any]:
+    """Everything that a site keeps for the pair."""
+    engine = site(pair, name).ports.engine
+    snapshot = await engine.snapshot()
+    try:
+        return {
+            "rows": {
+                table: await snapshot.scan(table, None, None, reverse=False, limit=10_000) for table in engine.schemas()
+            },
+            "schemas": engine.schemas(),
+            "outcomes": await snapshot.request_outcomes(None, limit=10_000),
+            "epochs": engine.epochs(),
+        }
+    finally:
+        snapshot.close()
+
+
+async def fill(pair: Pair, name: str) -> dict[str, WriteResult]:
+    """Rows, some under idempotency keys, until the WAL is trimmed; a restart takes what the active still had in memory."""
+    facade = pair.running[name].facade
+    await facade.create_table(TABLE)
+    await facade.create_table(SMALL)
+    results = {}
+    for n in range(ROWS):
+        result = await put(pair, name, n, f"{n} {FILLING}", f"request {n}" if n % 2 else None)
+        if n % 2:
+            results[f"request {n}"] = result
+    await put(pair, name, 1, "small", "small request", "small")
+    await put(pair, name, 7, "changed since")
+    wal = site(pair, name).ports.wal
+    await pair.until(lambda: (wal.first_previous or 0) > ROWS // 2)
+    await pair.stop(name)
+    await pair.start(name)
+    await pair.until(lambda: pair.role(name) == "ACTIVE")
+    return results
+
+
+async def lose_storage(pair: Pair, name: str) -> None:
+    """The site's disk is gone; what the other site wrote to its DFS is not."""
+    await pair.stop(name)
+    for left in (pair.root / name).iterdir():
+        if left.name != "dfs":
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def caught_up(pair: Pair, active: str, standby: str) -> bool:
+    ahead, behind = site(pair, active), site(pair, standby)
+    return behind.takeover_blocker() is None and behind.ports.engine.applied_seq == ahead.ports.engine.applied_seq > 0
+
+
+@dataclass
+class Interrupted:
+    """A peer's API that takes `parts` parts of base data and no more."""
+
+    inner: Any
+    parts: int
+    refused: int = 0
+
+    async def call_bytes(self, method: str, body: bytes) -> bytes:
+        if method == BASE:
+            if self.parts == 0:
+                self.refused += 1
+                raise PeerError("injected: the connection broke")
+            self.parts -= 1
+        answer: bytes = await self.inner.call_bytes(method, body)
+        return answer
+
+
+def interrupt(pair: Pair, name: str, parts: int) -> Interrupted:
+    running = pair.running[name]
+    interrupted = Interrupted(running.peer_api, parts)
+    running.peer_api = interrupted  # type: ignore[assignment]
+    return interrupted
+
+
+async def check_retries_at(pair: Pair, name: str, results: dict[str, WriteResult]) -> None:
+    """What was asked under an idempotency key is answered from the record, and not done again."""
+    before = (await content(pair, name))["rows"]
+    for request, first in results.items():
+        again = await put(pair, name, int(request.split()[1]), "a retry", request)
+        assert again.replayed
+        assert (again.version, again.count) == (first.version, first.count)
+    assert (await content(pair, name))["rows"] == before
+
+
+async def test_an_empty_standby_joins_a_pair_whose_log_is_trimmed_and_takes_over(pair: Pair) -> None:
+    results = await fill(pair, "a")
+    await lose_storage(pair, "b")
+    await pair.start("b")
+    await pair.until(lambda: caught_up(pair, "a", "b"))
+    epoch = site(pair, "a").open
+    assert epoch is not None
+    assert epoch.shipper.base_rows_sent == ROWS + 1
+    assert await content(pair, "b") == await content(pair, "a")
+    assert [table.name for table in site(pair, "b").catalog.all()] == ["small", "t"]
+    assert len((await content(pair, "b"))["outcomes"]) == len(results) + 1
+    await put(pair, "a", ROWS, "after the base", f"request {ROWS}")
+    await pair.stop("a")
+    ended = await pair.operate("b", "failover", "b")
+    assert ended["state"] == "succeeded", ended
+    await check_retries_at(pair, "b", results)
+    assert (await put(pair, "b", ROWS, "again", f"request {ROWS}")).replayed
+    assert not (await put(pair, "b", 1, "new", "a new request")).replayed
+
+
+async def test_an_interrupted_base_is_taken_up_from_its_first_part(pair: Pair) -> None:
+    results = await fill(pair, "a")
+    await lose_storage(pair, "b")
+    await pair.start("b")
+    interrupted = interrupt(pair, "b", parts=3)
+    await pair.until(lambda: interrupted.refused > 0)
+    engine = site(pair, "b").ports.engine
+    assert engine.loading
+    assert "base data" in (site(pair, "b").takeover_blocker() or "")
+    ended = await pair.operate("b", "failover", "b")
+    assert ended["state"] == "failed", ended
+    assert "base data" in str(ended["error"])
+    await pair.stop("b")
+    await put(pair, "a", 3, "written meanwhile")
+    await pair.start("b")
+    interrupted = interrupt(pair, "b", parts=0)
+    assert site(pair, "b").ports.engine.loading
+    await pair.until(lambda: interrupted.refused > 0)
+    assert "base data" in (site(pair, "b").takeover_blocker() or "")
+    interrupted.parts = 10_000
+    await pair.until(lambda: caught_up(pair, "a", "b"))
+    assert await content(pair, "b") == await content(pair, "a")
+    ended = await pair.operate("b", "switchover", "b")
+    assert ended["state"] == "succeeded", ended
+    await check_retries_at(pair, "b", results)
+
+
+async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pair: Pair) -> None:
+    await pair.running["a"].facade.create_table(TABLE)
+    await put(pair, "a", 1, "shared", "request 1")
+    pair.cut = True
+    assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+    await pair.running["a"].facade.create_table(SMALL)  # tables that diverge are not mended row by row
+    assert (await put(pair, "a", 2, "diverges", "request 2")).mode == "async"
+    await pair.stop("a")
+    pair.cut = False
+    ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+    assert ended["state"] == "succeeded", ended
+    await put(pair, "b", 3, "after", "request 3")
+    await pair.start("a")
+    interrupted = interrupt(pair, "a", parts=0)
+    await pair.until(lambda: interrupted.refused > 0)
+    assert not site(pair, "a").ports.engine.loading
+    assert "base data" in (site(pair, "a").takeover_blocker() or "")
+    interrupted.parts = 10_000
+    await pair.until(lambda: caught_up(pair, "b", "a"))
+    assert await content(pair, "a") == await content(pair, "b")
+    outcome = site(pair, "a").ports.engine.request_outcome
+    assert [outcome(f"request {n}") is not None for n in (1, 2, 3)] == [True, False, True]
+
+
+async def test_the_supervisor_purges_and_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.supervisor.PURGE_INTERVAL_S", 0.02)
+    pair = Pair(tmp_path)
+    for name in "ab":
+        await pair.start(name)
+    try:
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
+        await pair.running["a"].facade.create_table(TABLE)
+        await put(pair, "a", 1, "x", "request 1")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        ports = site(pair, "b").ports
+        assert ports.engine.request_outcome("request 1") is not None
+        purge = ports.engine.purge
+        failed: list[int] = []
+
+        async def fail_once(now_ms: int) -> None:
+            if not failed:
+                failed.append(now_ms)
+                raise EngineFailed("injected")
+            await purge(now_ms)
+
+        monkeypatch.setattr(ports.engine, "purge", fail_once)
+        await pair.until(lambda: failed)
+        monkeypatch.setattr(ports.clock, "wall_ms", lambda: failed[0] + 25 * 3600 * 1000)
+        await pair.until(lambda: ports.engine.request_outcome("request 1") is None)
+        assert site(pair, "a").ports.engine.request_outcome("request 1") is not None  # its day is not over yet
+    finally:
+        await pair.stop_all()

@@ -1,0 +1,186 @@
+"""Base data: how it is cut into parts, and that a sink takes one base whole, without holes and unmixed, or begins again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from remote_log.base_data import BasePart, base_parts
+from remote_log.messages import (
+    BaseDoneRequest,
+    BaseRequest,
+    FollowRequest,
+    ReplicateRequest,
+    pack_history,
+    pack_outcomes,
+)
+from remote_log.sink import Sink
+from storage.clock import SystemClock
+from storage.engine import EpochEntry, RequestOutcome
+from storage.engines.memory import MemoryEngine
+from storage.errors import Fenced, Unavailable
+from storage.frame import Frame
+from tests.storage.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
+
+HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
+
+
+async def parts_of(engine: MemoryEngine, **bounds: int) -> list[BasePart]:
+    snapshot = await engine.snapshot()
+    try:
+        return [part async for part in base_parts(snapshot, sorted(engine.schemas()), **bounds)]
+    finally:
+        snapshot.close()
+
+
+async def filled(tables: int, rows: int, row_bytes: int) -> MemoryEngine:
+    engine, log = MemoryEngine(), Log()
+    await engine.apply([log.frame(*(put_table(table) for table in range(1, tables + 1)))])
+    for table in range(1, tables + 1):
+        keys = [b"%03d" % n for n in range(rows)]
+        marks = [request(f"{table} {n:03}") for n in range(rows)]
+        await engine.apply([
+            log.frame(*(upsert(key, b"x" * (row_bytes - 3), table, mark) for key, mark in zip(keys, marks, strict=True)))
+        ])
+    return engine
+
+
+async def test_parts_hold_everything_once_and_in_order() -> None:
+    engine = await filled(tables=3, rows=7, row_bytes=10)
+    for entries_max in (1, 2, 5, 7, 21, 1000):
+        parts = await parts_of(engine, entries_max=entries_max, bytes_max=1 << 20)
+        rows = [(table, row.key) for part in parts for table, row in part.rows]
+        assert rows == [(table, b"%03d" % n) for table in (1, 2, 3) for n in range(7)]
+        outcomes = [outcome for part in parts for outcome in part.outcomes]
+        assert outcomes == [(key, engine.request_outcome(key)) for key in sorted(key for key, _ in outcomes)]
+        assert len(outcomes) == 21
+        assert all(part.entries == entries_max for part in parts[:-1])
+
+
+async def test_parts_are_bounded_by_bytes_too() -> None:
+    engine = await filled(tables=2, rows=10, row_bytes=100)
+    parts = await parts_of(engine, entries_max=1000, bytes_max=250)
+    sizes = [sum(len(row.key) + len(row.value) for _, row in part.rows) for part in parts]
+    assert sizes == [300, 300, 300, 300, 300, 300, 200]  # also across the border of two tables
+    assert sum(len(part.outcomes) for part in parts) == 20
+
+
+async def test_nothing_at_all_is_one_empty_part() -> None:
+    assert await parts_of(MemoryEngine(), entries_max=10, bytes_max=10) == [BasePart()]
+
+
+@dataclass
+class Standby:
+    """A sink on an engine that outlives it."""
+
+    engine: MemoryEngine = field(default_factory=MemoryEngine)
+    told: list[list[Frame]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.sink = Sink(self.engine, SystemClock(), refusal=lambda: None, on_applied=self.told.append)
+
+    async def part(self, part: int, load: int = 1, epoch: int = 3) -> str:
+        rows = [(T, b"%d" % part, value(c1=load), 1000 + part)]
+        outcome = RequestOutcome(b"digest", epoch, 50 + part, 1000 + part, 1, part == 1)
+        message = BaseRequest(epoch, load, part, rows, pack_outcomes([(f"r{part}", outcome)]))
+        return (await self.sink.base(message)).state
+
+    async def done(self, parts: int, load: int = 1, epoch: int = 3) -> str:
+        message = BaseDoneRequest(epoch, load, parts, 100, 3, 5000, {T: schema_of(T)}, pack_history(HISTORY))
+        return (await self.sink.base_done(message)).state
+
+    async def follow(self, epoch: int = 3) -> str:
+        return (await self.sink.follow(FollowRequest(epoch, "b", pack_history(HISTORY)))).state
+
+    async def keys(self) -> list[bytes]:
+        return [row.key for row in await self.engine.scan(T, None, None, reverse=False, limit=100)]
+
+
+async def test_a_base_in_parts() -> None:
+    standby = Standby()
+    assert [await standby.part(n) for n in range(3)] == ["loading"] * 3
+    assert standby.sink.needs_base
+    assert await standby.follow() == "loading"
+    assert await standby.done(3) == "following"
+    assert not standby.sink.needs_base
+    assert (standby.engine.applied_seq, standby.sink.followed_epoch) == (100, 3)
+    assert await standby.keys() == [b"0", b"1", b"2"]
+    assert standby.engine.request_outcome("r1") == RequestOutcome(b"digest", 3, 51, 1001, 1, True)
+    assert await standby.follow() == "following"
+    assert standby.told == [[], []]  # emptied, and filled: who keeps schemas reads them again
+
+
+async def test_a_base_has_no_holes() -> None:
+    standby = Standby()
+    with pytest.raises(Unavailable):
+        await standby.part(1)
+    await standby.part(0)
+    with pytest.raises(Unavailable):
+        await standby.part(2)
+    with pytest.raises(Unavailable):
+        await standby.done(2)
+    await standby.part(1)
+    with pytest.raises(Unavailable):
+        await standby.part(1)
+    with pytest.raises(Unavailable):
+        await standby.done(1)
+    assert await standby.done(2) == "following"
+    assert await standby.keys() == [b"0", b"1"]
+
+
+async def test_after_a_restart_in_the_middle_the_base_begins_again() -> None:
+    """The engine may have lost parts that were answered for: it is not durable in between."""
+    standby = Standby()
+    for n in range(2):
+        await standby.part(n)
+    standby.engine.crash()
+    standby.restart()
+    assert standby.sink.needs_base
+    assert await standby.follow() == "loading"
+    for call in (standby.part(2), standby.done(2)):
+        with pytest.raises(Unavailable):
+            await call
+    await standby.part(0, load=2)
+    assert await standby.done(1, load=2) == "following"
+    assert await standby.keys() == [b"0"]
+
+
+async def test_two_bases_never_mix() -> None:
+    standby = Standby()
+    await standby.part(0, load=1)
+    await standby.part(0, load=2)
+    with pytest.raises(Unavailable):
+        await standby.part(1, load=1)  # of the base before, on its way for long
+    await standby.part(1, load=2)
+    await standby.part(0, load=1, epoch=4)
+    for load in (1, 2):
+        with pytest.raises(Fenced):
+            await standby.part(1, load=load)
+        with pytest.raises(Fenced):
+            await standby.part(0, load=load)
+    assert await standby.done(1, load=1, epoch=4) == "following"
+    assert await standby.keys() == [b"0"]
+
+
+async def test_a_site_that_wants_base_data_takes_no_frames_and_forgets_what_it_had() -> None:
+    standby, log = Standby(), Log()
+    await standby.engine.apply([log.frame(put_table(), start_epoch(1), upsert(b"old", value(c1=1), request=request("old")))])
+    await standby.sink.set_followed_epoch(1)
+    more = ReplicateRequest(1, log.frame(noop()).data)
+    await standby.sink.want_base()
+    standby.restart()
+    assert standby.sink.needs_base
+    assert not standby.engine.loading
+    with pytest.raises(Unavailable):
+        await standby.sink.replicate(more)
+    assert standby.engine.applied_seq == 3
+    assert await standby.follow() == "loading"
+    await standby.part(0)
+    assert await standby.done(1) == "following"
+    assert not standby.sink.needs_base
+    assert await standby.keys() == [b"0"]
+    assert standby.engine.request_outcome("old") is None
