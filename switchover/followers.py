@@ -17,6 +17,7 @@ from switchover.roles import Event, Role
 
 CALL_TIMEOUT_S = 3.0
 POLL_S = 0.05
+STALL_S = 30.0
 
 
 class Follow:
@@ -59,10 +60,20 @@ class Follow:
         return asdict(await control.rejoin())
 
     async def _catch_up(self) -> dict[str, Any]:
+        """However long it takes, as long as it moves."""
+        control = self._control
         target = (await self._active()).committed_seq
-        while self._control.applied_seq < target:
-            await self._control.clock.sleep(POLL_S)
-        return {"applied_seq": self._control.applied_seq}
+        seen, seen_s = control.applied_seq, control.clock.monotonic_s()
+        while control.applied_seq < target:
+            await control.clock.sleep(POLL_S)
+            if control.applied_seq != seen:
+                seen, seen_s = control.applied_seq, control.clock.monotonic_s()
+            elif control.clock.monotonic_s() - seen_s >= STALL_S:
+                raise Refused(
+                    f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for what "
+                    "replication waits for, and run this again"
+                )
+        return {"applied_seq": control.applied_seq}
 
 
 def degrade_plan(control: SiteControl) -> Plan:

@@ -1,7 +1,7 @@
 """The story: a load of all flights lives through the loss of a site, a failover, a rejoin and a switchover back.
 
-It prints what it does and ends with a table of what it measured; it exits non-zero when anything acknowledged is missing, when the
-sites differ, or when the remote log does not drain. Real processes, real SIGKILL, the commands an operator would type.
+It prints what it does and ends with a table of what it measured; it exits non-zero when anything acknowledged is missing,
+when the sites differ, or when the remote log does not drain. Real processes, real SIGKILL, the commands an operator would type.
 """
 
 from __future__ import annotations
@@ -174,8 +174,10 @@ def run(story: Story) -> Findings:
     story.stop_all()
     rows, different = asyncio.run(compare_storages(story.directory))
     return Findings(
-        acknowledged=sum(a["rows"] for a in acks), expected=total, missing=missing, wrong=wrong, stored=rows, different=different,
-        failover_gap_s=longest_gap_s(acks, killed_s - 1, opened_s + 1), switchover_gap_s=longest_gap_s(acks, switch_s, switched_s),
+        acknowledged=sum(a["rows"] for a in acks), expected=total, missing=missing, wrong=wrong, stored=rows,
+        different=different,
+        failover_gap_s=longest_gap_s(acks, killed_s - 1, opened_s + 1),
+        switchover_gap_s=longest_gap_s(acks, switch_s, switched_s),
         remote_bytes=remote_bytes, remote_bytes_max=SEGMENT_BYTES, memory_mb=story.memory_mb,
         modes={mode: sum(1 for a in acks if a["mode"] == mode) for mode in ("sync", "async")},
     )

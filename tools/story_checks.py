@@ -1,10 +1,11 @@
-"""What the story checks at its end: every acknowledged row read back, both storages row by row, gaps, what the remote log holds."""
+"""What the story checks at its end: every acknowledged row read back, both storages row by row, gaps, the remote log."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def read_acks(path: Path) -> list[dict[str, Any]]:
 def longest_gap_s(acks: Sequence[dict[str, Any]], from_s: float, to_s: float) -> float:
     """The longest time between two acknowledgements, of those gaps that touch the time from `from_s` to `to_s`."""
     times = sorted(ack["monotonic_s"] for ack in acks)
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b >= from_s and a <= to_s]
+    gaps = [b - a for a, b in pairwise(times) if b >= from_s and a <= to_s]
     return max(gaps, default=float("inf"))
 
 

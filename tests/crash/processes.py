@@ -1,4 +1,4 @@
-"""A pair of real processes under test: start, kill, wait for what they say of themselves, write with a record of every answer."""
+"""A pair of real processes under test: start, kill, wait for what they say, write with a record of every answer."""
 
 from __future__ import annotations
 

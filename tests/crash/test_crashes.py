@@ -36,7 +36,7 @@ def test_the_active_dies_at_every_step_of_the_write_path_and_restarts(pair: Proc
     for nth, step in enumerate(WRITE_PATH, start=3):
         pair.kill("a")
         pair.start("a", step, nth * 4)
-        pair.until(f"a dies at {step}", lambda: pair.write("a") and False or pair.died("a"))
+        pair.until(f"a dies at {step}", lambda: (pair.write("a"), pair.died("a"))[1])
         pair.start("a")
         pair.until_roles("ACTIVE", "STANDBY")
         assert pair.write("a")
@@ -49,7 +49,7 @@ def test_the_active_dies_at_every_step_of_the_write_path_and_the_other_takes_ove
         other = OTHER[active]
         pair.kill(active)
         pair.start(active, step, nth * 5)
-        pair.until(f"{active} dies at {step}", lambda: pair.write(active) and False or pair.died(active))  # noqa: B023
+        pair.until(f"{active} dies at {step}", lambda: (pair.write(active), pair.died(active))[1])  # noqa: B023
         ended = pair.operate(other, "failover", other)
         assert ended["state"] == "succeeded", ended
         assert pair.write(other)
@@ -86,8 +86,8 @@ def test_the_takeover_dies_at_every_step_and_is_asked_for_again(pair: Processes)
         pair.operate(other, "failover", other)
         pair.until(f"{other} dies at {step}", lambda: pair.died(other))  # noqa: B023
         pair.start(other)
-        pair.until("it answers", lambda: pair.role(other) is not None)  # noqa: B023
-        if (pair.cluster(other).get("active") or {}).get("site") != other:
+        pair.until("it knows the pair", lambda: pair.cluster(other).get("active") is not None)  # noqa: B023
+        if pair.cluster(other)["active"]["site"] != other:
             ended = pair.operate(other, "failover", other)
             assert ended["state"] == "succeeded", ended
         pair.until("it is open", lambda: pair.role(other) in ("ACTIVE", "DOWNGRADE_ACTIVE"))  # noqa: B023

@@ -121,7 +121,7 @@ async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_
         await put(pair, "a", 1, "last")
     async with asyncio.timeout(5):
         while not any(b"last" in value for value in values_in(await remote_frames(pair))):
-            await asyncio.sleep(0.01)  # a poll of the remote log, bounded above
+            await asyncio.sleep(0.01)  # noqa: ASYNC110 - a poll of files, bounded above
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
     assert ended["state"] == "succeeded", ended

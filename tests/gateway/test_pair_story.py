@@ -1,4 +1,4 @@
-"""The main path of the product on two real sites in one process: load, failover, rejoin, switchover; nothing acknowledged is lost."""
+"""The main path on two real sites in one process: load, failover, rejoin, switchover; nothing acknowledged is lost."""
 
 from __future__ import annotations
 
