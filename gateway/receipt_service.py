@@ -24,10 +24,12 @@ def receipt_outcome(engine: StorageEngine, text: str) -> dict[str, Any]:
 
 
 def _outcome(engine: StorageEngine, epoch: int, seq: int) -> str:
+    history = engine.epochs()
     try:
-        end = common_end(engine.epochs(), epoch, seq)
+        end = common_end(history, epoch, seq)
     except Refused:
-        return "unknown"
+        # an epoch that the log left out, between two that it has, was given up as a whole
+        return "lost" if history and history[0].epoch < epoch < history[-1].epoch else "unknown"
     if end < seq:
         return "lost"
     return "survived" if seq <= engine.applied_seq else "unknown"

@@ -18,12 +18,13 @@ from storage.errors import Refused
 def common_end(history: Sequence[EpochEntry], epoch: int, seq: int) -> int:
     """The highest sequence at or below `seq` that a site at (`epoch`, `seq`) shares with the log of `history`.
 
-    `history` is ascending. A site at epoch 0 (empty) shares nothing: 0. Raises Refused when the epoch lies outside the
-    recorded history, so that nothing can be said: such a site needs base data.
+    `history` is ascending. A site at epoch 0 (empty) shares nothing: 0. Raises Refused when the recorded history has no such
+    epoch, so that nothing can be said: it may lie outside, or be one that a forced takeover gave up as a whole, whose
+    sequences the log uses again. Such a site needs base data.
     """
     if epoch == 0:
         return 0
-    if not history or epoch < history[0].epoch or epoch > history[-1].epoch:
+    if all(entry.epoch != epoch for entry in history):
         raise Refused(
             f"epoch {epoch} is not in the active's recorded history: this site must be filled with base data", epoch=epoch
         )

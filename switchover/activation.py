@@ -204,16 +204,25 @@ class Activation:
         return await read_frames(self._arbiter, self.ports.layout, self.epoch)
 
     def _tail(self, remote: list[Frame], local: list[Frame]) -> list[Frame]:
-        """The frames that continue what the storage holds. A takeover trusts the remote log only."""
-        at = self.ports.engine.applied_seq
+        """The frames that continue what the storage holds. A takeover trusts the remote log only, unless it is forced."""
+        engine = self.ports.engine
         frames = remote if self._takes_over else [*remote, *local]
         self._check_remote_log_is_there(remote)
         try:
-            return tail_after(frames, at, self.ports.engine.applied_epoch)
+            tail = tail_after(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
-            if self.request.accept_data_loss:
-                return []  # the operator typed the loss; the manifest in the journal says what
-            raise
+            if not self.request.accept_data_loss:
+                raise
+            tail = []  # the operator typed the loss; the manifest in the journal says what
+        return tail or (self._own_tail(local) if self.request.accept_data_loss else [])
+
+    def _own_tail(self, local: list[Frame]) -> list[Frame]:
+        """Forced, by a site that was the active once and never rejoined: the lost epoch is given up as a whole, but not what
+        this site's own log has and a crash took from its storage."""
+        try:
+            return tail_after(local, self.ports.engine.applied_seq, self.ports.engine.applied_epoch)
+        except LogGap:
+            return []
 
     def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
         before, at = self.before, self.ports.engine.applied_epoch
@@ -229,14 +238,15 @@ class Activation:
     def _for_wal(self, remote: list[Frame], tail: list[Frame]) -> list[Frame]:
         """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
         back from its crash with less than this site had applied, and is then served from here instead of from base data."""
-        end = tail[-1].last_seq if tail else self.ports.engine.applied_seq
+        engine = self.ports.engine
+        end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied_epoch, engine.applied_seq)
         if not self._takes_over:
             return tail
         try:
-            whole = [frame for frame in standing(remote) if frame.last_seq <= end]
+            whole = [frame for frame in standing(remote) if (frame.epoch, frame.last_seq) <= end]
         except LogGap:  # leftovers of older epochs before what counts
             return tail
-        return whole if whole and whole[-1].last_seq == end else tail
+        return whole if whole and (whole[-1].epoch, whole[-1].last_seq) == end else tail
 
     async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
         missing = [frame for frame in frames if frame.position not in held]

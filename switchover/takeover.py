@@ -83,6 +83,8 @@ class Takeover:
         state = await control.read_pair_state()
         if state is None or state.active is None:
             raise Refused("the pair was never open: start both sites, the first one opens by itself")
+        if control.role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING):
+            raise Refused(f"site {control.site} is {control.role} in epoch {control.epoch}: there is nothing to take over")
         blocker = control.takeover_blocker()
         if blocker is not None:
             raise Refused(f"site {control.site} cannot take over: {blocker}")
