@@ -30,8 +30,12 @@ class Facade:
 
     # ---- tables
     def _serving(self, stale: bool = False) -> None:
-        if not (stale and self._site.role is Role.STANDBY):
+        if not (stale and self._reads_stale()):
             self._site.for_reads()
+
+    def _reads_stale(self) -> bool:
+        """A standby answers labelled reads of its prefix; one that is being filled holds no prefix of anything."""
+        return self._site.role is Role.STANDBY and not self._site.sink.needs_base
 
     def table(self, name: str) -> TableSchema:
         self._serving(stale=True)
@@ -57,7 +61,7 @@ class Facade:
         return await self._site.rows.write(request, deadline_s)
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
-        if stale and self._site.role is Role.STANDBY:
+        if stale and self._reads_stale():
             engine = self._site.ports.engine
             return engine.get(table.id, key) if as_of is None else await engine.get_as_of(table.id, key, as_of)
         return await self._site.rows.read(table, key, as_of)
@@ -66,7 +70,7 @@ class Facade:
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
         as_of: int | None = None, stale: bool = False,
     ) -> Sequence[StoredRow]:
-        if stale and self._site.role is Role.STANDBY:
+        if stale and self._reads_stale():
             return await self._site.ports.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
         return await self._site.rows.scan(table, start, end, reverse=reverse, limit=limit, as_of=as_of)
 

@@ -44,6 +44,7 @@ from remote_log.messages import (
 )
 from storage.engine import StoredRow
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
+from switchover.rejoin import FLOOR
 from switchover.roles import Role
 
 
@@ -86,7 +87,9 @@ class PeerApi:
         return await self._site.sink.base(from_message(BaseRequest, message))
 
     async def _base_done(self, message: dict[str, Any]) -> msgspec.Struct:
-        return await self._site.sink.base_done(from_message(BaseDoneRequest, message))
+        position = await self._site.sink.base_done(from_message(BaseDoneRequest, message))
+        await self._site.ports.engine.set_meta(FLOOR, None)  # the base is consistent by itself
+        return position
 
     # ---- what the other site asks
     async def _status(self, message: dict[str, Any]) -> msgspec.Struct:
