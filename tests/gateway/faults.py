@@ -1,18 +1,18 @@
-"""Faults on demand between a site and its disk, and between a site and the other site's DFS. Real parts do the rest.
+"""Faults on demand between a site and its disk, the other site's DFS and the coordinator. Real parts do the rest.
 
-`fail_local` / `fail_remote`: so many of the next appends answer failure; `land` says whether their bytes are written all the same
-(a failure whose bytes are there) or not.
+`fail_local` / `fail_remote`: so many of the next appends answer failure; `land` says whether their bytes are written all the
+same (a failure whose bytes are there) or not. `dead`: the process is gone, so nothing is closed in good order any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from remote_log.dfs import DfsEntry
-from storage.errors import DfsError, SyncFailed
+from storage.errors import DfsError, SyncFailed, Unavailable
 
 
 @dataclass
@@ -23,6 +23,9 @@ class Faults:
     remote_lands: bool = False
     remote_down: bool = False  # every call of the DFS fails
     hold_remote: asyncio.Event = field(default_factory=asyncio.Event)  # appends wait for it
+    coordinator_down: bool = False
+    dead: bool = False
+    left_open: list[Any] = field(default_factory=list)  # what a dead process did not close
 
     def __post_init__(self) -> None:
         self.hold_remote.set()
@@ -38,7 +41,7 @@ class FaultyLogFile:
         return path
 
     def append(self, data: bytes) -> Awaitable[None]:
-        if self._failed or self._faults.fail_local > 0:
+        if self._failed or self._faults.dead or self._faults.fail_local > 0:
             self._faults.fail_local -= 0 if self._failed else 1
             landing = self._file.append(data) if self._faults.local_lands and not self._failed else None
             self._failed = True
@@ -78,7 +81,7 @@ class FaultyDfsWriter:
         return path
 
     def append(self, data: bytes) -> Awaitable[None]:
-        if self._failed or self._faults.remote_down or self._faults.fail_remote > 0:
+        if self._failed or self._faults.remote_down or self._faults.dead or self._faults.fail_remote > 0:
             if not self._failed and not self._faults.remote_down:
                 self._faults.fail_remote -= 1
             landing = self._writer.append(data) if self._faults.remote_lands and not self._failed else None
@@ -96,6 +99,9 @@ class FaultyDfsWriter:
         raise DfsError("injected: the append failed")
 
     async def close(self) -> None:
+        if self._faults.dead:
+            self._faults.left_open.append(self._writer)
+            return
         await self._writer.close()
 
 
@@ -104,7 +110,7 @@ class FaultyDfs:
         self._dfs, self._faults = dfs, faults
 
     def _check(self) -> None:
-        if self._faults.remote_down:
+        if self._faults.remote_down or self._faults.dead:
             raise DfsError("injected: the DFS does not answer")
 
     async def create(self, path: str) -> FaultyDfsWriter:
@@ -141,3 +147,22 @@ class FaultyDfs:
     async def probe(self) -> None:
         self._check()
         await self._dfs.probe()
+
+
+class FaultyCoordinator:
+    def __init__(self, coordinator: Any, faults: Faults) -> None:
+        self._coordinator, self._faults = coordinator, faults
+
+    async def read(self) -> Any:
+        return await self._answer(self._coordinator.read)
+
+    async def compare_and_set(self, expected_state_id: int, new: Any) -> Any:
+        return await self._answer(lambda: self._coordinator.compare_and_set(expected_state_id, new))
+
+    async def _answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        if self._faults.coordinator_down or self._faults.dead:
+            raise Unavailable("injected: the coordinator does not answer", retry_after_s=1)
+        return await ask()
+
+    async def close(self) -> None:
+        await self._coordinator.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import AsyncExitStack
+import shutil
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,13 @@ from storage.clock import SystemClock
 from storage.cursors import CursorRegistry
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
-from storage.errors import PeerError, Unavailable
+from storage.errors import DfsError, PeerError, Unavailable
 from storage.os_files import OsFiles
 from storage.wal import Wal, WalSettings
 from switchover.failpoints import Failpoints
 from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
-from tests.gateway.faults import Faults, FaultyDfs, FaultyFiles
+from tests.gateway.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
@@ -93,6 +94,7 @@ class Pair:
     cut: bool = False
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
+    _dead: list[Faults] = field(default_factory=list)
 
     async def start(self, name: str) -> Running:
         root = self.root / name
@@ -109,7 +111,9 @@ class Pair:
         stack.push_async_callback(wal.close)
         own = DirectoryDfs(root / "dfs", "own")
         peer = FaultyDfs(DirectoryDfs(self.root / OTHER[name] / "dfs", "peer"), self.faults[name])
-        coordinator = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
+        coordinator = FaultyCoordinator(
+            SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock), self.faults[name]
+        )
         stack.push_async_callback(coordinator.close)
         site = Site(
             settings(name, **self.settings[name]),
@@ -135,15 +139,38 @@ class Pair:
         await running.site.close_epoch(Unavailable("stopping", retry_after_s=0))
         await running.stack.aclose()
 
+    async def crash(self, name: str) -> None:
+        """The process dies: what its disk holds at this moment is all that is left, its files on the DFS stay open."""
+        running, faults = self.running.pop(name), self.faults[name]
+        self._dead.append(faults)
+        await running.supervisor.stop()  # it alone flushes the storage, which would disturb the image
+        faults.dead = True
+        root, image = self.root / name, self.root / f"{name}.image"
+        shutil.copytree(root, image, ignore=shutil.ignore_patterns("dfs"))
+        faults.hold_remote.set()  # nobody waits for an answer any more
+        await running.operations.close()
+        await running.site.close_epoch(Unavailable("the process died", retry_after_s=0))
+        await running.stack.aclose()
+        for left in root.iterdir():
+            if left.name != "dfs":
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        shutil.copytree(image, root, dirs_exist_ok=True)
+        shutil.rmtree(image)
+        self.faults[name] = Faults()
+
     async def stop_all(self) -> None:
         for name in list(self.running):
             await self.stop(name)
+        for faults in self._dead:
+            for writer in faults.left_open:
+                with suppress(DfsError):  # its lease has been recovered since
+                    await writer.close()
 
     async def until(self, condition: Any, timeout_s: float = 15.0) -> None:
         """Wait for a condition of the running sites; fails with what they are."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not condition():
+                while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.005)  # a poll of observable state, bounded by the time-out
         except TimeoutError:
             seen = {n: (r.site.role, r.site.epoch, r.site.mode, r.site.waiting_for) for n, r in self.running.items()}
@@ -156,7 +183,6 @@ class Pair:
     async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> dict[str, Any]:
         operations = self.running[name].operations
         started = await operations.start(kind, to, options, False, "test")
-        last = started
-        async for last in operations.follow(started["id"]):
-            pass
-        return last
+        async for document in operations.follow(started["id"]):
+            started = document
+        return started

@@ -1,0 +1,248 @@
+"""The commands of the scenarios about sites (scenario.py): processes, faults, role changes, what one site sends the other.
+
+A site that does not run answers `down`; an error is answered as its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from remote_log.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
+from storage.errors import TwinlogError
+from switchover.failpoints import Crash, Failpoints
+from tests.gateway.pair import OTHER, Pair, Running
+from tests.gateway.scenario import Command, outcome
+
+TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
+SETTLED = ("ACTIVE", "DOWNGRADE_ACTIVE", "STANDBY")
+REQUEST_DEADLINE_S = 3.0
+
+
+class ScriptedFailpoints(Failpoints):
+    """Dies where the scenario says, and remembers when each point was last reached (monotonic seconds)."""
+
+    def __init__(self) -> None:
+        self.deadly: str | None = None
+        self.reached_s: dict[str, float] = {}
+
+    def hit(self, name: str) -> None:
+        self.reached_s[name] = time.monotonic()
+        if name == self.deadly:
+            self.deadly = None
+            raise Crash(name)
+
+
+class Down(TwinlogError):
+    code = "down"
+
+
+def _lands(word: str) -> bool:
+    """Whether the bytes of an append that fails are written all the same."""
+    return {"lost": False, "landing": True}[word]
+
+
+class SiteCommands:
+    """Every method `do_xyz` is the command `xyz` (`_` for `-`): it takes the words behind it and gives the answer."""
+
+    def __init__(self, root: Path) -> None:
+        self.pair = Pair(
+            root, settings={site: {"request_deadline_s": REQUEST_DEADLINE_S} for site in OTHER},
+            failpoints={site: ScriptedFailpoints() for site in OTHER},
+        )
+        self._sent: dict[str, asyncio.Task[str]] = {}
+        self._running: list[asyncio.Task[Any]] = []  # what was begun and may go on
+        self._made = False
+        self.commands: dict[str, Command] = {
+            name.removeprefix("do_").replace("_", "-"): getattr(self, name) for name in dir(self) if name.startswith("do_")
+        }
+
+    async def close(self) -> None:
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self.pair.stop_all()
+
+    def state(self) -> str:
+        """The pair in one line, for a failure."""
+        return "; ".join(
+            f"{name}: {r.site.role} epoch {r.site.epoch} {r.site.mode} applied {r.site.ports.engine.applied_seq}"
+            + (f", waits for {r.site.waiting_for}" if r.site.waiting_for else "")
+            for name, r in sorted(self.pair.running.items())
+        )
+
+    def _at(self, site: str) -> Running:
+        if site not in OTHER:
+            raise ValueError(f"there is no site {site!r}")
+        if site not in self.pair.running:
+            raise Down(f"site {site} does not run")
+        return self.pair.running[site]
+
+    # ---- processes
+    async def do_start(self, words: list[str]) -> str:
+        """start SITE...: their roles once they have settled. The first start of a pair also makes table t."""
+        for site in words:
+            await self.pair.start(site)
+        if not self._made:
+            self._made = True
+            await self.pair.until(lambda: self.pair.role("a") == "ACTIVE")
+            await self.pair.running["a"].facade.create_table(TABLE)
+            if "b" in words:
+                await self.pair.until(lambda: self._at("b").site.catalog.find("t") is not None)
+        await self.pair.until(lambda: all(self._is_settled(site) for site in words))
+        return " ".join(self.pair.role(site) for site in words)
+
+    def _is_settled(self, site: str) -> bool:
+        return self.pair.role(site) in SETTLED and self.pair.running[site].operations.running_id is None
+
+    async def do_boot(self, words: list[str]) -> str:
+        """boot SITE: start it, whatever becomes of it."""
+        await self.pair.start(words[0])
+        return "booted"
+
+    async def do_stop(self, words: list[str]) -> str:
+        """stop SITE...: in good order, everything flushed and closed."""
+        for site in words:
+            await self.pair.stop(site)
+        return "down"
+
+    async def do_crash(self, words: list[str]) -> str:
+        """crash SITE...: what was not flushed is lost, nothing is closed."""
+        for site in words:
+            await self.pair.crash(site)
+        return "down"
+
+    async def do_wipe(self, words: list[str]) -> str:
+        """wipe SITE: a new disk for a site that does not run; its DFS is another machine's."""
+        assert words[0] not in self.pair.running
+        for left in (self.pair.root / words[0]).iterdir():
+            if left.name != "dfs":
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        return "empty"
+
+    async def do_role(self, words: list[str]) -> str:
+        return str(self._at(words[0]).site.role)
+
+    async def do_mode(self, words: list[str]) -> str:
+        return self._at(words[0]).site.mode
+
+    # ---- faults
+    async def do_remote_log(self, words: list[str]) -> str:
+        """remote-log SITE down|up|hangs|flows|fails N lost|landing: between it and the other site's DFS."""
+        site, what, *rest = words
+        faults = self.pair.faults[site]
+        match what:
+            case "down" | "up":
+                faults.remote_down = what == "down"
+            case "hangs":
+                faults.hold_remote.clear()
+            case "flows":
+                faults.hold_remote.set()
+            case "fails":
+                faults.fail_remote, faults.remote_lands = int(rest[0]), _lands(rest[1])
+            case _:
+                raise ValueError(f"a remote log cannot be {what!r}")
+        return "done"
+
+    async def do_local_log(self, words: list[str]) -> str:
+        """local-log SITE works | fails N lost|landing."""
+        site, what, *rest = words
+        faults = self.pair.faults[site]
+        match what:
+            case "works":
+                faults.fail_local = 0
+            case "fails":
+                faults.fail_local, faults.local_lands = int(rest[0]), _lands(rest[1])
+            case _:
+                raise ValueError(f"a local log cannot be {what!r}")
+        return "done"
+
+    async def do_link(self, words: list[str]) -> str:
+        """link down|up: calls from one gateway to the other, shipping among them."""
+        self.pair.cut = {"down": True, "up": False}[words[0]]
+        return "done"
+
+    async def do_coordinator(self, words: list[str]) -> str:
+        """coordinator SITE down|up: for that site."""
+        self.pair.faults[words[0]].coordinator_down = {"down": True, "up": False}[words[1]]
+        return "done"
+
+    async def do_dies(self, words: list[str]) -> str:
+        """dies SITE POINT: the work of that site that next reaches the failpoint is never heard of again."""
+        points = self.pair.failpoints[words[0]]
+        assert isinstance(points, ScriptedFailpoints)
+        points.deadly = words[1]
+        return "armed"
+
+    # ---- role changes
+    async def _operate(self, kind: str, words: list[str], to: str | None, **given: Any) -> str:
+        ended = await self.pair.operate(words[0], kind, to, **given)
+        return ended["state"] if ended["error"] is None else f"{ended['state']} {ended['error']['code']}"
+
+    async def do_failover(self, words: list[str]) -> str:
+        """failover SITE [accepting-data-loss]: how the operation ended, and the code of its error."""
+        if words[1:] not in ([], ["accepting-data-loss"]):
+            raise ValueError(f"a failover knows no {' '.join(words[1:])!r}")
+        self._at(words[0])
+        return await self._operate("failover", words, words[0], **({"accept_data_loss": True} if words[1:] else {}))
+
+    async def do_switchover(self, words: list[str]) -> str:
+        self._at(words[0])
+        return await self._operate("switchover", words, words[0])
+
+    async def do_merge(self, words: list[str]) -> str:
+        """merge SITE: a rejoin that sends its quarantined rows to the active."""
+        self._at(words[0])
+        return await self._operate("rejoin", words, words[0], merge=True)
+
+    async def do_degrade(self, words: list[str]) -> str:
+        self._at(words[0])
+        return await self._operate("degrade", words, None)
+
+    async def do_resync(self, words: list[str]) -> str:
+        self._at(words[0])
+        return await self._operate("resync", words, None)
+
+    async def do_abort(self, words: list[str]) -> str:
+        """abort SITE: its last operation."""
+        operations = self._at(words[0]).operations
+        return str((await operations.abort((await operations.all())[0]["id"]))["state"])
+
+    async def do_resume(self, words: list[str]) -> str:
+        """resume SITE: its last operation, from where it stopped."""
+        operations = self._at(words[0]).operations
+        taken = await operations.resume((await operations.all())[0]["id"])
+        async for document in operations.follow(taken["id"]):
+            taken = document
+        return str(taken["state"])
+
+    # ---- what the other site sends
+    async def do_ship(self, words: list[str]) -> str:
+        """ship SITE current|old: frames of its peer, as the replicator of that epoch would send them."""
+        target = self._at(words[0])
+        sender = self._at(OTHER[words[0]]).site
+        epoch = target.site.sink.followed_epoch - (1 if words[1] == "old" else 0)
+        frames = await sender.ports.wal.read_all()
+        asked = to_message(FollowRequest(epoch, sender.site, pack_history(sender.ports.engine.epochs())))
+        state = str((await target.peer_api.call(FOLLOW, asked))["state"])
+        sent = to_message(ReplicateRequest(epoch, b"".join(frame.data for frame in frames[-3:])))
+        await target.peer_api.call(REPLICATE, sent)
+        return f"{state}, accepted"
+
+    # ---- several things at once
+    async def do_send(self, words: list[str]) -> str:
+        """send NAME COMMAND...: begin it, and go on."""
+        name, command, *rest = words
+        self._sent[name] = asyncio.ensure_future(outcome(self.commands[command](rest)))
+        self._running.append(self._sent[name])
+        return "sent"
+
+    async def do_waits(self, words: list[str]) -> str:
+        """waits NAME: `yes` as long as there is no answer to it."""
+        return "no" if self._sent[words[0]].done() else "yes"
+
+    async def do_answer(self, words: list[str]) -> str:
+        return await asyncio.shield(self._sent[words[0]])
