@@ -189,6 +189,7 @@ class Activation:
         remote = await self._read_remote()
         local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
         tail = self._tail(remote, local)
+        self._check_own_epoch(tail)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
         if not self._takes_over and self._mode_before == "sync":
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
@@ -234,6 +235,18 @@ class Activation:
                 "acknowledged writes would be missing; bring the DFS back, or force with --accept-data-loss",
                 held_seq=self.ports.engine.applied_seq,
             )
+
+    def _check_own_epoch(self, tail: list[Frame]) -> None:
+        """A restart continues the epoch that this site opened: its start was durable here before the coordinator named it."""
+        before, engine = self.before, self.ports.engine
+        end = tail[-1].epoch if tail else engine.applied_epoch
+        if self._takes_over or self.request.accept_data_loss or before is None or end >= before.epoch:
+            return
+        raise LogGap(
+            f"storage and log of site {self.ports.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
+            f"replaced, or this is not its data directory; give it the right one, or let site {self.ports.peer} take over",
+            held_seq=engine.applied_seq,
+        )
 
     def _for_wal(self, remote: list[Frame], tail: list[Frame]) -> list[Frame]:
         """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
