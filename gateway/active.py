@@ -10,9 +10,11 @@ Source: protocol.md sections 4 to 7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+
+import structlog
 
 from gateway.commit import CommitLog, CommitSettings
 from gateway.commit_core import CommitCore, Mode
@@ -37,6 +39,7 @@ from switchover.failpoints import Failpoints
 from switchover.register import renew_lease
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+log = structlog.get_logger("twinlog.active")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class ActiveEpoch:
         self.ports, self.settings = ports, settings
         self.lease = hooks.lease
         self.auto_resync = auto_resync
-        self._on_end, self._on_mode = on_end, on_mode
+        self._on_end = on_end
         start = opened.start
         mode = Mode.SYNC if opened.mode == "sync" else Mode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
@@ -118,7 +121,7 @@ class ActiveEpoch:
         self.modes = Modes(
             site=ports.site, epoch=opened.epoch, commit=self.commit, coordinator=ports.coordinator,
             peer_dfs=ports.peer_dfs, layout=ports.layout, clock=ports.clock, peer=self.shipper, make_remote=make_remote,
-            failpoints=ports.failpoints,
+            engine=ports.engine, on_mode=on_mode, failpoints=ports.failpoints,
         )
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
@@ -132,13 +135,21 @@ class ActiveEpoch:
             on_end(hooks.early)
 
     def start(self) -> None:
-        self._spawn(self.shipper.run())
-        self._spawn(self._keep_lease())
-        self._spawn(self._trim_loop())
-        self._spawn(self._resync_loop())
+        loop = asyncio.get_running_loop()
+        for work in (self.shipper.run, self._keep_lease, self._degrade_loop, self._trim_loop, self._resync_loop):
+            self._tasks.append(loop.create_task(self._kept(work)))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(work))
+    async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
+        """For as long as the epoch lives: a fault of ours must not leave it without its lease, shipper or trimmer."""
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                self.last_background_error = f"internal error: {error!r}"
+                log.error("internal error", work=work.__name__, traceback=traceback.format_exc())
+                await self.ports.clock.sleep(self.settings.noop_interval_s)
+            else:
+                return  # fenced: the epoch is about to end
 
     @property
     def remote(self) -> RemoteWriter | None:
@@ -149,27 +160,43 @@ class ActiveEpoch:
         self.ports.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
 
     # ---- the lease
+    @property
+    def _proof_age_s(self) -> float:
+        return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease_s)
+
     async def _keep_lease(self) -> None:
-        """Proofs while idle; and the policy's degrade when there are none for too long."""
+        """Proofs while idle."""
         settings, clock = self.settings, self.ports.clock
         while True:
             await clock.sleep(settings.noop_interval_s / 2)
-            age_s = clock.monotonic_s() - (self.lease.expires_s - settings.lease_s)
             try:
-                if self.core.mode in (Mode.ASYNC, Mode.CATCHING):
+                if not self.core.needs_remote:
                     await self._renew_at_coordinator()
-                elif age_s >= settings.lease_s:
-                    await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
-                elif age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
+                    continue
+                if self._proof_age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
                     self.commit.submit_mark(Record(Kind.NOOP), settings.lease_s)
-                degrade_after_s = settings.degrade_after_s
-                if self.core.mode is Mode.SYNC and degrade_after_s is not None and age_s >= degrade_after_s:
-                    await self.degrade(by_command=False)
+                if self._proof_age_s >= settings.lease_s:
+                    await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
             except Fenced as error:
                 self._on_end(error)
                 return
             except TwinlogError as error:
                 self.last_background_error = error.message  # the lease runs out by itself; status shows why
+
+    async def _degrade_loop(self) -> None:
+        """The policy's degrade, when there is no proof by the remote log for too long."""
+        settings, after_s = self.settings, self.settings.degrade_after_s
+        while after_s is not None:
+            await self.ports.clock.sleep(settings.noop_interval_s / 2)
+            if not self.core.needs_remote or self._proof_age_s < after_s:
+                continue
+            try:
+                await self.degrade(by_command=False)
+            except Fenced as error:
+                self._on_end(error)
+                return
+            except TwinlogError as error:
+                self.last_background_error = error.message
 
     async def _read_own_state(self) -> PairState:
         """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""
@@ -191,19 +218,21 @@ class ActiveEpoch:
 
     # ---- modes
     async def degrade(self, *, by_command: bool) -> None:
-        async with self._mode_lock:
-            if by_command:
-                self.auto_resync = False
-            await self.modes.degrade()
-            self._well_since_s = None
-            self._on_mode()
+        self.modes.degrades_waiting += 1
+        try:
+            async with self._mode_lock:
+                if by_command:
+                    self.auto_resync = False
+                await self.modes.degrade()
+                self._well_since_s = None
+        finally:
+            self.modes.degrades_waiting -= 1
 
     async def resync(self) -> None:
-        """Back to sync; waits for as long as it takes, and is cancelled by the epoch's end."""
+        """Back to sync; waits for as long as it takes, gives way to a degrade, and ends with the epoch."""
         async with self._mode_lock:
             self.auto_resync = True
             await self.modes.resync()
-            self._on_mode()
 
     async def _resync_loop(self) -> None:
         """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
@@ -263,6 +292,8 @@ class ActiveEpoch:
         return self.core.standing
 
     async def stop(self, reason: TwinlogError) -> None:
+        self.modes.ended = reason
+        self.lease.revoke()  # reads on other threads end after this, and the next active may not have waited
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -14,20 +14,25 @@ Source: protocol.md section 4.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import structlog
 
 from gateway.commit_core import CommitCore, Committed, Mode
 from remote_log.lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.errors import OutcomeUnknown, SyncFailed, TwinlogError, Unavailable
+from storage.errors import LogError, OutcomeUnknown, TwinlogError, Unavailable
 from storage.frame import Frame
 from storage.record import Record
 from storage.wal import Wal
 from switchover.failpoints import Failpoints
+
+log = structlog.get_logger("twinlog.commit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,24 @@ class CommitLog:
         self._sealing = False
         self._stopped: TwinlogError | None = None
         self._loop = asyncio.get_running_loop()
-        self._tasks = [self._loop.create_task(self._apply_loop()), self._loop.create_task(self._sweep_loop())]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawn(self._apply_loop())
+        self._spawn(self._sweep_loop())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Whatever ends a part of the write path ends the epoch: requests must not wait on it in silence."""
+        try:
+            await work
+        except TwinlogError as error:
+            self._on_broken(error)
+        except Exception as error:
+            log.error("internal error", traceback=traceback.format_exc())
+            self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
 
     # ---- in
     def submit(self, pending: Pending) -> None:
@@ -140,7 +162,13 @@ class CommitLog:
                 members.append(pending)
                 records += pending.records
                 size += pending.size_bytes
-            frame = core.make(records, self._hybrid.reserve(len(records)))
+            try:
+                frame = core.make(records, self._hybrid.reserve(len(records)))
+            except TwinlogError as error:  # too large for any frame: nothing was logged
+                for pending in members:
+                    pending.fail(error)
+                    pending.settle()
+                continue
             self._framed[frame.first_seq] = members
             self._hit("commit.framed")
             self._append_local(frame)
@@ -173,7 +201,7 @@ class CommitLog:
             for pending in self._framed.pop(frame.first_seq):
                 pending.fail(OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
                 pending.settle()
-        self._tasks.append(self._loop.create_task(self._roll()))
+        self._spawn(self._roll())
 
     async def _roll(self) -> None:
         """A new segment, tried for ever: until there is one, requests wait and leave by their deadlines."""
@@ -181,7 +209,7 @@ class CommitLog:
             try:
                 await self._wal.roll(self.core.next_seq)
                 break
-            except SyncFailed:
+            except LogError:
                 await self._clock.sleep(self._settings.roll_retry_s)
         self._sealing = False
         self._schedule_flush()
@@ -219,29 +247,26 @@ class CommitLog:
             self._schedule_flush()
 
     async def _apply_loop(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._to_apply:
-                    groups = list(self._to_apply)
-                    self._to_apply.clear()
-                    frames = [frame for group in groups for frame in group.frames]
-                    self._hit("commit.committed")
-                    await self._engine.apply(frames)
-                    self._hit("commit.applied")
-                    self.applied_seq = frames[-1].last_seq
-                    self._on_applied(frames)
-                    for group in groups:
-                        self._acknowledge(group)
-                    self._answer_proved()
-                    for frame in frames:
-                        frame.release_records()
-                    self._hit("commit.acknowledged")
-                    self.committed_changed.set()
-                self._note_quiet()
-        except TwinlogError as error:
-            self._on_broken(error)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._to_apply:
+                groups = list(self._to_apply)
+                self._to_apply.clear()
+                frames = [frame for group in groups for frame in group.frames]
+                self._hit("commit.committed")
+                await self._engine.apply(frames)
+                self._hit("commit.applied")
+                self.applied_seq = frames[-1].last_seq
+                self._on_applied(frames)
+                for group in groups:
+                    self._acknowledge(group)
+                self._answer_proved()
+                for frame in frames:
+                    frame.release_records()
+                self._hit("commit.acknowledged")
+                self.committed_changed.set()
+            self._note_quiet()
 
     def _acknowledge(self, group: Committed) -> None:
         for frame in group.frames:
@@ -273,6 +298,8 @@ class CommitLog:
             late += [p for p, _ in self._unproved if p.deadline_s <= now]
             for pending in late:
                 pending.fail(OutcomeUnknown("not acknowledged by its deadline: the write may or may not appear later"))
+            if late:
+                self._unproved = deque(entry for entry in self._unproved if not entry[0].answer.done())
 
     def _note_quiet(self) -> None:
         if not (self._queue or self._framed or self._to_apply):
@@ -283,13 +310,16 @@ class CommitLog:
         while self._queue or self._framed or self._to_apply:
             self._quiet.clear()
             await self._quiet.wait()
+            if self._stopped is not None:
+                raise self._stopped
 
     async def stop(self, reason: TwinlogError) -> None:
         """End the write path: what was not framed is refused with `reason`, what was framed is unknown."""
         self._stopped = reason
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for pending in self._queue:
             pending.fail(reason)
             pending.settle()
@@ -301,5 +331,6 @@ class CommitLog:
             pending.fail(OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})"))
         self._framed.clear()
         self._unproved.clear()
+        self._quiet.set()
 
 

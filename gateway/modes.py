@@ -4,6 +4,7 @@ What always holds:
 - a downgrade is recorded at the coordinator, by compare-and-set, before the first asynchronous acknowledgement (P8);
 - sync is declared only when the peer follows this epoch and has durably applied everything before the point where the remote
   log was switched on, and the remote log holds everything since; the commit rule is tightened before that is declared;
+- once the coordinator may say sync, also when its answer was lost, only a recorded downgrade loosens the commit rule;
 - both exclude a takeover that has begun: the compare-and-set fails while another plan is switching.
 Source: protocol.md section 6 ("Back to sync"), model step_downgrade and step_resync.
 """
@@ -21,11 +22,13 @@ from remote_log.layout import RemoteLayout
 from remote_log.shipper import PeerView
 from remote_log.writer import RemoteWriter
 from storage.clock import Clock
-from storage.errors import Fenced
+from storage.engine import StorageEngine
+from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 from storage.record import Kind, Record
-from switchover.coordinator import Coordinator, update
+from switchover.coordinator import Coordinator, PairState, update
 from switchover.failpoints import Failpoints
-from switchover.register import downgrade, resync
+from switchover.register import downgrade, renew_lease, resync
+from switchover.rejoin import ASYNC_EPOCH
 
 POLL_S = 0.05
 MARK_TIMEOUT_S = 10.0
@@ -40,56 +43,92 @@ class PeerSource(Protocol):
 
 
 class Modes:
-    """Mode changes of one open epoch."""
+    """Mode changes of one open epoch. `ended`: why it is over; `degrades_waiting`: a resync under way gives way to them."""
 
     def __init__(
         self, *, site: str, epoch: int, commit: CommitLog, coordinator: Coordinator, peer_dfs: Dfs, layout: RemoteLayout,
-        clock: Clock, peer: PeerSource, make_remote: Callable[[int], RemoteWriter], failpoints: Failpoints,
+        clock: Clock, peer: PeerSource, make_remote: Callable[[int], RemoteWriter], engine: StorageEngine,
+        on_mode: Callable[[], None], failpoints: Failpoints,
     ) -> None:
         self._site, self._epoch, self._commit, self._coordinator = site, epoch, commit, coordinator
         self._peer_dfs, self._layout, self._clock, self._peer = peer_dfs, layout, clock, peer
-        self._make_remote, self._failpoints = make_remote, failpoints
+        self._make_remote, self._engine, self._on_mode, self._failpoints = make_remote, engine, on_mode, failpoints
         self.remote: RemoteWriter | None = None
         self.waiting_for: str | None = None  # what a resync waits for, for the status page
         self.catch_target = 0
+        self.ended: TwinlogError | None = None
+        self.degrades_waiting = 0
+        self._maybe_recorded = False  # the coordinator may say sync although it did not answer so
 
     async def degrade(self) -> None:
         """Acknowledge with the WAL alone from now on. Raises Refused while a takeover runs."""
-        if self._commit.core.mode is Mode.ASYNC:
+        core = self._commit.core
+        if core.mode is Mode.ASYNC:
             return
-        since = self._commit.core.remote
-        was_sync = self._commit.core.mode is Mode.SYNC
+        since, was_sync = core.remote, core.needs_remote
         if was_sync:
-            await update(self._coordinator, lambda state: downgrade(state, self._site, self._epoch, since))
+            await update(self._coordinator, lambda state: self._downgraded(state, since))
+            # what waits now was written while the mode was sync: only this note tells a later rejoin that it was acknowledged
+            await self._engine.set_meta(ASYNC_EPOCH, str(self._epoch).encode())
         self._failpoints.hit("degrade.recorded")
-        self._commit.set_mode(Mode.ASYNC)
+        self._maybe_recorded = False
         remote, self.remote, self._commit.remote = self.remote, None, None
+        self._change(Mode.ASYNC)
+        if was_sync:
+            self._commit.submit_mark(Record(Kind.MODE, value=b"async"), MARK_TIMEOUT_S)
         if remote is not None:
             await remote.close()
-        if was_sync:
-            await self._commit.submit_mark(Record(Kind.MODE, value=b"async"), MARK_TIMEOUT_S)
+
+    def _downgraded(self, state: PairState | None, since: int) -> PairState:
+        """Always a new value, so that a resync whose answer was lost cannot take place after it."""
+        changed = downgrade(state, self._site, self._epoch, since)
+        return renew_lease(state, self._site, self._epoch) if changed is state else changed
 
     async def resync(self) -> None:
-        """Switch the remote log on, catch up, declare sync. Goes on until it is done, refused or cancelled."""
+        """Switch the remote log on, catch up, declare sync. Goes on until it is done, refused, or the epoch has ended."""
         core = self._commit.core
-        if core.mode is Mode.SYNC:
-            return
         if core.mode is Mode.ASYNC:
             await self._switch_on()
-        await self._wait("the other site's storage", self._peer_has_caught_up)
-        self._commit.set_mode(Mode.TIGHTENING)
+        if core.mode is Mode.CATCHING:
+            await self._wait("the other site's storage", self._peer_has_caught_up)
+            self._commit.set_mode(Mode.TIGHTENING)
+        if core.mode is Mode.TIGHTENING:
+            await self._tightened()
+        was_sync = core.mode is Mode.SYNC
+        self._maybe_recorded = True
         try:
-            committed = core.committed
-            await self._wait("the remote log", lambda: core.remote >= committed)
-            self._failpoints.hit("resync.tightened")
             await update(self._coordinator, lambda state: resync(state, self._site, self._epoch))
-        except BaseException:
-            self._commit.set_mode(Mode.CATCHING)
+        except (Fenced, PlanSuperseded, Refused):  # it said no: this change has not taken place
+            self._maybe_recorded = was_sync
+            self._loosen()
             raise
-        self._failpoints.hit("resync.recorded")
-        self._commit.set_mode(Mode.SYNC)
         self.waiting_for = None
-        await self._commit.submit_mark(Record(Kind.MODE, value=b"sync"), MARK_TIMEOUT_S)
+        if was_sync:
+            return
+        self._failpoints.hit("resync.recorded")
+        self._change(Mode.SYNC)
+        self._commit.submit_mark(Record(Kind.MODE, value=b"sync"), MARK_TIMEOUT_S)
+        await self._engine.set_meta(ASYNC_EPOCH, None)
+
+    async def _tightened(self) -> None:
+        """Wait until the remote log holds everything that was committed without it."""
+        core = self._commit.core
+        committed = core.committed
+        try:
+            await self._wait("the remote log", lambda: core.remote >= committed)
+        except BaseException:
+            self._loosen()
+            raise
+        self._failpoints.hit("resync.tightened")
+
+    def _loosen(self) -> None:
+        """Back to catching up; not if the coordinator may say sync: then only a degrade may loosen the rule."""
+        if self._commit.core.mode is Mode.TIGHTENING and not self._maybe_recorded:
+            self._commit.set_mode(Mode.CATCHING)
+
+    def _change(self, mode: Mode) -> None:
+        self._commit.set_mode(mode)
+        self._on_mode()
 
     async def _switch_on(self) -> None:
         """Claim this epoch at the peer's DFS, open a segment there, and send every new frame to both logs."""
@@ -114,12 +153,20 @@ class Modes:
 
     def _peer_has_caught_up(self) -> bool:
         view = self._peer.view
-        if view.state == "following" and view.durable_seq is not None and view.durable_seq >= self.catch_target:
+        if view.state == "following" and view.durable_seq is not None and view.durable_seq >= self._needed():
             return True
         self._peer.ask_flush()
         return False
 
+    def _needed(self) -> int:
+        """The catch-up target, as far as it still stands: its last frames may have failed since."""
+        return min(self.catch_target, self._commit.core.standing)
+
     async def _wait(self, what: str, ready: Callable[[], bool]) -> None:
         self.waiting_for = what
         while not ready():
+            if self.ended is not None:
+                raise self.ended
+            if self.degrades_waiting:
+                raise Refused("the resync was given up: a degrade is asked for")
             await self._clock.sleep(POLL_S)

@@ -3,7 +3,8 @@
 What always holds:
 - a conditional write is evaluated against applied state while its keys are held, and they stay held until its fate is settled;
 - an idempotency key that is already in the log answers its first outcome, and a different request under it is refused;
-- a read is answered only if the lease is valid after the row was read (P2).
+- a read, a condition that does not hold and an outcome that is answered again are told only under a valid lease (P2);
+- nothing is logged once the site drains, or its epoch has ended, however long the request waited for its keys.
 Source: protocol.md section 4.
 """
 
@@ -24,7 +25,7 @@ from gateway.service import Condition, Mutation, WriteRequest, WriteResult
 from remote_log.lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.errors import Conflict, InvalidInput, NotFound, Unavailable
+from storage.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
 from storage.record import Kind, Record, RequestMark
 from storage.schema import TableSchema
 
@@ -67,6 +68,7 @@ class RowsService:
         if found is not None:
             if found.digest != request.digest:
                 raise InvalidInput(f"the idempotency key {key!r} was used for a different request: use a new key", key=key)
+            await self._await_lease(active.lease, until_s)  # it acknowledges again
             mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
             receipt = encode_receipt(0, found.epoch, found.seq, mode)
             return WriteResult(found.version, receipt, mode, found.count, replayed=True)
@@ -84,12 +86,12 @@ class RowsService:
         """Log the request once. `settled` runs when its fate is known, or at once when nothing was logged."""
         try:
             records = to_records(request)
+            conditions = conditions_of(request)
             size = sum(len(r.key) + len(r.value) + RECORD_OVERHEAD_BYTES for r in records)
             self._admission.enter(size)
         except BaseException:
             _run(settled)
             raise
-        conditions = conditions_of(request)
 
         def leave() -> None:
             self._admission.leave(size)
@@ -106,15 +108,30 @@ class RowsService:
             leave()
 
         try:
-            for condition in conditions:
-                check_condition(condition, self._engine.get(request.table.id, condition.key))
+            await self._check_conditions(active, request.table, conditions, until_s)
             self._source.check_current(request.table)
+            self._check_open(active)
         except BaseException:
             finish()
             raise
         pending = Pending(records, size, until_s, finish)
         active.commit.submit(pending)
         return await pending.answer
+
+    async def _check_conditions(
+        self, active: ActiveEpoch, table: TableSchema, conditions: Sequence[Condition], until_s: float
+    ) -> None:
+        try:
+            for condition in conditions:
+                check_condition(condition, self._engine.get(table.id, condition.key))
+        except TwinlogError:
+            await self._await_lease(active.lease, until_s)  # a refusal tells what is stored, as a read does
+            raise
+
+    def _check_open(self, active: ActiveEpoch) -> None:
+        """Right before the log: a request that waited for its keys must not come behind a drain, or into another epoch."""
+        if self._source.for_writes() is not active:
+            raise Unavailable("a new epoch began while the request waited: nothing was logged, try again", retry_after_s=1)
 
     async def _own_keys(
         self, request: WriteRequest, records: list[Record], conditions: Sequence[Condition], until_s: float
@@ -158,17 +175,17 @@ class RowsService:
     async def _valid_lease(self) -> ReadLease:
         """The open epoch's lease, valid now; waits for a proof, at most to the default deadline."""
         lease = self._source.for_reads().lease
-        if lease.valid_at(self._clock.monotonic_s()):
-            return lease
-        until_s = self._clock.monotonic_s() + self._default_deadline_s
-        while True:
-            await self._clock.sleep(LEASE_POLL_S)
-            lease = self._source.for_reads().lease
-            now = self._clock.monotonic_s()
-            if lease.valid_at(now):
-                return lease
-            if now >= until_s:
+        if not lease.valid_at(self._clock.monotonic_s()):
+            await self._await_lease(lease, self._clock.monotonic_s() + self._default_deadline_s)
+        return lease
+
+    async def _await_lease(self, lease: ReadLease, until_s: float) -> None:
+        """Until `lease` is valid. Raises Unavailable at `until_s`, NotActive or Unavailable when the site stops serving."""
+        while not lease.valid_at(self._clock.monotonic_s()):
+            self._source.for_reads()
+            if self._clock.monotonic_s() >= until_s:
                 raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
+            await self._clock.sleep(LEASE_POLL_S)
 
     def _prove(self, lease: ReadLease) -> None:
         if not lease.valid_at(self._clock.monotonic_s()):

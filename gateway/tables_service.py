@@ -8,6 +8,8 @@ Source: protocol.md section 3 (DDL), product.md 2.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -17,7 +19,7 @@ from gateway.catalog import Catalog
 from gateway.commit import Pending
 from gateway.rows_service import ActiveSource
 from storage.clock import Clock
-from storage.errors import Conflict, InvalidInput
+from storage.errors import Conflict, InvalidInput, Unavailable
 from storage.record import Kind, Record, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
@@ -32,12 +34,26 @@ class TablesService:
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
         self._settled.set()
 
-    async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[ActiveEpoch]:
+        """The only change under way, with the fate of the one before known, at a site that takes writes."""
         async with self._lock:
-            active = self._source.for_writes()
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    await self._settled.wait()
+            except TimeoutError as error:
+                raise Unavailable(
+                    "the change of a table before this one has an open fate: nothing was logged, try again", retry_after_s=1
+                ) from error
+            yield self._source.for_writes()
+
+    async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+        async with self._turn() as active:
             wanted = _available(parse_table(body, self._catalog.highest_id + 1))
             existing = self._catalog.find(wanted.name)
             if existing is not None:
+                if not active.lease.valid_at(self._clock.monotonic_s()):
+                    raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
                 if same_table(existing, wanted):
                     return existing, False
                 raise Conflict(
@@ -47,19 +63,16 @@ class TablesService:
             return self._catalog.get(wanted.name), True
 
     async def alter(self, name: str, body: dict[str, Any]) -> TableSchema:
-        async with self._lock:
-            active = self._source.for_writes()
+        async with self._turn() as active:
             changed = _available(alter(self._catalog.get(name), body))
             await self._log(active, "put", changed)
             return self._catalog.get(changed.name)
 
     async def drop(self, name: str) -> None:
-        async with self._lock:
-            active = self._source.for_writes()
+        async with self._turn() as active:
             await self._log(active, "drop", self._catalog.get(name))
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema) -> None:
-        await self._settled.wait()
         schema = encode_schema(table) if kind == "put" else b""
         change = SchemaChange(kind, table.id, schema, table.history_s)
         record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))

@@ -12,7 +12,7 @@ clock runs slower than the fencer's, these seconds last longer on the fencer's c
 claim instead would be wrong: between claim and lease recovery an append may still succeed and renew the lease.
 
 What always holds: the newest start only grows, however late or out of order proofs come in; without a proof nothing is
-valid. Source: protocol.md section 5, "Read lease".
+valid, and after `revoke` never again. Source: protocol.md section 5, "Read lease".
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ class ReadLease:
         self.lease_s = lease_s
         self.drift_margin = drift_margin
         self._start_s = -inf
+        self._revoked = False
 
     def proof(self, start_s: float) -> None:
         """An append that was started at `start_s` has succeeded."""
         self._start_s = max(self._start_s, start_s)
+
+    def revoke(self) -> None:
+        """For good: its holder has stopped, and says so; nobody waits for it to run out."""
+        self._revoked = True
 
     @property
     def expires_s(self) -> float:
@@ -43,7 +48,7 @@ class ReadLease:
         return self._start_s + self.lease_s
 
     def valid_at(self, now_s: float) -> bool:
-        return now_s < self.expires_s
+        return now_s < self.expires_s and not self._revoked
 
     @property
     def fencer_wait_s(self) -> float:

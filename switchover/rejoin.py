@@ -41,6 +41,7 @@ from storage.wal import Wal
 from switchover.failpoints import Failpoints
 
 FLOOR = "rejoin_floor"
+ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 QUARANTINE = "quarantine"
 CALL_TIMEOUT_S = 10.0
 ROWS_PER_CALL = 1_000
@@ -164,9 +165,9 @@ class Rejoin:
         """Frames that may have been acknowledged asynchronously, as a file with a manifest; the others only counted."""
         if not diverging:
             return
-        async_from = next((i for i, frame in enumerate(diverging) if _asynchronous(frame)), None)
         # a downgrade acknowledges what was waiting, so everything that diverges counts once one frame is asynchronous
-        kept = diverging if async_from is not None else []
+        noted = int(self._engine.meta(ASYNC_EPOCH) or b"0")
+        kept = diverging if any(frame.epoch == noted or _asynchronous(frame) for frame in diverging) else []
         self.report.dropped_frames = len(diverging) - len(kept)
         if not kept:
             self.report.notes.append(

@@ -1,0 +1,150 @@
+"""Changes of mode that fail half-way: a lost answer of the coordinator, a remote log that breaks then, a crash in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.commit_core import Mode
+from storage.errors import OutcomeUnknown, Unavailable
+from switchover.coordinator import PairState
+from tests.gateway.pair import Pair
+from tests.gateway.review_rig import caught_up, coordinator_value, epoch, open_pair, put, rows, site
+
+
+def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:
+    """The next change of the coordinator's value to `mode` takes place, and the site hears that it does not answer."""
+    coordinator: Any = site(pair, name).ports.coordinator
+    compare_and_set, lost = coordinator.compare_and_set, list[str]()
+
+    async def losing(expected_state_id: int, new: PairState) -> PairState:
+        before = await coordinator.read()
+        value: PairState = await compare_and_set(expected_state_id, new)
+        if not lost and before.mode != mode and new.mode == mode:
+            lost.append(mode)
+            raise Unavailable("injected: the answer was lost", retry_after_s=0)
+        return value
+
+    coordinator.compare_and_set = losing
+    return lost
+
+
+async def test_after_a_resync_with_a_lost_answer_nothing_is_acknowledged_by_the_local_log_alone(tmp_path: Path) -> None:
+    """The coordinator says sync: a takeover would be allowed, and would not know of it."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        await put(pair, "a", 1, "async")
+        lost = lose_answer(pair, "a", "sync")
+        ended = await pair.operate("a", "resync")
+        assert lost == ["sync"]
+        if (await coordinator_value(pair, "a")).mode == "sync":
+            pair.cut = pair.faults["a"].remote_down = True
+            with pytest.raises(OutcomeUnknown):
+                await put(pair, "a", 2, "not in both logs", deadline_s=0.3)
+            pair.cut = pair.faults["a"].remote_down = False
+        assert ended["state"] in ("failed", "succeeded")
+        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        assert (await put(pair, "a", 3, "sync")).mode == "sync"
+        assert (await coordinator_value(pair, "a")).mode == "sync"
+        assert pair.role("a") == "ACTIVE"
+
+
+async def test_a_degrade_with_a_lost_answer_can_be_taken_back_by_a_resync(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        lost = lose_answer(pair, "a", "async")
+        await pair.operate("a", "degrade")
+        assert lost == ["async"]
+        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        assert (await put(pair, "a", 1, "x")).mode == "sync"
+        assert (await coordinator_value(pair, "a")).mode == "sync"
+
+
+async def tightening(pair: Pair) -> asyncio.Task[None]:
+    """a is on its way back to sync and has tightened its rule, but the remote log hangs: writes wait for it."""
+    await pair.operate("a", "degrade")
+    pair.cut = True
+    resyncing = asyncio.ensure_future(epoch(pair, "a").resync())
+    await pair.until(lambda: epoch(pair, "a").core.mode is Mode.CATCHING)
+    pair.faults["a"].hold_remote.clear()
+    assert (await put(pair, "a", 1, "caught")).mode == "async"
+    pair.cut = False
+    await pair.until(lambda: epoch(pair, "a").core.mode is Mode.TIGHTENING)
+    return resyncing
+
+
+async def test_a_degrade_does_not_wait_for_a_resync_that_hangs(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        resyncing = await tightening(pair)
+        writing = asyncio.ensure_future(put(pair, "a", 2, "waits"))
+        degrading = asyncio.ensure_future(pair.operate("a", "degrade"))
+        async with asyncio.timeout(5):
+            await asyncio.gather(resyncing, return_exceptions=True)
+        pair.faults["a"].hold_remote.set()  # what is on its way to the DFS is waited for
+        async with asyncio.timeout(5):
+            assert (await degrading)["state"] == "succeeded"
+        assert (await writing).mode == "async"
+        assert (await coordinator_value(pair, "a")).mode == "async"
+
+
+async def test_the_policy_degrades_also_while_a_resync_hangs(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None, degrade_after_s=1.0) as pair:
+        resyncing = await tightening(pair)
+        assert (await put(pair, "a", 2, "waits")).mode == "async"
+        await asyncio.gather(resyncing, return_exceptions=True)
+        assert (await coordinator_value(pair, "a")).mode == "async"
+
+
+async def test_a_resync_ends_with_its_epoch_and_the_site_follows_the_next_one(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        pair.cut = True
+        asked = await pair.running["a"].operations.start("resync", None, {}, False, "test")
+        await pair.until(lambda: epoch(pair, "a").modes.waiting_for == "the other site's storage")
+        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        assert ended["state"] == "succeeded", ended
+        pair.cut = False
+        await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
+        assert (await pair.running["a"].operations.get(asked["id"]))["state"] == "failed"
+
+
+async def test_the_policy_degrades_when_the_remote_log_is_gone_and_says_so_at_once(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None, degrade_after_s=0.6) as pair:
+        pair.faults["a"].remote_down = True
+        assert (await put(pair, "a", 1, "x")).mode == "async"
+        await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE", timeout_s=3)
+        assert (await put(pair, "a", 2, "y")).mode == "async"
+
+
+async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_at_once(tmp_path: Path) -> None:
+    """It was written while the mode was sync, and acknowledged before anything in the log said otherwise."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        pair.cut = pair.faults["a"].remote_down = True
+        remote = epoch(pair, "a").remote
+        assert remote is not None
+        writing = asyncio.ensure_future(put(pair, "a", 1, "acknowledged"))
+        await pair.until(lambda: epoch(pair, "a").core.local > epoch(pair, "a").core.committed)
+
+        async def hangs() -> None:
+            await asyncio.Event().wait()
+
+        remote.close = hangs  # type: ignore[method-assign]
+        pair.faults["a"].fail_local = 10**6  # no mark of the change reaches the log
+        degrading = asyncio.ensure_future(epoch(pair, "a").degrade(by_command=True))
+        assert (await writing).mode == "async"
+        await pair.crash("a")
+        degrading.cancel()
+        await asyncio.gather(degrading, return_exceptions=True)
+        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        assert ended["state"] == "succeeded", ended
+        pair.cut = False
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert rows(pair, "a") == rows(pair, "b") == {}
+        manifests = [json.loads(path.read_text()) for path in (pair.root / "a" / "quarantine").glob("*.json")]
+        assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]
+        assert (await pair.operate("a", "rejoin", "a", merge=True))["state"] == "succeeded"
+        assert rows(pair, "b") == {1: "acknowledged"}
