@@ -57,6 +57,16 @@ def settings(site: str, **changes: Any) -> SiteSettings:
     return replace(base, **changes)
 
 
+class SkewedClock(SystemClock):
+    """A wall clock that is wrong by so many seconds; durations are right."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self._ahead_ms = round(ahead_s * 1000)
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._ahead_ms
+
+
 class DirectTransport:
     """Calls of the other site in the same process; `cut` makes it unreachable."""
 
@@ -94,6 +104,7 @@ class Pair:
     cut: bool = False
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
+    clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
     _dead: list[Faults] = field(default_factory=list)
 
     async def start(self, name: str) -> Running:
@@ -101,7 +112,7 @@ class Pair:
         (root / "dfs").mkdir(parents=True, exist_ok=True)
         (self.root / OTHER[name] / "dfs").mkdir(parents=True, exist_ok=True)
         stack = AsyncExitStack()
-        clock = SystemClock()
+        clock = SkewedClock(self.clock_ahead_s[name])
         os_files = OsFiles(root)
         stack.push_async_callback(os_files.close)
         files = FaultyFiles(os_files, self.faults[name])

@@ -129,6 +129,11 @@ class PairCommands(SiteCommands):
         named = [f"{codec.decode_row(r.key, r.value)['k']}={self._value(table, r.key, r.value)}" for r in rows]
         return " ".join(named) or "nothing"
 
+    async def do_later(self, words: list[str]) -> str:
+        """later NAME NAME: `yes` when the version that the first write made is above that of the second."""
+        first, second = (self._results[name].version for name in words)
+        return "yes" if first > second else "no"
+
     async def do_receipt(self, words: list[str]) -> str:
         """receipt SITE NAME: survived, lost or unknown."""
         return str((await self._at(words[0]).facade.receipt(self._results[words[1]].receipt))["outcome"])

@@ -170,6 +170,16 @@ class SiteCommands:
         self.pair.faults[words[0]].coordinator_down = {"down": True, "up": False}[words[1]]
         return "done"
 
+    async def do_clock(self, words: list[str]) -> str:
+        """clock SITE SECONDS: how far its wall clock is ahead from its next start on."""
+        self.pair.clock_ahead_s[words[0]] = float(words[1])
+        return "done"
+
+    async def do_flushes_never(self, words: list[str]) -> str:
+        """flushes-never SITE: from its next start on its storage becomes durable by command only."""
+        self.pair.settings[words[0]]["flush_interval_s"] = 3600.0
+        return "done"
+
     async def do_dies(self, words: list[str]) -> str:
         """dies SITE POINT: the work of that site that next reaches the failpoint is never heard of again."""
         points = self.pair.failpoints[words[0]]
