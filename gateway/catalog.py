@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from storage.engine import StorageEngine
 from storage.errors import NotFound
-from storage.frame import Frame
-from storage.record import Kind
 from storage.schema import TableSchema, decode_schema
 
 
@@ -16,19 +14,20 @@ class Catalog:
     def __init__(self, engine: StorageEngine) -> None:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
+        self._schemas: dict[int, bytes] = {}
         self.highest_id = 0
         self.reload()
 
     def reload(self) -> None:
         """Read every schema again: after DDL, a rejoin, or base data."""
-        schemas = self._engine.schemas()
+        self._schemas = schemas = self._engine.schemas()
         tables = [decode_schema(data) for data in schemas.values()]
         self._by_name = {table.name: table for table in tables}
         self.highest_id = max([self.highest_id, *schemas], default=0)
 
-    def applied(self, frames: list[Frame]) -> None:
-        """These frames were applied; none at all: everything changed (base data)."""
-        if not frames or any(record.kind == Kind.DDL for frame in frames for record in frame.records):
+    def applied(self) -> None:
+        """Something was applied. Comparing the schemas is cheaper than looking at every record's kind: they are few."""
+        if self._engine.schemas() != self._schemas:
             self.reload()
 
     def get(self, name: str) -> TableSchema:

@@ -90,7 +90,7 @@ class CommitLog:
 
     def __init__(
         self, core: CommitCore, *, wal: Wal, engine: StorageEngine, clock: Clock, hybrid: HybridClock, lease: ReadLease,
-        settings: CommitSettings, on_applied: Callable[[list[Frame]], None], on_broken: Callable[[TwinlogError], None],
+        settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
         failpoints: Failpoints,
     ) -> None:
         self.core = core
@@ -258,7 +258,7 @@ class CommitLog:
                 await self._engine.apply(frames)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
-                self._on_applied(frames)
+                self._on_applied()
                 for group in groups:
                     self._acknowledge(group)
                 self._answer_proved()

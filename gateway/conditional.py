@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import NamedTuple
 
-
-class RowKey(NamedTuple):
-    table: int
-    key: bytes
+RowKey = tuple[int, bytes]  # table id, encoded key; a plain tuple: one is made for every row of a batch
 
 
 class KeyGate:
@@ -35,8 +31,9 @@ class KeyGate:
             if any(key in held for key in keys):
                 return False
         blind = self._blind
+        count = blind.get
         for key in keys:
-            blind[key] = blind.get(key, 0) + 1
+            blind[key] = count(key, 0) + 1
         return True
 
     async def enter(self, keys: list[RowKey]) -> None:
@@ -49,11 +46,10 @@ class KeyGate:
         """The blind write's fate is settled."""
         blind = self._blind
         for key in keys:
-            left = blind[key] - 1
+            left = blind.pop(key) - 1
             if left:
                 blind[key] = left
-            else:
-                del blind[key]
+            elif self._idle:
                 idle = self._idle.pop(key, None)
                 if idle is not None and not idle.done():
                     idle.set_result(None)

@@ -87,7 +87,7 @@ class RowsService:
         try:
             records = to_records(request)
             conditions = conditions_of(request)
-            size = sum(len(r.key) + len(r.value) + RECORD_OVERHEAD_BYTES for r in records)
+            size = sum([len(r.key) + len(r.value) for r in records]) + RECORD_OVERHEAD_BYTES * len(records)
             self._admission.enter(size)
         except BaseException:
             _run(settled)
@@ -137,9 +137,9 @@ class RowsService:
         self, request: WriteRequest, records: list[Record], conditions: Sequence[Condition], until_s: float
     ) -> tuple[list[RowKey], Callable[[list[RowKey]], None]]:
         table = request.table.id
-        keys = [RowKey(table, record.key) for record in records]
+        keys: list[RowKey] = [(table, record.key) for record in records]
         if conditions:
-            owned = await self._bounded(self._gate.hold(keys + [RowKey(table, c.key) for c in conditions]), until_s)
+            owned = await self._bounded(self._gate.hold(keys + [(table, c.key) for c in conditions]), until_s)
             return owned, self._gate.release
         if not self._gate.try_enter(keys):
             await self._bounded(self._gate.enter(keys), until_s)

@@ -47,7 +47,7 @@ class Sink:
 
     def __init__(
         self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None],
-        on_applied: Callable[[list[Frame]], None],
+        on_applied: Callable[[], None],
     ) -> None:
         self._engine, self._clock = engine, clock
         self._on_applied = on_applied
@@ -84,6 +84,11 @@ class Sink:
         if epoch > self.followed_epoch:
             await self._engine.set_meta(FOLLOWED_EPOCH, str(epoch).encode())
             self.followed_epoch = epoch
+
+    async def settle(self) -> None:
+        """Wait for what is being applied: called once the role accepts nothing more, so that the storage stands still."""
+        async with self._lock:
+            return
 
     async def follow(self, request: FollowRequest) -> Position:
         """The active of `epoch` wants to ship. Says whether, and from where."""
@@ -126,7 +131,7 @@ class Sink:
                 offset += len(frame.data)
             if frames:
                 await self._engine.apply(frames)
-                self._on_applied(frames)
+                self._on_applied()
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)
             self.heard_s = self._clock.monotonic_s()
@@ -149,7 +154,7 @@ class Sink:
             await self._engine.load_base(rows, unpack_outcomes(request.outcomes), first)
             if first:
                 await self._engine.set_meta(BASE_WANTED, None)  # the engine itself knows from here on
-                self._on_applied([])
+                self._on_applied()
             self._expected = _BasePlace(request.epoch, request.load, request.part + 1)
             return self._position("loading")
 
@@ -176,5 +181,5 @@ class Sink:
             await self._engine.finish_base(
                 request.seq, request.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
             )
-            self._on_applied([])
+            self._on_applied()
             return self._position("following")

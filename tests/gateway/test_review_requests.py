@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.conditional import RowKey
 from gateway.service import Mutation, WriteRequest
 from storage.errors import NotActive, NotFound, OutcomeUnknown, TwinlogError, Unavailable
 from storage.rows import RowCodec
@@ -64,7 +63,7 @@ async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drai
     """Otherwise an asynchronous active acknowledges it after the last sequence that the other site waits for."""
     await pair.operate("a", "degrade")
     active = site(pair, "a")
-    held = RowKey(active.catalog.get("t").id, key_of(pair, "a", 1))
+    held = (active.catalog.get("t").id, key_of(pair, "a", 1))
     await active.rows._gate.hold([held])
     writing = asyncio.ensure_future(put(pair, "a", 1, "late", deadline_s=5))
     await turns()
