@@ -30,7 +30,6 @@ from storage.clock import Clock, HybridClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
 from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
-from storage.frame import Frame
 from storage.record import Kind, Record
 from storage.wal import Wal
 from switchover.activation import Opened
@@ -97,7 +96,7 @@ class ActiveEpoch:
 
     def __init__(
         self, opened: Opened, hooks: RemoteHooks, ports: ActivePorts, settings: ActiveSettings, *,
-        make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[list[Frame]], None],
+        make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:
         self.epoch = opened.epoch
@@ -131,8 +130,6 @@ class ActiveEpoch:
         self._well_since_s: float | None = None
         self.last_background_error: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        if hooks.early is not None:
-            on_end(hooks.early)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()

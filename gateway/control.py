@@ -68,6 +68,9 @@ class Control:
     def event(self, event: Event) -> None:
         self._site.event(event)
 
+    async def halt(self, why: str) -> None:
+        await self._site.halt(why)
+
     async def read_pair_state(self) -> PairState | None:
         return await self._site.refresh_pair_state()
 

@@ -8,8 +8,10 @@ Everything outside comes in through ports, so that the same code runs in a simul
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -154,7 +156,7 @@ class Site:
         if address is not None and address["site"] != self.site:
             return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
         waiting = self.waiting_for or self.reason
-        return Unavailable(f"site {self.site} is {self.role} and waits for {waiting}", retry_after_s=1, active=address)
+        return Unavailable(f"site {self.site} is {self.role}, and waits for: {waiting}", retry_after_s=1, active=address)
 
     def for_writes(self) -> ActiveEpoch:
         if self.open is None or not permissions(self.role).writes:
@@ -176,10 +178,8 @@ class Site:
             raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
 
     # ---- an epoch begins and ends
-    def make_remote(self, epoch: int) -> RemoteWriter:
-        """A writer of the remote log; its reports go to the epoch that is opened with it, or that is open."""
-        hooks = self._hooks
-        assert hooks is not None
+    def _make_remote(self, hooks: RemoteHooks, epoch: int) -> RemoteWriter:
+        """A writer of the remote log, which reports to the epoch of `hooks`."""
         return RemoteWriter(
             self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
             on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
@@ -188,14 +188,14 @@ class Site:
     def new_activation(self, request: ActivationRequest) -> Activation:
         active = self.settings.active
         lease = ReadLease(active.lease_s, active.drift_margin)
-        self._hooks = RemoteHooks(lease)
+        self._hooks = hooks = RemoteHooks(lease)
         ports = self.ports
         return Activation(
             request,
             ActivationPorts(
                 site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
                 wal=ports.wal, engine=ports.engine, coordinator=ports.coordinator, clock=ports.clock, hybrid=self.hybrid,
-                make_remote=self.make_remote, failpoints=ports.failpoints,
+                make_remote=partial(self._make_remote, hooks), failpoints=ports.failpoints,
             ),
             ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
         )
@@ -205,28 +205,35 @@ class Site:
         hooks, ports = self._hooks, self.ports
         assert hooks is not None
         assert self.open is None
+        try:
+            for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
+                await ports.cursors.register(holder, holder)
+            await self.sink.set_followed_epoch(opened.epoch)
+        except BaseException:
+            if opened.remote is not None:
+                await opened.remote.close()
+            raise
         self.catalog.reload()
-        epoch = ActiveEpoch(
+        self.open = epoch = ActiveEpoch(
             opened, hooks,
             ActivePorts(
                 site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
                 coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs, layout=self.layout,
                 cursors=ports.cursors, failpoints=ports.failpoints,
             ),
-            self.settings.active, make_remote=self.make_remote, on_applied=self.catalog.applied, on_end=self._epoch_ended,
-            on_mode=self._mode_changed, auto_resync=auto_resync,
+            self.settings.active, make_remote=partial(self._make_remote, hooks), on_applied=self.catalog.applied,
+            on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
-        for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
-            await ports.cursors.register(holder, holder)
-        self.open = epoch
+        # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
         self.waiting_for = None
-        await self.sink.set_followed_epoch(opened.epoch)
-        await self.refresh_pair_state()
         self.event(Event.OPENED_SYNC if opened.mode == "sync" else Event.OPENED_ASYNC)
         epoch.start()
+        if hooks.early is not None:
+            self._epoch_ended(hooks.early)
 
     def _mode_changed(self) -> None:
-        assert self.open is not None
+        if self.open is None:
+            return  # the epoch ended meanwhile
         sync = self.open.core.mode is Mode.SYNC
         if sync and self.role is Role.DOWNGRADE_ACTIVE:
             self.event(Event.RESYNCED)
@@ -245,8 +252,12 @@ class Site:
         self._ending = asyncio.get_running_loop().create_task(self._end(error))
 
     async def _end(self, error: TwinlogError) -> None:
-        await self.close_epoch(Unavailable(f"site {self.site} is no longer the active: {error.message}", retry_after_s=1))
-        self._ending = None
+        try:
+            await self.close_epoch(Unavailable(f"site {self.site} is no longer the active: {error.message}", retry_after_s=1))
+        except Exception:  # what could not be closed or flushed is the next activation's or rejoin's to find
+            log.error("the end of an epoch failed", traceback=traceback.format_exc())
+        finally:
+            self._ending = None
 
     async def close_epoch(self, reason: TwinlogError) -> None:
         epoch, self.open = self.open, None
@@ -254,6 +265,12 @@ class Site:
             await epoch.stop(reason)
             await self.ports.engine.flush()
         self.touch()
+
+    async def halt(self, why: str) -> None:
+        """End the open epoch, if there is one, for a plan of this site itself."""
+        if self.open is not None:
+            self.event(Event.HALTED)
+            await self.close_epoch(Unavailable(f"site {self.site} begins a new epoch ({why})", retry_after_s=1))
 
     @property
     def ending(self) -> bool:

@@ -21,6 +21,7 @@ from switchover.roles import Event, Role
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
+BACKOFF_MAX_S = 5.0
 PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
 
 
@@ -34,6 +35,7 @@ class Supervisor:
         self._site, self._run_plan, self._is_busy = site, run_plan, is_busy
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
+        self._plans_failed = 0  # in a row
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -59,16 +61,30 @@ class Supervisor:
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
                 site.waiting_for = f"a mend of an internal error: {error}"
                 log.error("internal error", traceback=traceback.format_exc())
-            await site.ports.clock.sleep(self._poll_interval_s)
+            pause_s = self._poll_interval_s * 2 ** min(self._plans_failed, 10)
+            await site.ports.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))
+
+    async def _run(self, kind: str) -> None:
+        """A plan that failed is tried again, less and less often: it left an operation, an epoch and a claim behind."""
+        self._plans_failed += 1
+        await self._run_plan(kind)
+        self._plans_failed = 0
 
     async def _round(self) -> None:
         """One look at the coordinator, and what follows from it."""
         site = self._site
         if self._is_busy() or site.ending:
             return
+        role = site.role
         state = await site.refresh_pair_state()
-        decision = decide(site.site, site.role, state, site.settings.initial_active)
+        if site.role is not role:
+            return  # what was read may be older than the change
+        decision = decide(site.site, role, state, site.settings.initial_active)
         if decision.action is Action.NOTHING:
+            site.waiting_for = None
+            return
+        if decision.action is Action.UNDRAIN:
+            site.undrain()
             return
         site.waiting_for = decision.waiting_for
         if decision.action in (Action.BOOTSTRAP, Action.RESTART):
@@ -76,11 +92,11 @@ class Supervisor:
                 await site.ports.peer_dfs.probe()
             if site.role is Role.FENCED:
                 site.event(Event.REJOIN_STARTED)
-            await self._run_plan(decision.action.value)
+            await self._run(decision.action.value)
         elif decision.action is Action.REJOIN:
             reply = await site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
-                await self._run_plan("rejoin")
+                await self._run("rejoin")
 
     async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Housekeeping: what fails is logged, and tried again at the next round."""

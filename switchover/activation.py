@@ -27,7 +27,7 @@ from remote_log.lease import ReadLease
 from storage.chain import standing, tail_after
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.errors import LogGap
+from storage.errors import LogGap, PlanSuperseded
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
@@ -133,12 +133,18 @@ class Activation:
         request, ports = self.request, self.ports
         self.before = await ports.coordinator.read()
         claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
-        value = begin_plan(
-            self.before, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
-            accept_data_loss=request.accept_data_loss, highest_claim=max(claims, default=0),
-        )
-        expected = self.before.state_id if self.before is not None else 0
-        began = await ports.coordinator.compare_and_set(expected, value)
+
+        def begun(state: PairState | None) -> PairState:
+            self.before = state
+            return begin_plan(
+                state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
+                accept_data_loss=request.accept_data_loss, highest_claim=max(claims, default=0),
+            )
+
+        mode = self._mode_before
+        began = await update(ports.coordinator, begun)  # an asynchronous active renews its lease meanwhile
+        if self._mode_before != mode:
+            raise PlanSuperseded("the mode of the pair changed while this plan began: try again", plan_id=request.plan_id)
         self.epoch = began.epoch_allocated
         self._reached("begin")
 
@@ -195,6 +201,7 @@ class Activation:
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
         await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
         await self._apply(tail)
+        self._check_old_active()
         self._replayed = len(tail)
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         self._reached("replay")
@@ -227,7 +234,7 @@ class Activation:
 
     def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
         before, at = self.before, self.ports.engine.applied_epoch
-        if before is None or before.mode != "sync" or not self._takes_over or before.active == self.ports.site:
+        if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
         if at < before.epoch and not any(frame.epoch == before.epoch for frame in remote):
             raise LogGap(
@@ -266,6 +273,16 @@ class Activation:
         await self.ports.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
         for synced in [self.ports.wal.append(frame) for frame in missing]:
             await synced
+
+    def _check_old_active(self) -> None:
+        """What an asynchronous active committed after its drain is in no remote log: it must have been shipped."""
+        held, there = self.ports.engine.applied_seq, self.request.peer_durable_seq
+        if held < there and not self.request.accept_data_loss:
+            raise LogGap(
+                f"the old active stopped at sequence {there}, but only {held} arrived here: open the old one again "
+                "(failover to it), then switch over anew",
+                held_seq=held, offered_previous=there,
+            )
 
     async def _apply(self, tail: list[Frame]) -> None:
         """The tail goes to the storage, which is then made durable."""

@@ -33,6 +33,9 @@ class SiteControl(Protocol):
     def event(self, event: Event) -> None:
         """One step in the role table."""
 
+    async def halt(self, why: str) -> None:
+        """End the open epoch of this site, if there is one."""
+
     async def read_pair_state(self) -> PairState | None: ...
     async def ask_peer(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
     async def probe_own_dfs(self) -> None: ...

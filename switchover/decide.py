@@ -20,6 +20,7 @@ class Action(Enum):
     BOOTSTRAP = "bootstrap"
     RESTART = "restart"
     REJOIN = "rejoin"
+    UNDRAIN = "undrain"
 
 
 class Decision(NamedTuple):
@@ -28,7 +29,9 @@ class Decision(NamedTuple):
 
 
 def decide(site: str, role: Role, state: PairState | None, initial_active: str) -> Decision:
-    """What to do next; `waiting_for` is what the status page shows meanwhile."""
+    """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read."""
+    if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
+        return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
     if role not in (Role.CLOSED, Role.FENCED):
         return Decision(Action.NOTHING, None)
     if state is not None and state.switching is not None:

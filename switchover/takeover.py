@@ -23,7 +23,7 @@ from remote_log.messages import (
     from_message,
     to_message,
 )
-from storage.errors import Fenced, PeerError, Refused
+from storage.errors import Fenced, PeerError, Refused, Unavailable
 from switchover.activation import Activation, ActivationRequest
 from switchover.control import SiteControl
 from switchover.coordinator import PairState, update
@@ -34,6 +34,7 @@ from switchover.roles import Event, Role
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
 POLL_S = 0.01
+OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 
 
 class Takeover:
@@ -83,7 +84,8 @@ class Takeover:
         state = await control.read_pair_state()
         if state is None or state.active is None:
             raise Refused("the pair was never open: start both sites, the first one opens by itself")
-        if control.role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING):
+        held_up = state.switching is not None and state.switching.site == control.peer
+        if control.role in OPEN_ROLES and not held_up:
             raise Refused(f"site {control.site} is {control.role} in epoch {control.epoch}: there is nothing to take over")
         blocker = control.takeover_blocker()
         if blocker is not None:
@@ -187,16 +189,19 @@ class Takeover:
     async def _step_down(self) -> dict[str, Any]:
         """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""
         control = self._control
-        if control.role is Role.STANDBY:
-            control.event(Event.PLAN_STARTED)
         message = await self._plan_message()
         activation = await self._need_activation()
-        try:
-            reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
-        except PeerError as error:
-            return {"confirmed": False, "why": error.message}
-        activation.old_has_stopped(reply.durable_seq)
-        return {"confirmed": True, "durable_seq": reply.durable_seq}
+
+        async def ask() -> dict[str, Any]:
+            try:
+                reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
+            except (PeerError, Unavailable) as error:
+                return {"confirmed": False, "why": error.message}
+            activation.old_has_stopped(reply.durable_seq)
+            return {"confirmed": True, "durable_seq": reply.durable_seq}
+
+        detail: dict[str, Any] = await self._guard(ask)
+        return detail
 
     # ---- activation
     def _guarded(self, name: str) -> Callable[[], Awaitable[dict[str, Any]]]:
@@ -210,11 +215,13 @@ class Takeover:
     async def _guard(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a step of activation in role SWITCHING; a failure closes the site."""
         control = self._control
+        await control.halt(f"{self._kind} to {control.site}")
         if control.role is Role.FENCED:
             control.event(Event.REJOIN_STARTED)
         if control.role is not Role.SWITCHING:
             control.event(Event.PLAN_STARTED)
         try:
+            await control.sink.settle()
             return await work()
         except Exception:
             control.event(Event.PLAN_FAILED)

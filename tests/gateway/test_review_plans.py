@@ -1,0 +1,317 @@
+"""Role changes that stop half-way: whoever dies, is not heard or answers no, the pair opens again, by itself or by command."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remote_log.messages import STEP_DOWN
+from storage.errors import Conflict, EngineFailed, LogGap, TwinlogError, Unavailable
+from switchover.coordinator import PairState
+from switchover.failpoints import ArmedFailpoints
+from switchover.register import renew_lease
+from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, open_pair, put, rows, site
+
+
+async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        ended = await pair.operate("a", "failover", "a")
+        assert ended["state"] == "failed", ended
+        assert ended["error"]["code"] == "refused"
+        assert (await coordinator_value(pair, "a")).switching is None
+        assert (await put(pair, "a", 1, "x")).mode == "sync"
+        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("step", ["drain", "catch_up"])
+async def test_a_drained_active_whose_successor_died_opens_again_by_command(tmp_path: Path, step: str) -> None:
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        dead = ArmedFailpoints(f"plan.switchover.{step}.journaled")
+        pair.running["b"].operations._executor._failpoints = dead
+        started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
+        await pair.until(lambda: pair.running["b"].operations.running_id is None)
+        assert started["kind"] == "switchover"
+        await pair.crash("b")
+        assert pair.role("a") == "DRAINING"
+        ended = await pair.operate("a", "failover", "a")
+        assert ended["state"] == "succeeded", ended
+        assert (await put(pair, "a", 2, "y")).mode == "sync"
+        await pair.start("b")
+        await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
+        assert rows(pair, "b") == {1: "x", 2: "y"}
+
+
+async def test_an_active_whose_undrain_was_lost_opens_again_by_itself(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        engine, reached = site(pair, "b").ports.engine, asyncio.Event()
+        flush = engine.flush
+
+        async def hangs() -> int:
+            reached.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        engine.flush = hangs  # type: ignore[method-assign]
+        await reached.wait()  # the housekeeping hangs in it, and will not come in between
+        reached.clear()
+        started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
+        await reached.wait()
+        assert pair.role("a") == "DRAINING"
+        pair.cut = True
+        ended = await pair.running["b"].operations.abort(started["id"])
+        assert ended["state"] == "aborted", ended
+        engine.flush = flush  # type: ignore[method-assign]
+        pair.cut = False
+        await pair.until(lambda: pair.role("a") == "ACTIVE", timeout_s=5)
+        assert (await put(pair, "a", 1, "x")).mode == "sync"
+
+
+async def test_a_switchover_goes_on_when_the_old_active_cannot_confirm_that_it_stopped(tmp_path: Path) -> None:
+    """Its coordinator call fails just then: like a site that does not answer, its lease is waited out."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+
+        def lose_coordinator() -> None:
+            pair.faults["a"].coordinator_down = True
+
+        pair.running["b"].operations._executor._failpoints = Moments({"plan.switchover.catch_up.after": lose_coordinator})
+        ended = await pair.operate("b", "switchover", "b")
+        assert ended["state"] == "succeeded", ended
+        pair.faults["a"].coordinator_down = False
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert rows(pair, "b") == {1: "x"}
+
+
+async def test_a_site_whose_step_down_was_refused_is_closed_and_not_stuck(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        api = pair.running["a"].peer_api
+        call, refusals = api.call_bytes, [1]
+
+        async def refusing(method: str, body: bytes) -> bytes:
+            if method == STEP_DOWN and refusals:
+                refusals.pop()
+                raise Conflict("injected")
+            return await call(method, body)
+
+        api.call_bytes = refusing  # type: ignore[method-assign]
+        ended = await pair.operate("b", "switchover", "b")
+        assert ended["state"] == "failed", ended
+        assert pair.role("b") == "CLOSED"
+        assert pair.role("a") == "DRAINING"
+        await pair.running["b"].operations.resume(ended["id"])
+        await pair.until(lambda: pair.role("b") in ("ACTIVE", "DOWNGRADE_ACTIVE"))
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+
+
+async def test_a_switchover_stops_when_the_old_active_holds_more_than_arrived(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        api = pair.running["b"].peer_api
+        call = api.call_bytes
+        assert call is not None
+
+        def write_behind_its_back() -> None:
+            pair.cut = True  # nothing more is shipped
+            pair.running["a"].site.undrain()
+            late.append(asyncio.ensure_future(put(pair, "a", 1, "late")))
+
+        late: list[asyncio.Future[Any]] = []
+        moments = {"plan.switchover.catch_up.after": write_behind_its_back}
+        pair.running["b"].operations._executor._failpoints = Moments(moments)
+        started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
+        await pair.until(lambda: late)
+        assert (await late[0]).mode == "async"
+        pair.cut = False
+        last = [shown async for shown in pair.running["b"].operations.follow(started["id"])][-1]
+        confirmed = last["steps"][4]["detail"]["confirmed"]
+        assert (last["state"], confirmed) != ("succeeded", True)
+
+
+async def test_the_coordinator_goes_away_right_after_it_named_the_active(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.stop("a")
+        opened = []
+
+        def lose_coordinator() -> None:
+            opened.append(True)
+            pair.faults["a"].coordinator_down = True
+
+        pair.failpoints["a"] = Moments({"activation.open": lose_coordinator})
+        await pair.start("a")
+        await pair.until(lambda: opened)
+        await pair.until(lambda: pair.running["a"].operations.running_id is None)
+        pair.faults["a"].coordinator_down = False
+        await pair.until(lambda: pair.role("a") == "ACTIVE", timeout_s=5)
+        assert (await put(pair, "a", 2, "y")).mode == "sync"
+
+
+async def test_an_epoch_that_ends_while_the_storage_fails_does_not_leave_the_site_behind(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        engine = site(pair, "a").ports.engine
+        flush, failures = engine.flush, list[str]()
+
+        async def fails() -> int:
+            if site(pair, "a").ending and not failures:
+                failures.append("flush")
+                raise EngineFailed("injected")
+            return await flush()
+
+        engine.flush = fails  # type: ignore[method-assign]
+        ended = await pair.operate("b", "failover", "b")
+        assert ended["state"] == "succeeded", ended
+        await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
+        assert failures == ["flush"]
+
+
+async def test_a_fault_in_the_write_path_ends_the_epoch_and_the_site_opens_again(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        before, engine = epoch(pair, "a").epoch, site(pair, "a").ports.engine
+        apply, failures = engine.apply, list[str]()
+
+        async def fails(frames: Any) -> None:
+            if not failures:
+                failures.append("apply")
+                raise RuntimeError("injected")
+            await apply(frames)
+
+        engine.apply = fails  # type: ignore[method-assign]
+        with pytest.raises(TwinlogError):
+            await put(pair, "a", 1, "x")
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > before, timeout_s=5)
+        assert (await put(pair, "a", 2, "y")).mode == "sync"
+        assert rows(pair, "a") == {1: "x", 2: "y"}
+
+
+async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        wal = site(pair, "a").ports.wal
+        read, failures = wal.read, list[str]()
+
+        async def fails(*args: Any) -> Any:
+            if not failures:
+                failures.append("read")
+                raise RuntimeError("injected")
+            return await read(*args)
+
+        wal.read = fails  # type: ignore[method-assign]
+        await put(pair, "a", 1, "x")
+        await pair.until(lambda: rows(pair, "b") == {1: "x"}, timeout_s=5)
+        assert failures == ["read"]
+
+
+async def test_a_plan_begins_also_while_the_asynchronous_active_renews_its_lease(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        coordinator: Any = site(pair, "b").ports.coordinator
+        compare_and_set, beats = coordinator.compare_and_set, list[int]()
+
+        async def beaten(expected_state_id: int, new: PairState) -> PairState:
+            if len(beats) < 3:
+                state = await coordinator.read()
+                beats.append(state.state_id)
+                await compare_and_set(state.state_id, renew_lease(state, "a", state.epoch))
+            value: PairState = await compare_and_set(expected_state_id, new)
+            return value
+
+        coordinator.compare_and_set = beaten
+        ended = await pair.operate("b", "switchover", "b")
+        assert ended["state"] == "succeeded", ended
+        assert len(beats) == 3
+
+
+async def test_a_takeover_without_the_remote_log_is_refused_and_can_be_forced(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        await pair.stop("b")
+        before = epoch(pair, "a").epoch
+        await pair.stop("a")
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > before)
+        pair.cut = True
+        await put(pair, "a", 1, "x")
+        await pair.stop("a")
+        folders = [path for path in (pair.root / "b" / "dfs" / "test" / "0").iterdir() if path.name.isdigit()]
+        assert folders
+        for folder in folders:
+            shutil.rmtree(folder)
+        await pair.start("b")
+        await pair.until(lambda: pair.running["b"].operations.running_id is None)
+        ended = await pair.operate("b", "failover", "b")
+        assert ended["state"] == "failed", ended
+        assert ended["error"]["code"] == LogGap.code
+        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        assert ended["state"] == "succeeded", ended
+        assert (await put(pair, "b", 2, "y")).mode == "async"
+
+
+async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_where_the_storage_stands(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        engine = site(pair, "b").ports.engine
+        apply, reached, go_on = engine.apply, asyncio.Event(), asyncio.Event()
+
+        async def held(frames: Any) -> None:
+            if not reached.is_set():
+                reached.set()
+                await go_on.wait()
+            await apply(frames)
+
+        engine.apply = held  # type: ignore[method-assign]
+        await put(pair, "a", 1, "x")
+        await reached.wait()
+        replayed = []
+
+        def release() -> None:
+            replayed.append(engine.applied_seq)
+            go_on.set()
+
+        pair.running["b"].operations._executor._failpoints = Moments({"plan.failover.replay.after": release})
+        failing_over = asyncio.ensure_future(pair.operate("b", "failover", "b", accept_data_loss=True))
+        clock = site(pair, "b").ports.clock
+        over_s = clock.monotonic_s() + 1.5
+        await pair.until(lambda: replayed or clock.monotonic_s() > over_s)
+        assert not replayed
+        go_on.set()
+        ended = await failing_over
+        assert ended["state"] == "succeeded", ended
+        assert rows(pair, "b") == {1: "x"}
+        assert (await put(pair, "b", 2, "y")).mode == "async"
+
+
+async def test_plans_that_fail_again_and_again_are_tried_less_and_less_often(tmp_path: Path) -> None:
+    """Each attempt is an operation in the journal, an epoch and a claim, for ever."""
+    async with open_pair(tmp_path) as pair:
+        supervisor, clock = pair.running["a"].supervisor, site(pair, "a").ports.clock
+        await supervisor.stop()
+        slept: list[float] = []
+
+        async def fails(kind: str) -> dict[str, Any]:
+            raise Unavailable("injected", retry_after_s=0)
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            await asyncio.sleep(0)
+            if len(slept) > 40:
+                raise asyncio.CancelledError
+
+        supervisor._run_plan = fails
+        site(pair, "a")._epoch_ended(EngineFailed("injected"))
+        await pair.until(lambda: not site(pair, "a").ending)
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(clock, "sleep", sleep)
+        with pytest.raises(asyncio.CancelledError):
+            await supervisor._watch()
+        monkey.undo()
+        assert slept == sorted(slept)
+        assert slept[-1] >= 50 * slept[0]
+        assert slept[-1] <= 10
+
+
