@@ -40,6 +40,7 @@ from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
 from tests.gateway.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 
+IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
 
@@ -55,6 +56,21 @@ def settings(site: str, **changes: Any) -> SiteSettings:
         ),
     )
     return replace(base, **changes)
+
+
+def copy_at_one_moment(root: Path, image: Path) -> None:
+    """What a site's folder holds, its DFS left out. RocksDB compacts in the background: then the copy is made again."""
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_size for path in root.glob("engine/rocksdb/*") if not path.name.startswith("LOG")}
+
+    for _ in range(IMAGE_ATTEMPTS):
+        shutil.rmtree(image, ignore_errors=True)
+        with suppress(shutil.Error, FileNotFoundError):
+            before = files()
+            shutil.copytree(root, image, ignore=shutil.ignore_patterns("dfs"))
+            if files() == before:
+                return
+    raise AssertionError(f"{root} does not stand still")
 
 
 class SkewedClock(SystemClock):
@@ -157,7 +173,7 @@ class Pair:
         await running.supervisor.stop()  # it alone flushes the storage, which would disturb the image
         faults.dead = True
         root, image = self.root / name, self.root / f"{name}.image"
-        shutil.copytree(root, image, ignore=shutil.ignore_patterns("dfs"))
+        copy_at_one_moment(root, image)
         faults.hold_remote.set()  # nobody waits for an answer any more
         await running.operations.close()
         await running.site.close_epoch(Unavailable("the process died", retry_after_s=0))

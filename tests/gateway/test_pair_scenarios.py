@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from switchover.failpoints import Crash
 from tests.gateway.scenario import Scenario, ScenarioError, load, run
 from tests.gateway.scenario_commands import PairCommands
 
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("pair_*.txt"))
 
 
+@pytest.fixture(scope="module")
+def small_heap() -> Iterator[None]:
+    """Collecting garbage after each scenario then looks at what it made only: what was there before is set aside."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("story", [story for path in FILES for story in load(path)], ids=str)
 async def test_scenario(story: Scenario, tmp_path: Path) -> None:
+    complaints: list[dict[str, Any]] = []  # of the event loop: errors that nobody looked at
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     pair = PairCommands(tmp_path)
     try:
         await run(story, pair.commands, pair.state)
@@ -22,6 +38,8 @@ async def test_scenario(story: Scenario, tmp_path: Path) -> None:
         pytest.fail(str(error), pytrace=False)
     finally:
         await pair.close()
+        gc.collect()  # tasks that died unnoticed speak up when they are collected
+    assert [complaint for complaint in complaints if not isinstance(complaint.get("exception"), Crash)] == []
 
 
 def written(folder: Path, text: str) -> Path:
