@@ -21,6 +21,7 @@ CANARY_TIMEOUT_S = 10.0
 MERGE_CHUNK = 500
 MERGE_TIMEOUT_S = 60.0
 PINNED = "degraded_by_command"
+MergeRow = tuple[int, str, bytes, bytes, int]  # table, operation, key, value, version
 OPERATIONS = {Kind.UPSERT: "upsert", Kind.UPDATE: "update", Kind.DELETE: "delete"}
 
 
@@ -132,9 +133,8 @@ class Control:
         names = [name for name in await files.list(QUARANTINE) if name.endswith(".frames")]
         for name in names:
             path = f"{QUARANTINE}/{name}"
-            rows = _rows(_frames(await files.read(path)))
-            for first in range(0, len(rows), MERGE_CHUNK):
-                message = to_message(MergeRequest(rows[first : first + MERGE_CHUNK]))
+            for part in _parts(_rows(_frames(await files.read(path)))):
+                message = to_message(MergeRequest(part))
                 reply = from_message(MergeReply, await self.ask_peer(MERGE, message, MERGE_TIMEOUT_S))
                 merged += reply.merged
                 skipped += reply.skipped
@@ -158,7 +158,7 @@ def _frames(data: bytes) -> list[Frame]:
     return frames
 
 
-def _rows(frames: list[Frame]) -> list[tuple[int, str, bytes, bytes, int]]:
+def _rows(frames: list[Frame]) -> list[MergeRow]:
     """(table, operation, key, value, version) of every row change. Raises Refused on a record that cannot be merged."""
     rows = []
     for frame in frames:
@@ -171,3 +171,16 @@ def _rows(frames: list[Frame]) -> list[tuple[int, str, bytes, bytes, int]]:
             if kind in OPERATIONS:
                 rows.append((record.table, OPERATIONS[kind], record.key, record.value, frame.timestamp + index))
     return rows
+
+
+def _parts(rows: list[MergeRow]) -> list[list[MergeRow]]:
+    """All changes of one row stand in one part, in their order: they are merged together or not at all."""
+    by_key: dict[tuple[int, bytes], list[MergeRow]] = {}
+    for row in rows:
+        by_key.setdefault((row[0], row[2]), []).append(row)
+    parts: list[list[MergeRow]] = []
+    for changes in by_key.values():
+        if not parts or len(parts[-1]) >= MERGE_CHUNK:
+            parts.append([])
+        parts[-1] += changes
+    return parts

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from gateway.commit import CommitLog
 from gateway.commit_core import Mode
-from remote_log.claims import ClaimContent, claim, claimed_epochs
+from remote_log.claims import ClaimContent, claim, claimed_epochs, close_by_recovery, segments_of
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import PeerView
@@ -32,6 +32,7 @@ from switchover.rejoin import ASYNC_EPOCH
 
 POLL_S = 0.05
 MARK_TIMEOUT_S = 10.0
+RECOVERY_DEADLINE_S = 30.0
 
 
 class PeerSource(Protocol):
@@ -144,6 +145,9 @@ class Modes:
                 wall_ms=self._clock.wall_ms(), follows_epoch=self._epoch,
             )
             await claim(self._peer_dfs, self._layout, self._epoch, content)
+        for path in await segments_of(self._peer_dfs, self._layout, self._epoch):
+            # a broken writer left it open, and the trimmer takes only what is closed
+            await close_by_recovery(self._peer_dfs, path, self._clock, RECOVERY_DEADLINE_S)
         remote = self._make_remote(self._epoch)
         await remote.open(self._commit.core.next_seq, ())
         # no await from here to the end: every frame made after this point goes to the remote log

@@ -6,7 +6,8 @@ message that is not of its method's form changes nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import dropwhile
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,10 +43,12 @@ from remote_log.messages import (
     pack_history,
     to_message,
 )
-from storage.engine import StoredRow
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
+from storage.schema import TableSchema
 from switchover.rejoin import FLOOR
 from switchover.roles import Role
+
+MERGE_ATTEMPTS = 10
 
 
 class PeerApi:
@@ -144,23 +147,39 @@ class PeerApi:
 
     # ---- quarantined rows
     async def _merge(self, message: dict[str, Any]) -> msgspec.Struct:
-        """Rows of a quarantine as conditional writes: a row changes only if the quarantined version is newer."""
+        """Rows of a quarantine as conditional writes: what is newer than the row that is there changes it."""
         request = from_message(MergeRequest, message)
-        merged = skipped = 0
+        merged = 0
         tables = {table.id: table for table in self._site.catalog.all()}
+        by_key: dict[tuple[int, bytes], list[_Change]] = {}
         for table_id, op, key, value, version in request.rows:
-            table = tables.get(table_id)
-            if table is None:
-                skipped += 1
-                continue
+            by_key.setdefault((table_id, key), []).append(_Change(Mutation(op, key, value), version))
+        for (table_id, _), changes in by_key.items():
+            if table_id in tables:
+                merged += await self._merge_row(tables[table_id], changes)
+        return MergeReply(merged, len(request.rows) - merged)
 
-            def older(row: StoredRow | None, version: int = version) -> bool:
-                return row is None or row.version < version
-
-            write = WriteRequest(table, [Mutation(op, key, value)], [Condition(key, predicate=older)])
+    async def _merge_row(self, table: TableSchema, changes: list[_Change]) -> int:
+        """All changes of one row in one request, so that the first one put back does not hide those after it."""
+        key = changes[0].mutation.key
+        for _ in range(MERGE_ATTEMPTS):
+            row = self._site.ports.engine.get(table.id, key)
+            newer = [change.mutation for change in changes if row is None or change.version > row.version]
+            if row is None:
+                newer = list(dropwhile(lambda mutation: mutation.op == "update", newer))
+                unchanged = Condition(key, exists=False)
+            else:
+                unchanged = Condition(key, version=row.version)
+            if not newer:
+                return 0
             try:
-                await self._site.rows.write(write)
-                merged += 1
-            except (PreconditionFailed, NotFound):
-                skipped += 1
-        return MergeReply(merged, skipped)
+                await self._site.rows.write(WriteRequest(table, newer, [unchanged]))
+            except PreconditionFailed:
+                continue  # it was changed meanwhile: look again
+            return len(newer)
+        raise Unavailable(f"row {key.hex()} of table {table.name!r} keeps changing: merge again", retry_after_s=1)
+
+
+class _Change(NamedTuple):
+    mutation: Mutation
+    version: int

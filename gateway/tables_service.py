@@ -33,6 +33,7 @@ class TablesService:
         self._lock = asyncio.Lock()
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
         self._settled.set()
+        self.dropping: int | None = None  # the table whose drop is on its way
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[ActiveEpoch]:
@@ -76,10 +77,15 @@ class TablesService:
         schema = encode_schema(table) if kind == "put" else b""
         change = SchemaChange(kind, table.id, schema, table.history_s)
         record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))
-        pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._settled.set)
+        pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
+        self.dropping = table.id if kind == "drop" else None
         active.commit.submit(pending)
         await pending.answer
+
+    def _change_settled(self) -> None:
+        self.dropping = None
+        self._settled.set()
 
 
 def _available(table: TableSchema) -> TableSchema:

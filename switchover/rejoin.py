@@ -77,6 +77,7 @@ class Rejoin:
 
     async def run(self) -> RejoinReport:
         """All steps. Each is idempotent: after a crash the whole is run again."""
+        await self._sink.settle()
         await self.learn()
         frames = await self._wal.read_all()
         await self._replay_own(frames)
@@ -175,9 +176,12 @@ class Rejoin:
                 f"(sequences {diverging[0].first_seq} to {diverging[-1].last_seq})"
             )
             return
-        name = f"{QUARANTINE}/{kept[0].epoch:012d}-{kept[0].first_seq}"
-        await self._files.write_new(f"{name}.frames", b"".join(frame.data for frame in kept))
-        await self._files.write_new(f"{name}.json", json.dumps(_manifest(self._site, kept), indent=2).encode())
+        name = f"{kept[0].epoch:012d}-{kept[0].first_seq}"
+        if f"{name}.json" not in await self._files.list(QUARANTINE):  # else: whole since an attempt that had begun to clear
+            await self._files.write_new(f"{QUARANTINE}/{name}.frames", b"".join(frame.data for frame in kept))
+            manifest = json.dumps(_manifest(self._site, kept), indent=2).encode()
+            await self._files.write_new(f"{QUARANTINE}/{name}.json", manifest)
+        name = f"{QUARANTINE}/{name}"
         self.report.quarantined_frames = len(kept)
         self.report.quarantine = name
 
