@@ -111,18 +111,18 @@ class CommitLog:
         self._stopped: TwinlogError | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._spawn(self._apply_loop())
-        self._spawn(self._sweep_loop())
+        self._spawn(self._apply_loop)
+        self._spawn(self._sweep_loop)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = self._loop.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Whatever ends a part of the write path ends the epoch: requests must not wait on it in silence."""
         try:
-            await work
+            await work()
         except TwinlogError as error:
             self._on_broken(error)
         except Exception as error:
@@ -201,7 +201,8 @@ class CommitLog:
             for pending in self._framed.pop(frame.first_seq):
                 pending.fail(OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
                 pending.settle()
-        self._spawn(self._roll())
+        if self._stopped is None:  # else the WAL is the next epoch's to roll
+            self._spawn(self._roll)
 
     async def _roll(self) -> None:
         """A new segment, tried for ever: until there is one, requests wait and leave by their deadlines."""
