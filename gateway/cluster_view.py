@@ -39,6 +39,7 @@ def cluster_document(site: Site, running_operation: str | None) -> dict[str, Any
         "at_risk": _at_risk(site),
         "resync": _resync(site),
         "operation": running_operation,
+        "own_dfs_error": site.own_dfs_error,
         "last_error": epoch.last_background_error if epoch is not None else None,
     }
 

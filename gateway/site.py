@@ -85,6 +85,7 @@ class Site:
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
+        self.own_dfs_error: str | None = None  # why a peer could not write its remote log here; None: all is well
         self.open: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.layout = RemoteLayout(settings.pair)

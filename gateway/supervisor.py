@@ -22,6 +22,7 @@ from switchover.roles import Event, Role
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
 BACKOFF_MAX_S = 5.0
+PROBE_INTERVAL_S = 5.0
 PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
 
 
@@ -35,6 +36,7 @@ class Supervisor:
         self._site, self._run_plan, self._is_busy = site, run_plan, is_busy
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
+        self._said = ""
         self._plans_failed = 0  # in a row
 
     def start(self) -> None:
@@ -42,6 +44,7 @@ class Supervisor:
         upkeep = (
             self._every(self._site.settings.flush_interval_s, "flush", self._flush),
             self._every(PURGE_INTERVAL_S, "purge", self._purge),
+            self._every(PROBE_INTERVAL_S, "probe of the own DFS", self._probe),
         )
         self._tasks = [loop.create_task(work) for work in (self._watch(), *upkeep)]
 
@@ -56,8 +59,9 @@ class Supervisor:
             try:
                 await self._round()
             except TwinlogError as error:
-                site.waiting_for = error.message
-                log.info("waiting", role=site.role, code=error.code, detail=error.message)
+                if error.message != self._said:  # once, not at every look
+                    log.info("waiting", role=site.role, code=error.code, detail=error.message)
+                site.waiting_for = self._said = error.message
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
                 site.waiting_for = f"a mend of an internal error: {error}"
                 log.error("internal error", traceback=traceback.format_exc())
@@ -107,13 +111,24 @@ class Supervisor:
             except TwinlogError as error:
                 log.error("housekeeping failed", work=name, code=error.code, detail=error.message)
             except Exception:
-                log.exception("housekeeping failed by an internal error", work=name)
+                log.error("housekeeping failed by an internal error", work=name, traceback=traceback.format_exc())
 
     async def _flush(self) -> None:
         """Make what is applied durable: the logs can be trimmed behind it."""
         engine = self._site.ports.engine
         if engine.applied_seq != engine.durable_seq:
             await engine.flush()
+
+    async def _probe(self) -> None:
+        """A standby needs its own DFS only at the takeover: that must be seen before."""
+        site = self._site
+        try:
+            await site.ports.own_dfs.probe()
+            site.own_dfs_error = None
+        except TwinlogError as error:
+            if site.own_dfs_error is None:
+                log.error("the own DFS is not usable", code=error.code, detail=error.message)
+            site.own_dfs_error = error.message
 
     async def _purge(self) -> None:
         """Old versions and request outcomes go, at the active and at the standby alike."""

@@ -70,8 +70,8 @@ class Follow:
                 seen, seen_s = control.applied_seq, control.clock.monotonic_s()
             elif control.clock.monotonic_s() - seen_s >= STALL_S:
                 raise Refused(
-                    f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for what "
-                    "replication waits for, and run this again"
+                    f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for "
+                    "what replication waits for, and run this again"
                 )
         return {"applied_seq": control.applied_seq}
 

@@ -158,7 +158,7 @@ def test_a_site_dies_in_the_middle_of_a_rejoin_a_degrade_and_a_resync(pair: Proc
             pair.operate("a", "degrade", None)
             pair.write("a")
         pair.operate("a", kind, None)
-        pair.until(f"a dies at {step}", lambda: pair.died("a"))  # noqa: B023
+        pair.until(f"a dies at {step}", lambda: pair.died("a"))
         pair.start("a")
         pair.until("a is open", lambda: pair.role("a") in ("ACTIVE", "DOWNGRADE_ACTIVE") and pair.role("b") == "STANDBY")
         assert pair.write("a")

@@ -120,8 +120,8 @@ async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_
     with pytest.raises(OutcomeUnknown):
         await put(pair, "a", 1, "last")
     async with asyncio.timeout(5):
-        while not any(b"last" in value for value in values_in(await remote_frames(pair))):
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 - a poll of files, bounded above
+        while not any(b"last" in value for value in values_in(await remote_frames(pair))):  # noqa: ASYNC110 - a poll of files
+            await asyncio.sleep(0.01)
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
     assert ended["state"] == "succeeded", ended

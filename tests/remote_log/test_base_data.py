@@ -20,7 +20,6 @@ from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.memory import MemoryEngine
 from storage.errors import Fenced, Unavailable
-from storage.frame import Frame
 from tests.storage.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
