@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from remote_log.history import common_end
@@ -107,7 +108,7 @@ class Rejoin:
 
     async def _replay_own(self, frames: list[Frame]) -> None:
         """What a crash took from the storage and the own log still has, as far as it is known to be committed."""
-        attested = max((frame.committed for frame in frames), default=0)
+        attested = self._attested(frames)
         at = self._engine.applied_seq
         good: list[Frame] = []
         for frame in standing(frames):
@@ -120,6 +121,13 @@ class Rejoin:
             await replay(self._engine, good)
             await self._engine.flush()
         self.report.replayed_frames = len(good)
+
+    def _attested(self, frames: list[Frame]) -> int:
+        """Everything that stands up to here was committed: a later frame says so, or the active's history ends an epoch with
+        the very frame that is here, and so with all that it links to."""
+        ends = {(before.epoch, after.previous) for before, after in pairwise(self._history)}
+        known = [frame.last_seq for frame in standing(frames) if (frame.epoch, frame.last_seq) in ends]
+        return max([frame.committed for frame in frames] + known, default=0)
 
     async def _cut(self, frames: list[Frame]) -> None:
         """Quarantine or drop what diverges; bring the storage back to the common end."""

@@ -33,11 +33,16 @@ class Moments(Failpoints):
 
 
 @asynccontextmanager
-async def open_pair(root: Path, *, deadline_s: float = 5.0, **active: Any) -> AsyncIterator[Pair]:
+async def open_pair(
+    root: Path, *, deadline_s: float = 5.0, flush_interval_s: float = 0.2, **active: Any
+) -> AsyncIterator[Pair]:
     """a ACTIVE with the table `t`, b STANDBY; `active` are changes of ActiveSettings at both sites."""
     pair = Pair(root)
     for name in "ab":
-        pair.settings[name] = {"active": replace(settings(name).active, **active), "request_deadline_s": deadline_s}
+        pair.settings[name] = {
+            "active": replace(settings(name).active, **active), "request_deadline_s": deadline_s,
+            "flush_interval_s": flush_interval_s,
+        }
     try:
         for name in "ab":
             await pair.start(name)

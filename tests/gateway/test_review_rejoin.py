@@ -14,7 +14,7 @@ from remote_log.layout import RemoteLayout
 from storage.errors import Conflict, DfsError, SyncFailed
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
-from tests.gateway.review_rig import Moments, caught_up, open_pair, put, rows, site, turns
+from tests.gateway.review_rig import Moments, caught_up, epoch, open_pair, put, rows, site, turns
 
 LONG = "x" * 10_000  # a WAL segment of the test pair takes six such rows
 
@@ -165,3 +165,20 @@ async def test_what_a_broken_remote_log_left_open_goes_once_the_pair_is_synchron
                 if len(await segments_below(dfs, layout, 10**6)) == 1:
                     return
                 await asyncio.sleep(0.01)  # a poll of the remote log, bounded above
+
+
+async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_the_logs(tmp_path: Path) -> None:
+    """Its own log has that frame, and the new active's history ends the old epoch with it: no base data is needed."""
+    async with open_pair(tmp_path, flush_interval_s=60.0, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")  # so that the new active has no remote log to serve the old one from
+        for key in range(5):
+            await put(pair, "a", key, f"a{key}")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        await pair.crash("a")
+        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        assert ended["state"] == "succeeded", ended
+        await pair.start("a")
+        assert site(pair, "a").ports.engine.applied_seq < 5
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert rows(pair, "a") == {key: f"a{key}" for key in range(5)}
+        assert epoch(pair, "b").shipper.base_rows_sent == 0
