@@ -42,6 +42,7 @@ from switchover.rejoin import FLOOR, Rejoin, RejoinReport
 from switchover.roles import Event, Role, permissions, step
 
 CHANGE_POLL_S = 1.0
+RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
 log = structlog.get_logger("twinlog.site")
 
 
@@ -157,13 +158,16 @@ class Site:
         if address is not None and address["site"] != self.site:
             return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
         waiting = self.waiting_for or self.reason
-        return Unavailable(f"site {self.site} is {self.role}, and waits for: {waiting}", retry_after_s=1, active=address)
+        return Unavailable(
+            f"site {self.site} is {self.role}, and waits for: {waiting}", retry_after_s=RETRY_SWITCHING_S, active=address
+        )
 
     def for_writes(self) -> ActiveEpoch:
         if self.open is None or not permissions(self.role).writes:
             if self.role is Role.DRAINING:
                 raise Unavailable(
-                    f"a switchover to {self.peer} is under way: nothing was logged, try again", retry_after_s=1
+                    f"a switchover to {self.peer} is under way: nothing was logged, try again",
+                    retry_after_s=RETRY_SWITCHING_S,
                 )
             raise self._not_serving()
         return self.open
