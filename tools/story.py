@@ -27,7 +27,7 @@ from rich.table import Table
 from tools.story_checks import Findings, compare_storages, longest_gap_s, read_acks, read_back, remote_log_bytes
 
 TWINLOG = [sys.executable, "-m", "gateway"]
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES = (16 << 20) + 4096  # one open segment, and the header of the next one
 POLL_S = 0.05
 console = Console()
 

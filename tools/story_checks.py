@@ -14,6 +14,7 @@ from gateway.load_sources import open_source
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.schema import decode_schema
+from storage.segment import scan_segment
 
 SCAN_ROWS = 5_000
 
@@ -71,9 +72,9 @@ def longest_gap_s(acks: Sequence[dict[str, Any]], from_s: float, to_s: float) ->
 
 
 def remote_log_bytes(dfs: Path) -> int:
-    """Bytes of all remote segments on this DFS; claims do not count."""
+    """Bytes of log in all remote segments on this DFS: headers and frames, without the zeros that a writer keeps ahead."""
     files = [path for path in dfs.rglob("*") if path.is_file() and path.parent.name != "claims"]
-    return sum(path.stat().st_size for path in files if not path.name.startswith("."))
+    return sum(scan_segment(path.read_bytes(), path.name).end for path in files if not path.name.startswith("."))
 
 
 async def read_back(urls: dict[str, str], acks: Sequence[dict[str, Any]], rows_max: int) -> tuple[int, int]:
