@@ -118,7 +118,10 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
             ),
         )
         operations = Operations(site, Control(site), journal)
-        supervisor = Supervisor(site, run_plan=operations.run_own, is_busy=lambda: operations.running_id is not None)
+        supervisor = Supervisor(
+            site, run_plan=operations.run_own, undo_again=operations.undo_again,
+            is_busy=lambda: operations.running_id is not None,
+        )
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
         yield site, operations

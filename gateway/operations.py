@@ -76,6 +76,12 @@ class Operations:
         options = {"reason": f"site {self._site.site} is {self._site.role}"}
         return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, f"site {self._site.site}")
 
+    async def undo_again(self) -> None:
+        """Abort the last operation once more, if a step of it could not be undone: what was in the way may be gone."""
+        for last in await self._executor.operations(1):
+            if last["abortable"] and any(step["state"] == "undo_failed" for step in last["steps"]):
+                await self._executor.abort(str(last["id"]), f"site {self._site.site}")
+
     async def all(self) -> list[dict[str, Any]]:
         return await self._executor.operations(LISTED_MAX)
 

@@ -27,13 +27,13 @@ PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much lon
 
 
 class Supervisor:
-    """`run_plan(kind)` executes a plan to its end and raises its error."""
+    """`run_plan(kind)` executes a plan to its end and raises its error; `undo_again` undoes what an abort could not."""
 
     def __init__(
-        self, site: Site, *, run_plan: Callable[[str], Awaitable[dict[str, Any]]], is_busy: Callable[[], bool],
-        poll_interval_s: float = 0.25,
+        self, site: Site, *, run_plan: Callable[[str], Awaitable[dict[str, Any]]], undo_again: Callable[[], Awaitable[None]],
+        is_busy: Callable[[], bool], poll_interval_s: float = 0.25,
     ) -> None:
-        self._site, self._run_plan, self._is_busy = site, run_plan, is_busy
+        self._site, self._run_plan, self._undo_again, self._is_busy = site, run_plan, undo_again, is_busy
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
         self._said = ""
@@ -89,6 +89,9 @@ class Supervisor:
             return
         if decision.action is Action.UNDRAIN:
             site.undrain()
+            return
+        if decision.action is Action.UNDO:
+            await self._undo_again()
             return
         site.waiting_for = decision.waiting_for
         if decision.action in (Action.BOOTSTRAP, Action.RESTART):

@@ -21,6 +21,7 @@ class Action(Enum):
     RESTART = "restart"
     REJOIN = "rejoin"
     UNDRAIN = "undrain"
+    UNDO = "undo"
 
 
 class Decision(NamedTuple):
@@ -32,6 +33,8 @@ def decide(site: str, role: Role, state: PairState | None, initial_active: str) 
     """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read."""
     if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
         return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
+    if role is Role.STANDBY and state is not None and state.switching is not None and state.switching.site == site:
+        return Decision(Action.UNDO, None)  # its own plan, given up before its claim, still has the pair
     if role not in (Role.CLOSED, Role.FENCED):
         return Decision(Action.NOTHING, None)
     if state is not None and state.switching is not None:

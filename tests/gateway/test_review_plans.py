@@ -315,3 +315,27 @@ async def test_plans_that_fail_again_and_again_are_tried_less_and_less_often(tmp
         assert slept[-1] <= 10
 
 
+
+
+async def test_a_plan_that_could_not_be_undone_is_undone_once_that_is_possible(tmp_path: Path) -> None:
+    """It has the pair at the coordinator: an asynchronous active cannot prove its lease until it lets go."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+
+        def cut_off() -> None:
+            pair.cut = pair.faults["b"].coordinator_down = True
+
+        pair.running["b"].operations._executor._failpoints = Moments({"plan.switchover.drain.before": cut_off})
+        ended = await pair.operate("b", "switchover", "b")
+        assert ended["state"] == "failed", ended
+        state = await coordinator_value(pair, "a")
+        assert state.switching is not None
+        pair.cut = pair.faults["b"].coordinator_down = False
+
+        def let_go() -> bool:
+            seen = site(pair, "a").pair_state
+            return seen is not None and seen.state_id > state.state_id and seen.switching is None
+
+        await pair.until(let_go, timeout_s=5)
+        assert (await put(pair, "a", 1, "x")).mode == "async"
+        assert pair.role("b") == "STANDBY"
