@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
 
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
@@ -243,9 +243,7 @@ class RemoteWriter:
 
     # ---- failure: a new segment takes everything that is not synced
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, DfsError):
-            raise error
-        self.trouble = error
+        self.trouble = _as_trouble(error)
         since_s = self._in_flight[0].since_s
         unsynced = [frame for append in self._in_flight for frame in append.frames]
         self._in_flight.clear()
@@ -310,13 +308,13 @@ class RemoteWriter:
         settings = self._settings
         await AsyncRetrying(
             sleep=self._clock.sleep, wait=wait_exponential(multiplier=settings.retry_first_s, max=settings.retry_max_s),
-            retry=retry_if_exception_type(DfsError), before_sleep=self._note,
+            retry=retry_if_exception(_is_passing), before_sleep=self._note,
         )(attempt)
 
     def _note(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
-        if isinstance(error, TwinlogError):
-            self.trouble = error
+        if error is not None:
+            self.trouble = _as_trouble(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -340,3 +338,12 @@ class RemoteWriter:
         for task in self._tasks:
             task.cancel()
         self._on_fenced(error)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whatever a DFS client raises is tried again, also what nobody foresaw: giving up in silence would hold up every write."""
+    return isinstance(error, Exception) and not isinstance(error, Fenced)
+
+
+def _as_trouble(error: BaseException) -> TwinlogError:
+    return error if isinstance(error, TwinlogError) else DfsError(f"the DFS client failed unexpectedly: {error!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from storage.errors import Conflict, EngineFailed, LogGap, TwinlogError, Unavail
 from switchover.coordinator import PairState
 from switchover.failpoints import ArmedFailpoints
 from switchover.register import renew_lease
+from tests.gateway.faults import FaultyDfs, FaultyDfsWriter
 from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, open_pair, put, rows, site
 
 
@@ -339,3 +341,30 @@ async def test_a_plan_that_could_not_be_undone_is_undone_once_that_is_possible(t
         await pair.until(let_go, timeout_s=5)
         assert (await put(pair, "a", 1, "x")).mode == "async"
         assert pair.role("b") == "STANDBY"
+
+
+async def test_an_unexpected_error_of_the_remote_log_is_a_failed_append_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client library that raises what nobody foresaw must not leave the writes waiting for ever."""
+    append, create, failures = FaultyDfsWriter.append, FaultyDfs.create, ["create", "append"]
+
+    def fails(self: FaultyDfsWriter, data: bytes) -> Awaitable[None]:
+        if failures[-1:] == ["append"]:
+            failures.pop()
+            broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            broken.set_exception(RuntimeError("injected"))
+            return broken
+        return append(self, data)
+
+    async def fails_too(self: FaultyDfs, path: str) -> FaultyDfsWriter:
+        if failures == ["create"]:
+            failures.pop()
+            raise RuntimeError("injected")
+        return await create(self, path)
+
+    async with open_pair(tmp_path) as pair:
+        monkeypatch.setattr(FaultyDfsWriter, "append", fails)
+        monkeypatch.setattr(FaultyDfs, "create", fails_too)
+        assert (await put(pair, "a", 1, "x")).mode == "sync"
+        assert failures == []
