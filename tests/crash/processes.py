@@ -18,7 +18,9 @@ from tests.crash import serve_site
 
 _spawning = multiprocessing.get_context("forkserver")  # a process that has everything imported, and is forked for each site
 _spawning.set_forkserver_preload(["tests.crash.serve_site"])
-TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "int64"}], "primary_key": ["k"]}
+COLUMNS = [{"name": "k", "type": "string"}, {"name": "v", "type": "int64"}, {"name": "pad", "type": "string"}]
+TABLE = {"name": "t", "columns": COLUMNS, "primary_key": ["k"]}
+DEADLINE_S = 3.0  # of a write
 OTHER = {"a": "b", "b": "a"}
 
 
@@ -97,12 +99,17 @@ class Processes:
     def create_table(self, site: str) -> None:
         self.http.post(f"{self.urls[site]}/v1/tables", json=TABLE).raise_for_status()
 
-    def write(self, site: str) -> bool:
-        """One row with a value of its own; what the answer means is recorded. Whether it was acknowledged."""
+    def write(self, site: str, padding: int = 0) -> bool:
+        """One row with a value of its own; what the answer means is recorded. Whether it was acknowledged.
+
+        `padding`: so many bytes of another column, to fill logs quickly.
+        """
         self._next += 1
         key, value = f"k{self._next % 7}", self._next
         try:
-            answer = self.http.put(f"{self.urls[site]}/v1/tables/t/rows/{key}", json={"v": value})
+            row = {"v": value, "pad": "x" * padding}
+            deadline = {"Twinlog-Deadline-S": str(DEADLINE_S)}
+            answer = self.http.put(f"{self.urls[site]}/v1/tables/t/rows/{key}", json=row, headers=deadline)
         except httpx.ConnectError:
             self.record.refused.add((key, value))
             return False
