@@ -26,7 +26,7 @@ from gateway.commit_core import CommitCore, Committed, Mode
 from remote_log.lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.errors import LogError, OutcomeUnknown, TwinlogError, Unavailable
+from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 from storage.frame import Frame
 from storage.record import Record
 from storage.wal import Wal
@@ -164,9 +164,9 @@ class CommitLog:
                 size += pending.size_bytes
             try:
                 frame = core.make(records, self._hybrid.reserve(len(records)))
-            except TwinlogError as error:  # too large for any frame: nothing was logged
+            except LogError as error:
                 for pending in members:
-                    pending.fail(error)
+                    pending.fail(TooLarge(f"nothing was logged: {error.message}; send it in parts"))
                     pending.settle()
                 continue
             self._framed[frame.first_seq] = members

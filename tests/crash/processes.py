@@ -129,8 +129,10 @@ class Processes:
     def operate(self, site: str, kind: str, to: str | None, **options: Any) -> dict[str, Any]:
         """Ask for an operation and follow it to its end, or to the death of the site (then the last state seen)."""
         body = {"kind": kind, "to": to, "options": options, "dry_run": False}
+        document: dict[str, Any]
         try:
-            document: dict[str, Any] = self.http.post(f"{self.urls[site]}/v1/operations", json=body).json()
+            while "running" in (document := self.http.post(f"{self.urls[site]}/v1/operations", json=body).json()):
+                time.sleep(0.02)  # the restart that made the site what it is still writes its end into the journal
             while document.get("state") == "running":
                 time.sleep(0.02)  # a poll, ended by the operation or the process
                 document = self.http.get(f"{self.urls[site]}/v1/operations/{document['id']}").json()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.service import Mutation, WriteRequest
-from storage.errors import NotActive, NotFound, OutcomeUnknown, TwinlogError, Unavailable
+from storage.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 from storage.rows import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
@@ -95,7 +95,7 @@ async def test_a_request_too_large_for_a_frame_is_answered_and_the_next_one_goes
 ) -> None:
     monkeypatch.setattr("storage.frame.PAYLOAD_BYTES_MAX", 1000)
     async with asyncio.timeout(5):
-        with pytest.raises(TwinlogError):
+        with pytest.raises(TooLarge):
             await put(pair, "a", 1, "x" * 2000)
     assert site(pair, "a").admission.requests == 0
     assert (await put(pair, "a", 2, "small")).mode == "sync"
