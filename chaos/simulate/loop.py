@@ -1,0 +1,177 @@
+"""An event loop on virtual time: no thread, no file descriptor, no waiting. What asyncio needs, and nothing else.
+
+What always holds: callbacks run in the order in which they became due, ties in the order in which they were asked for, so a
+run is a function of what it is given; time moves only when nothing else can run, straight to the next timer; what would
+need a thread or a socket raises; a killed process takes no further step, a paused one takes its steps when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from chaos.simulate.process import CURRENT, Process
+
+Result = TypeVar("Result")
+
+
+class Stuck(Exception):
+    """Nothing can run any more, and what is waited for has not happened."""
+
+
+class Handle:
+    """A callback that is due, or will be."""
+
+    __slots__ = ("args", "callback", "context", "when_s")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when_s: float) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args, self.context, self.when_s = args, context, when_s
+
+    def cancel(self) -> None:
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.when_s
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """`now_s` is seconds since the beginning of the run. `steps` counts callbacks: two equal runs have equal counts."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.steps = 0
+        self.errors: list[BaseException | str] = []  # exceptions that nobody took: faults of ours
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._asked = 0
+        self._halted: set[Process] = set()  # paused or killed: looked at for each step, so killed ones leave when they can
+        self._held: dict[Process, list[Handle]] = {}
+        self._outside = Context()
+
+    # ---- what asyncio calls
+    def time(self) -> float:
+        return self.now_s
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context, self.now_s)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context, when)
+        self._asked += 1
+        heapq.heappush(self._timers, (when, self._asked, handle))
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        return self.call_at(self.now_s + delay, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Result]:
+        context = copy_context() if context is None else context
+        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        process = context.get(CURRENT)
+        if process is not None:
+            process.keep(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.errors.append(context.get("exception") or context["message"])
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    # ---- processes
+    def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
+        """Call back after `delay_s`, in no process: what disks, networks and servers do, whatever became of who asked."""
+        return self.call_at(self.now_s + delay_s, callback, *args, context=self._outside)
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: it takes no step until `go_on`. Its timers run out meanwhile."""
+        process.paused = True
+        self._halted.add(process)
+        self._held.setdefault(process, [])
+
+    def go_on(self, process: Process) -> None:
+        process.paused = False
+        held = self._held.pop(process, [])
+        if not process.killed:
+            self._halted.discard(process)
+            self._ready.extend(held)
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL, between two steps."""
+        process.killed = True
+        self._held.pop(process, None)
+        self._halted.add(process)
+
+    # ---- running
+    def run(self, work: Coroutine[Any, Any, Result], *, steps_max: int) -> Result:
+        """`work` to its end. Raises what it raises, and Stuck when it cannot end, or not within `steps_max` steps."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            main = self.create_task(work, name="main", context=Context())
+            while not main.done():
+                if self.steps > steps_max:
+                    raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
+                self._run_once()
+            return main.result()
+        finally:
+            events._set_running_loop(before)
+
+    def _run_once(self) -> None:
+        """All that is due, and no callback that it asks for."""
+        ready, timers = self._ready, self._timers
+        if not ready:
+            while timers and timers[0][2].callback is None:
+                heapq.heappop(timers)
+            if not timers:
+                raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
+            self.now_s = max(self.now_s, timers[0][0])
+        now_s = self.now_s
+        while timers and timers[0][0] <= now_s:
+            handle = heapq.heappop(timers)[2]
+            if handle.callback is not None:
+                ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            callback = handle.callback
+            if callback is None or (self._halted and self._is_held(handle)):
+                continue
+            self.steps += 1
+            try:
+                handle.context.run(callback, *handle.args)
+            except Exception as error:
+                self.errors.append(error)
+
+    def _is_held(self, handle: Handle) -> bool:
+        process = handle.context.get(CURRENT)
+        if process not in self._halted:
+            return False
+        if not process.killed:
+            self._held[process].append(handle)
+        return True

@@ -1,0 +1,40 @@
+"""A simulated process: one life of a gateway, a client or an operator, from its start to its crash.
+
+What always holds: everything that runs in a process carries it in its context, tasks that it makes inherit it, so that the
+loop can stop a process between any two steps (SIGSTOP) or end it there (SIGKILL): a process that was killed never takes
+another step, not even a `finally`. What it had sent may still arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar
+from typing import Any
+
+CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Process:
+    """`killed` and `paused` are set by the loop."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.killed = False
+        self.paused = False
+        self.context = Context()
+        self.context.run(CURRENT.set, self)
+        self._tasks: list[asyncio.Task[Any]] = []  # kept: what the collector takes away would run its `finally` blocks
+
+    def __repr__(self) -> str:
+        return f"<{self.name}{' killed' if self.killed else ' paused' if self.paused else ''}>"
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
+        """A task of this process."""
+        return asyncio.get_running_loop().create_task(work, name=name, context=self.context)
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        tasks = self._tasks
+        tasks.append(task)
+        if len(tasks) >= 512:
+            self._tasks = [each for each in tasks if not each.done()]
