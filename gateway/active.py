@@ -33,7 +33,7 @@ from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 from storage.record import Kind, Record
 from storage.wal import Wal
 from switchover.activation import Opened
-from switchover.coordinator import Coordinator, PairState
+from switchover.coordinator import Beat, Coordinator, PairState
 from switchover.failpoints import Failpoints
 from switchover.register import renew_lease
 
@@ -207,8 +207,9 @@ class ActiveEpoch:
     async def _renew_at_coordinator(self) -> None:
         started_s = self.ports.clock.monotonic_s()
         state = await self._read_own_state()
+        beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease_s)
         try:
-            await self.ports.coordinator.compare_and_set(state.state_id, renew_lease(state, self.ports.site, self.epoch))
+            await self.ports.coordinator.compare_and_set(state.state_id, renew_lease(state, self.ports.site, self.epoch, beat))
         except PlanSuperseded:
             return  # the value moved: the next round reads it
         self.commit.lease_proved(started_s)

@@ -29,6 +29,14 @@ class Switching(msgspec.Struct, frozen=True):
     since_wall_ms: int
 
 
+class Beat(msgspec.Struct, frozen=True):
+    """What an asynchronous active tells with each renewal: all that will be known of its acknowledgements when it is lost."""
+
+    committed_seq: int  # it had committed up to here, by its own log alone
+    wall_ms: int  # by its clock
+    lease_s: float  # it may go on to acknowledge for so long without another renewal
+
+
 class PairState(msgspec.Struct, frozen=True):
     """The value."""
 
@@ -41,6 +49,7 @@ class PairState(msgspec.Struct, frozen=True):
     async_since_seq: int | None = None  # mode async: acknowledgements above it may be async; None: unknown, or sync
     switching: Switching | None = None
     lease_beats: int = 0  # one more with each renewal by an asynchronous active
+    beat: Beat | None = None  # of the last renewal in this asynchronous spell; None: there was none, or sync
     reason: str = ""  # why this value was set, for people
 
 

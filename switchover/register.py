@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from storage.errors import Fenced, PlanSuperseded, Refused
-from switchover.coordinator import Mode, PairState, Switching
+from switchover.coordinator import Beat, Mode, PairState, Switching
 
 KINDS = ("bootstrap", "restart", "takeover", "switchover")
 LEASE_RENEWED = "the asynchronous active renewed its lease"
@@ -100,6 +100,7 @@ def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq
         opened_by=plan_id,
         mode=mode,
         async_since_seq=since if mode == "async" else None,
+        beat=state.beat if stays else None,
         switching=None,
         reason=f"plan {plan_id} ({running.kind}) opened epoch {running.epoch} at {running.site}, {mode}",
     )
@@ -123,7 +124,7 @@ def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: i
     if current.mode == "async":
         return current
     why = f"{site} downgraded epoch {epoch}: acknowledgements above {async_since_seq} may be asynchronous"
-    return replace(current, mode="async", async_since_seq=async_since_seq, reason=why)
+    return replace(current, mode="async", async_since_seq=async_since_seq, beat=None, reason=why)
 
 
 def resync(state: PairState | None, site: str, epoch: int) -> PairState:
@@ -131,13 +132,13 @@ def resync(state: PairState | None, site: str, epoch: int) -> PairState:
     current = _active_value(state, site, epoch, "resync")
     if current.mode == "sync":
         return current
-    return replace(current, mode="sync", async_since_seq=None, reason=f"{site} resynced epoch {epoch}")
+    return replace(current, mode="sync", async_since_seq=None, beat=None, reason=f"{site} resynced epoch {epoch}")
 
 
-def renew_lease(state: PairState | None, site: str, epoch: int) -> PairState:
-    """Proves that no plan had the pair at this moment. Errors as of `_active_value`."""
+def renew_lease(state: PairState | None, site: str, epoch: int, beat: Beat | None = None) -> PairState:
+    """Proves that no plan had the pair at this moment, and leaves `beat` for the loss manifest. Errors as of `_active_value`."""
     current = _active_value(state, site, epoch, "lease renewal")
-    return replace(current, lease_beats=current.lease_beats + 1, reason=LEASE_RENEWED)
+    return replace(current, lease_beats=current.lease_beats + 1, beat=beat or current.beat, reason=LEASE_RENEWED)
 
 
 def _active_value(state: PairState | None, site: str, epoch: int, what: str) -> PairState:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
 from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
-from switchover.coordinator import PairState
+from switchover.coordinator import Beat, PairState
 from switchover.register import KINDS, abandon_plan, begin_plan, downgrade, open_plan, renew_lease, resync
 
 
@@ -142,6 +142,18 @@ def test_a_renewal_moves_the_beat_and_nothing_else() -> None:
     after = renew_lease(before, "a", 1)
     assert replace(after, lease_beats=0, reason="") == replace(before, lease_beats=0, reason="")
     assert after.lease_beats == 1
+
+
+def test_what_a_renewal_tells_lives_as_long_as_its_asynchronous_spell() -> None:
+    told = renew_lease(opened("async"), "a", 1, Beat(57, 5_000, 1.0))
+    assert told.beat == Beat(57, 5_000, 1.0)
+    assert renew_lease(told, "a", 1).beat == told.beat, "a renewal that tells nothing does not unsay it"
+    restarted = open_plan(begin_plan(told, "p2", "a", "restart", 5), "p2", "async")
+    assert restarted.beat == told.beat
+    taken = open_plan(begin_plan(told, "p2", "b", "takeover", 5, accept_data_loss=True), "p2", "async", 99)
+    assert taken.beat is None, "it was another site's"
+    assert resync(told, "a", 1).beat is None
+    assert downgrade(resync(told, "a", 1), "a", 1, 60).beat is None
 
 
 SITES = st.sampled_from(["a", "b"])
