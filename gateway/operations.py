@@ -12,9 +12,10 @@ from typing import Any
 from gateway.control import Control
 from gateway.site import Site
 from storage.errors import InvalidInput, Refused
-from switchover.executor import Executor, Plan
+from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan
 from switchover.journal import Journal
+from switchover.plan import Plan
 from switchover.takeover import Takeover
 
 KINDS = {

@@ -12,7 +12,7 @@ from typing import Any
 from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import Refused
 from switchover.control import SiteControl
-from switchover.executor import Plan, Step
+from switchover.plan import Plan, Step
 from switchover.roles import Event, Role
 
 CALL_TIMEOUT_S = 3.0

@@ -136,7 +136,7 @@ def resync(state: PairState | None, site: str, epoch: int) -> PairState:
 
 
 def renew_lease(state: PairState | None, site: str, epoch: int, beat: Beat | None = None) -> PairState:
-    """Proves that no plan had the pair at this moment, and leaves `beat` for the loss manifest. Errors as of `_active_value`."""
+    """Proves that no plan had the pair at this moment, and leaves `beat` for a loss manifest. Errors as of `_active_value`."""
     current = _active_value(state, site, epoch, "lease renewal")
     return replace(current, lease_beats=current.lease_beats + 1, beat=beat or current.beat, reason=LEASE_RENEWED)
 

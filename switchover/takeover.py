@@ -27,7 +27,7 @@ from storage.errors import Fenced, PeerError, Refused, Unavailable
 from switchover.activation import Activation, ActivationRequest
 from switchover.control import SiteControl
 from switchover.coordinator import PairState, update
-from switchover.executor import Plan, Step
+from switchover.plan import Plan, Step
 from switchover.register import abandon_plan
 from switchover.roles import Event, Role
 

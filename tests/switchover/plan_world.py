@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from storage.errors import InvalidInput
-from switchover.executor import Executor, Plan, Step
+from switchover.executor import Executor
+from switchover.plan import Plan, Step
 
 Hook = Callable[[], Awaitable[Any]]
 NAMES = ["preflight", "begin", "drain", "claim", "open"]

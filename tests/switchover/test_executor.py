@@ -11,10 +11,11 @@ import pytest
 
 from storage.clock import SystemClock
 from storage.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Unavailable
-from switchover.executor import Executor, Plan, Step
+from switchover.executor import Executor
 from switchover.failpoints import Failpoints
 from switchover.journal import MemoryJournal
 from switchover.operations import HistoryEntry, Operation
+from switchover.plan import Plan, Step
 from switchover.sql_journal import SqlJournal
 from tests.switchover.plan_world import NAMES, Gate, World, failing, start, states
 

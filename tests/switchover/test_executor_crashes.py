@@ -94,7 +94,7 @@ async def test_a_crash_on_the_way_back_is_brought_to_an_end(tmp_path: Path, worl
         if why == "aborted":
             live = executor._live
             assert live is not None
-            await executor._interrupt(live, "bob")
+            await live.interrupt("bob")
 
     if why == "failed":
         world.hooks["drain"] = failing(Unavailable("the peer is away"))
@@ -129,7 +129,8 @@ async def test_crash_after_crash_comes_to_an_end(tmp_path: Path, world: World) -
 KILLED = """
     import asyncio, os, pathlib, sys
     from storage.clock import SystemClock
-    from switchover.executor import Executor, Plan, Step
+    from switchover.executor import Executor
+    from switchover.plan import Plan, Step
     from switchover.failpoints import ArmedFailpoints
     from switchover.sql_journal import SqlJournal
 
