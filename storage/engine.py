@@ -4,7 +4,9 @@ What always holds:
 - `apply` writes the frames' effects, `applied_seq` and `applied_epoch` in ONE transaction, frames in order; a frame at
   or below `applied_seq` is skipped (replay is idempotent); a frame whose `previous` is not `applied_seq` is a LogGap.
 - after a crash the engine holds a prefix of what was applied, never part of a transaction; `durable_seq` says which.
-- two engines that applied the same frames hold the same rows: same key bytes, value bytes, version.
+- two engines that applied the same frames hold the same rows: same key bytes, value bytes, version;
+- a write or flush that failed is the last one: `failure` says why, and nothing more is written before `reopen`, since what
+  the database still has in memory is not to be trusted.
 One contract test (tests/storage/engine_contract.py) runs against every engine. Source: protocol.md 4, product.md 3.
 """
 
@@ -84,6 +86,18 @@ class StorageEngine(Protocol):
     @property
     def last_timestamp(self) -> int:
         """Largest hybrid timestamp applied."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why nothing is written any more, until `reopen`. None: all is well."""
+
+    async def reopen(self) -> None:
+        """Close what is left, and open the same storage again in this same object, as after a crash: it then holds a prefix of
+        what was applied, never less than `durable_seq` was. Not during an apply.
+
+        Calls that come meanwhile, and snapshots made before, raise EngineFailed. Raises EngineFailed when it cannot be
+        opened: it stays failed, and this may be called again.
+        """
 
     async def apply(self, frames: Sequence[Frame]) -> None: ...
 

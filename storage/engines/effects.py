@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from storage.engine import EpochEntry, RequestOutcome
-from storage.errors import LogError, LogGap, Refused
+from storage.errors import EngineFailed, LogError, LogGap, Refused
 from storage.frame import Flags, Frame
 from storage.record import EpochStart, RequestMark, SchemaChange
 from storage.schema import decode_schema
@@ -79,6 +79,11 @@ def refuse_unless_loading(loading: bool) -> None:
     """A part of a base needs its first part. Raises Refused."""
     if not loading:
         raise Refused("no base is being loaded: begin with its first part")
+
+
+def snapshot_ended() -> EngineFailed:
+    """What a reader of a snapshot gets once the engine that it is of was opened anew."""
+    return EngineFailed("the storage was opened anew, and the snapshot ended with it: begin the read again")
 
 
 def request_outcome(frame: Frame, index: int, mark: bytes) -> tuple[str, RequestOutcome]:

@@ -7,7 +7,7 @@ with the clever engines but the meaning of marks. Source: storage/engine.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -22,8 +22,9 @@ from storage.engines.effects import (
     refuse_while_loading,
     request_outcome,
     schema_change,
+    snapshot_ended,
 )
-from storage.errors import LogError
+from storage.errors import EngineFailed, LogError
 from storage.frame import Frame
 from storage.record import Kind, Record
 from storage.values import merge_values
@@ -60,16 +61,43 @@ class _State:
 
 
 class MemoryEngine:
-    """StorageEngine. `crash` is what tests and the simulator do to it."""
+    """StorageEngine. `crash`, `break_down` and `mend` are what tests and the simulator do to it."""
 
     def __init__(self) -> None:
         self._state = _State()
         self._durable = self._state.copy()
         self._notes: dict[str, bytes] = {}
+        self._broken: str | None = None
+        self._failure: str | None = None
+        self._life = 0  # of which snapshots end with a reopen
 
     def crash(self) -> None:
         """Everything that was not made durable is gone."""
         self._state = self._durable.copy()
+
+    def break_down(self, why: str) -> None:
+        """From here on every write fails, and so does `reopen`."""
+        self._broken = why
+
+    def mend(self) -> None:
+        """What broke it is gone. A write that failed meanwhile still has to be followed by `reopen`."""
+        self._broken = None
+
+    @property
+    def failure(self) -> str | None:
+        return self._failure
+
+    async def reopen(self) -> None:
+        """As after a crash: nothing is kept that was not durable."""
+        self._life += 1
+        self._failure = self._broken
+        self._check_usable()
+        self.crash()
+
+    def _check_usable(self) -> None:
+        self._failure = self._failure or self._broken
+        if self._failure is not None:
+            raise EngineFailed(f"the storage failed, and must be opened anew: {self._failure}")
 
     @property
     def applied_seq(self) -> int:
@@ -110,6 +138,7 @@ class MemoryEngine:
             self._notes[name] = value
 
     async def apply(self, frames: Sequence[Frame]) -> None:
+        self._check_usable()
         refuse_while_loading(self._state.loading)
         changed = self._state.copy()
         for frame in admit(frames, changed.seq, changed.epoch):
@@ -120,6 +149,7 @@ class MemoryEngine:
         self._state = changed
 
     async def flush(self) -> int:
+        self._check_usable()
         self._durable = self._state.copy()
         return self._durable.seq
 
@@ -135,9 +165,11 @@ class MemoryEngine:
         return _scan(self._state, table, start, end, reverse, limit, as_of)
 
     async def snapshot(self) -> MemorySnapshot:
-        return MemorySnapshot(self._state.copy())
+        life = self._life
+        return MemorySnapshot(self._state.copy(), lambda: life == self._life)
 
     async def purge(self, now_ms: int) -> None:
+        self._check_usable()
         state = self._state
         for place, entries in list(state.history.items()):
             horizon = (now_ms - state.tables[place[0]].history_s * 1000) << COUNTER_BITS
@@ -148,6 +180,7 @@ class MemoryEngine:
     async def replace_rows(
         self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
     ) -> None:
+        self._check_usable()
         state = self._state
         assert applied_seq <= state.seq
         for table, key, row in rows:
@@ -163,6 +196,7 @@ class MemoryEngine:
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
     ) -> None:
+        self._check_usable()
         if first:
             self._state = _State(loading=True)
         refuse_unless_loading(self._state.loading)
@@ -174,6 +208,7 @@ class MemoryEngine:
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
     ) -> None:
+        self._check_usable()
         refuse_unless_loading(self._state.loading)
         self._state = _State(
             seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(Tables.of_base(schemas).by_id),
@@ -185,15 +220,22 @@ class MemoryEngine:
         return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
-        await self.flush()
+        if self._failure is None:
+            await self.flush()
 
 
 class MemorySnapshot:
-    """A copy of the state."""
+    """A copy of the state, readable in the life of the engine that it is of."""
 
-    def __init__(self, state: _State) -> None:
+    def __init__(self, state: _State, is_alive: Callable[[], bool]) -> None:
         self.seq = state.seq
-        self._state = state
+        self._copy, self._is_alive = state, is_alive
+
+    @property
+    def _state(self) -> _State:
+        if not self._is_alive():
+            raise snapshot_ended()
+        return self._copy
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None

@@ -3,6 +3,7 @@
 What always holds:
 - one write batch holds the effects of all frames of an `apply` and the watermark, in one column family without RocksDB's
   log: so after a crash the database is at the end of some earlier `apply`, and the watermark found in it is `durable_seq`;
+- a write or flush that failed is the last one before `reopen`, which keeps what is on the disk and this object;
 - what the properties tell (`applied_seq`, schemas, epochs) changes only after the write, all of it at once;
 - nothing that can wait runs on the event loop: a write that RocksDB would hold back is refused there and repeated in a thread.
 Threads: one applies, one reads (scans, history, purge), one keeps up (flush, notes, base data, rejoin).
@@ -16,18 +17,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
-from rocksdict import Rdict, WriteBatch
+from rocksdict import DbClosedError, Rdict, WriteBatch
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import rocks_purge as purging
 from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
-from storage.engines.rocks_open import Notes, RocksSettings, open_database, write_options
+from storage.engines.rocks_open import Notes, RocksSettings, check_room, open_database, write_options
 from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part, cut, load_state
 from storage.engines.rocks_view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
+from storage.errors import DataDirectoryError, EngineFailed
 from storage.frame import Frame
 from storage.threads import Worker
 
@@ -41,39 +43,91 @@ _COUNTERS = {
 }
 
 
+class _Opened(NamedTuple):
+    notes: Notes
+    database: Rdict
+    state: State
+
+
+def _open(path: Path, settings: RocksSettings) -> _Opened:
+    """Raises DataDirectoryError."""
+    notes = Notes(path / "notes")
+    database = open_database(path / "rocksdb", settings)
+    with ROCKS_ERRORS:
+        return _Opened(notes, database, load_state(View(database)))
+
+
 class RocksEngine:
     """StorageEngine on a folder of its own. Make it with `open`."""
 
-    def __init__(self, database: Rdict, notes: Notes, state: State, settings: RocksSettings, upkeep: Worker) -> None:
-        self._database = database
-        self._notes = notes
-        self._settings = settings
+    def __init__(self, path: Path, opened: _Opened, settings: RocksSettings, upkeep: Worker) -> None:
+        self._path, self._settings = path, settings
+        self._notes, self._database, self._state = opened
+        self._durable_seq = self._state.seq
         self._applier, self._reader, self._upkeep = Worker("rocks-apply"), Worker("rocks-read"), upkeep
         self._writing = threading.Lock()  # around read-then-write: applies, purge and base data never interleave
         self._write_options = write_options()
         self._applying = False
         self._closed = False
+        self._failure: str | None = None
+        self._reopening = False
         self._snapshots: set[RocksSnapshot] = set()
-        self._state = state
-        self._durable_seq = self._state.seq
 
     @classmethod
     async def open(cls, path: Path, settings: RocksSettings) -> Self:
         """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
         upkeep = Worker("rocks-upkeep")
-
-        def opened() -> tuple[Notes, Rdict, State]:
-            notes = Notes(path / "notes")
-            database = open_database(path / "rocksdb", settings)
-            with ROCKS_ERRORS:
-                return notes, database, load_state(View(database))
-
         try:
-            notes, database, state = await upkeep.submit(opened)
+            opened = await upkeep.submit(lambda: _open(path, settings))
         except BaseException:
             await upkeep.close()
             raise
-        return cls(database, notes, state, settings, upkeep)
+        return cls(path, opened, settings, upkeep)
+
+    @property
+    def failure(self) -> str | None:
+        return self._failure
+
+    async def reopen(self) -> None:
+        self._failure = self._failure or "it is being opened anew"
+        self._reopening = True
+        try:
+            for snapshot in list(self._snapshots):
+                snapshot.close()
+            for worker in (self._applier, self._reader):  # an iterator that is still in use would keep the folder locked
+                await worker.submit(lambda: None)
+            await self._upkeep.submit(self._reopen)
+        finally:
+            self._reopening = False
+
+    def _reopen(self) -> None:
+        check_room(self._path, self._settings.write_buffer_bytes)  # else the first flush would fail again
+        self._close_database()
+        try:
+            self._notes, self._database, self._state = _open(self._path, self._settings)
+        except DataDirectoryError as error:
+            raise EngineFailed(f"the storage cannot be opened anew: {error.message}", **error.fields) from error
+        self._durable_seq = self._state.seq
+        self._failure = None
+
+    def _close_database(self) -> None:
+        """One that failed writes what it still can, and has perhaps been closed before."""
+        try:
+            with ROCKS_ERRORS:
+                self._database.close()
+        except EngineFailed:
+            if self._failure is None:
+                raise
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise EngineFailed(f"the storage failed, and must be opened anew: {self._failure}")
+
+    def _view(self) -> View:
+        """Of this moment. On the reading thread, or in a thread that excludes `reopen`."""
+        if self._reopening:
+            raise EngineFailed("the storage is being opened anew: begin the read again")
+        return View(self._database)
 
     @property
     def applied_seq(self) -> int:
@@ -150,6 +204,7 @@ class RocksEngine:
 
     def _write(self, ranges: Sequence[layout.Range], changes: Mapping[bytes, bytes | None]) -> bool:
         """One atomic write: the ranges are deleted, then the changes made. False: RocksDB would have held it back."""
+        self._check_usable()
         batch = WriteBatch(raw_mode=True)
         for begin, end in ranges:
             batch.delete_range(begin, end)
@@ -164,6 +219,7 @@ class RocksEngine:
         except Exception as error:
             if _STALLED in str(error):
                 return False
+            self._failure = str(error)
             raise
         return True
 
@@ -184,19 +240,19 @@ class RocksEngine:
         return None if stored is None else stored_row(key, stored)
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
-        return await self._read(lambda: View(self._database).row_as_of(table, key, as_of))
+        return await self._read(lambda: self._view().row_as_of(table, key, as_of))
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
     ) -> Sequence[StoredRow]:
         if as_of is None:
-            return await self._read(lambda: View(self._database).rows(table, start, end, reverse, limit))
-        return await self._read(lambda: View(self._database).rows_as_of(table, start, end, reverse, limit, as_of))
+            return await self._read(lambda: self._view().rows(table, start, end, reverse, limit))
+        return await self._read(lambda: self._view().rows_as_of(table, start, end, reverse, limit, as_of))
 
     async def snapshot(self) -> RocksSnapshot:
         """Of this very moment, not of when a thread is free."""
         with ROCKS_ERRORS:
-            snapshot = RocksSnapshot(View(self._database), self._read, self._snapshots)
+            snapshot = RocksSnapshot(self._view(), self._read, self._snapshots)
         self._snapshots.add(snapshot)
         return snapshot
 
@@ -220,9 +276,14 @@ class RocksEngine:
 
     def _flush(self) -> None:
         """Applies go on meanwhile; what they add is not counted."""
+        self._check_usable()
         seq = self._state.seq
         with ROCKS_ERRORS:
-            self._database.flush(True)
+            try:
+                self._database.flush(True)
+            except Exception as error:
+                self._failure = str(error)
+                raise
         self._durable_seq = seq
 
     def meta(self, name: str) -> bytes | None:
@@ -241,7 +302,7 @@ class RocksEngine:
 
     def _purge_history(self, begin: bytes, now_ms: int) -> bytes | None:
         with ROCKS_ERRORS:
-            gone, after = purging.old_history(View(self._database), self._state.tables, now_ms, begin)
+            gone, after = purging.old_history(self._view(), self._state.tables, now_ms, begin)
         self._until_done(lambda: self._write((), dict.fromkeys(gone)))
         return after
 
@@ -251,15 +312,17 @@ class RocksEngine:
 
         def attempt() -> bool:
             nonlocal more
-            gone, more = purging.old_requests(View(self._database), self._database.get, oldest_kept)
+            gone, more = purging.old_requests(self._view(), self._database.get, oldest_kept)
             return self._write((), dict.fromkeys(gone))
 
         self._until_done(attempt)
         return more
 
     def counters(self) -> dict[str, int]:
-        with ROCKS_ERRORS:
+        try:
             return {name: self._database.property_int_value(key) or 0 for name, key in _COUNTERS.items()}
+        except DbClosedError:
+            return {}  # it failed, and could not be opened anew yet
 
     async def close(self) -> None:
         """Flush and let the folder go. Closing twice is fine."""
@@ -270,16 +333,17 @@ class RocksEngine:
         if not self._closed:
             self._closed = True
             try:
-                await self._upkeep.submit(self._flush)
+                if self._failure is None:
+                    await self._upkeep.submit(self._flush)
             finally:
-                await self._upkeep.submit(self._database.close)
+                await self._upkeep.submit(self._close_database)
         await self._upkeep.close()
 
     # --- base data and rejoin ---
 
     async def replace_rows(self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int) -> None:
         def write() -> Write:
-            return cut(self._state, View(self._database), self._database.get, rows, applied_seq, applied_epoch)
+            return cut(self._state, self._view(), self._database.get, rows, applied_seq, applied_epoch)
 
         await self._upkeep.submit(lambda: self._move(write, durably=True))
 

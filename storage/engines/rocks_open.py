@@ -10,6 +10,7 @@ Source: product.md 3, protocol.md 4.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +99,22 @@ def open_database(path: Path, settings: RocksSettings) -> Rdict:
             "it belongs to another release or another program"
         )
     return database
+
+
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Raises EngineFailed when so many bytes cannot be allocated there. What a file system calls free knows no quota."""
+    path = folder / "room"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            path.unlink()  # a process that dies here must not leave it behind
+            os.posix_fallocate(descriptor, 0, size_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise EngineFailed(
+            f"{folder} has no room for {size_bytes >> 20} MiB ({error.strerror}): make room, the storage is then opened anew"
+        ) from error
 
 
 def _advice(problem: str) -> str:

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 from rocksdict import DbClosedError, Rdict
 
 from storage.engine import RequestOutcome, StoredRow
+from storage.engines.effects import snapshot_ended
 from storage.engines.rocks_layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
@@ -170,7 +171,8 @@ class RocksSnapshot:
         return await self._read(lambda: view.outcomes(after, limit))
 
     def _open_view(self) -> View:
-        assert self._view is not None, "the snapshot is closed"
+        if self._view is None:
+            raise snapshot_ended()
         return self._view
 
     def close(self) -> None:
@@ -188,7 +190,7 @@ class _RocksErrors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if kind is Exception or kind is DbClosedError:
             raise EngineFailed(
-                f"the RocksDB database failed: {error}; look at its disk, then restart: the log is replayed"
+                f"the RocksDB database failed: {error}; look at its disk; the log has everything"
             ) from error
 
 

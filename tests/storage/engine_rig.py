@@ -30,6 +30,12 @@ class Rig(Protocol):
     async def restart(self) -> None:
         """Closed and opened again."""
 
+    def break_down(self) -> None:
+        """From here on the engine cannot make anything durable, nor be opened."""
+
+    def mend(self) -> None:
+        """What was in the way is gone."""
+
 
 def value(**columns: object) -> bytes:
     return encode({int(name[1:]): content for name, content in columns.items()})

@@ -53,6 +53,16 @@ class RocksRig:
         self._life += 1
         self.engine = await RocksEngine.open(self._root / str(self._life), self._settings)
 
+    def break_down(self) -> None:
+        """RocksDB finds its folder gone: the next file that it wants to make fails."""
+        folder = self._root / str(self._life)
+        folder.rename(folder.with_name("away"))
+
+    def mend(self) -> None:
+        folder = self._root / str(self._life)
+        shutil.rmtree(folder, ignore_errors=True)  # attempts to open it left an empty one
+        folder.with_name("away").rename(folder)
+
     async def restart(self) -> None:
         await self.engine.close()
         self.engine = await RocksEngine.open(self._root / str(self._life), self._settings)

@@ -10,6 +10,7 @@ import pytest
 from storage.engines.memory import MemoryEngine
 from storage.engines.rocks_open import RocksSettings
 from tests.storage.engine_contract import EngineContract
+from tests.storage.engine_contract_reopen import EngineReopenContract
 from tests.storage.engine_contract_time import EngineTimeContract
 from tests.storage.engine_rig import Rig
 from tests.storage.rocks_rig import RocksRig
@@ -25,6 +26,12 @@ class MemoryRig:
     async def restart(self) -> None:
         await self.engine.close()
         self.engine.crash()
+
+    def break_down(self) -> None:
+        self.engine.break_down("injected")
+
+    def mend(self) -> None:
+        self.engine.mend()
 
 
 @pytest.fixture(params=["memory", "rocks", "rocks in threads"])
@@ -42,3 +49,6 @@ class TestEngine(EngineContract): ...
 
 
 class TestEngineOverTime(EngineTimeContract): ...
+
+
+class TestEngineOpenedAnew(EngineReopenContract): ...
