@@ -31,7 +31,7 @@ from remote_log.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
-from storage.errors import Conflict, NotActive, TwinlogError, Unavailable
+from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 from storage.files import Files
 from storage.schema import TableSchema
 from storage.wal import Wal
@@ -138,9 +138,10 @@ class Site:
         return self.pair_state.mode if self.pair_state is not None else "unknown"
 
     def _shipping_refusal(self) -> str | None:
-        if permissions(self.role).accepts_shipped:
-            return None
-        return f"it is {self.role}: {self.reason}"
+        if not permissions(self.role).accepts_shipped:
+            return f"it is {self.role}: {self.reason}"
+        failure = self.ports.engine.failure
+        return None if failure is None else f"its storage failed and waits to be opened anew: {failure}"
 
     # ---- what requests ask (ActiveSource)
     def active_address(self) -> dict[str, Any] | None:
@@ -270,8 +271,15 @@ class Site:
         epoch, self.open = self.open, None
         if epoch is not None:
             await epoch.stop(reason)
-            await self.ports.engine.flush()
+            if self.ports.engine.failure is None:  # else: what it lost is in the log
+                await self.ports.engine.flush()
         self.touch()
+
+    def end_if_storage_failed(self) -> None:
+        """Nothing can be written any more, and a clean start of the storage needs it closed."""
+        failure = self.ports.engine.failure
+        if failure is not None:
+            self._epoch_ended(EngineFailed(f"the storage failed: {failure}"))
 
     async def halt(self, why: str) -> None:
         """End the open epoch, if there is one, for a plan of this site itself."""
@@ -305,6 +313,8 @@ class Site:
     def takeover_blocker(self) -> str | None:
         """Why this site's storage cannot stand in for the active now; None when it can."""
         engine = self.ports.engine
+        if engine.failure is not None:
+            return f"its storage failed and waits to be opened anew: {engine.failure}"
         if self.sink.needs_base:
             return "its base data is not complete: wait until the active has filled this site"
         floor = int(engine.meta(FLOOR) or b"0")

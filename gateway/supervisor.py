@@ -1,7 +1,8 @@
 """The supervisor: makes a closed site what the coordinator says it is, and keeps the site's housekeeping going.
 
 What always holds: it never takes over from another site (only an operator's command does); it starts a plan only when what
-the plan waits for first answers, so that the journal is not filled with attempts. Source: protocol.md section 6.
+the plan waits for first answers, so that the journal is not filled with attempts; a storage that failed is opened anew before
+anything else is begun. Source: protocol.md section 6.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import structlog
 
 from gateway.site import Site
 from remote_log.messages import STATUS, StatusReply, from_message
-from storage.errors import TwinlogError
+from storage.errors import DfsError, TwinlogError
 from switchover.decide import Action, decide
 from switchover.roles import Event, Role
 
@@ -37,7 +38,7 @@ class Supervisor:
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
         self._said = ""
-        self._plans_failed = 0  # in a row
+        self._failed = 0  # attempts in a row: plans, and to open the storage anew
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -65,19 +66,32 @@ class Supervisor:
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
                 site.waiting_for = f"a mend of an internal error: {error}"
                 log.error("internal error", traceback=traceback.format_exc())
-            pause_s = self._poll_interval_s * 2 ** min(self._plans_failed, 10)
+            pause_s = self._poll_interval_s * 2 ** min(self._failed, 10)
             await site.ports.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))
 
     async def _run(self, kind: str) -> None:
         """A plan that failed is tried again, less and less often: it left an operation, an epoch and a claim behind."""
-        self._plans_failed += 1
+        self._failed += 1
         await self._run_plan(kind)
-        self._plans_failed = 0
+        self._failed = 0
+
+    async def _mend_storage(self) -> None:
+        """An open epoch ends first. A plan that runs comes to its own end, unless it waits for what a standby applies."""
+        site = self._site
+        if site.open is not None:
+            site.end_if_storage_failed()
+        elif site.role is Role.STANDBY or not self._is_busy():
+            self._failed += 1  # that it could be opened proves little: a role that fits does
+            await site.sink.reopen_storage()
+            log.info("the storage was opened anew", applied_seq=site.ports.engine.applied_seq)
+            site.touch()
 
     async def _round(self) -> None:
         """One look at the coordinator, and what follows from it."""
         site = self._site
-        if self._is_busy() or site.ending:
+        if site.ports.engine.failure is not None and not site.ending:
+            await self._mend_storage()
+        if self._is_busy() or site.ending or site.ports.engine.failure is not None:
             return
         role = site.role
         state = await site.refresh_pair_state()
@@ -85,7 +99,7 @@ class Supervisor:
             return  # what was read may be older than the change
         decision = decide(site.site, role, state, site.settings.initial_active)
         if decision.action is Action.NOTHING:
-            site.waiting_for = None
+            site.waiting_for, self._failed = None, 0
             return
         if decision.action is Action.UNDRAIN:
             site.undrain()
@@ -96,7 +110,7 @@ class Supervisor:
         site.waiting_for = decision.waiting_for
         if decision.action in (Action.BOOTSTRAP, Action.RESTART):
             if state is None or state.mode == "sync":
-                await site.ports.peer_dfs.probe()
+                await self._probe_arbiter(may_go_without=state is not None and state.active == site.site)
             if site.role is Role.FENCED:
                 site.event(Event.REJOIN_STARTED)
             await self._run(decision.action.value)
@@ -104,6 +118,15 @@ class Supervisor:
             reply = await site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._run("rejoin")
+
+    async def _probe_arbiter(self, *, may_go_without: bool) -> None:
+        """The other site's DFS, without which nobody knows whether that site has taken over."""
+        try:
+            await self._site.ports.peer_dfs.probe()
+        except DfsError as error:
+            if may_go_without:
+                error.message += "; if that DFS is lost for good, `twinlog degrade` opens this site without it"
+            raise
 
     async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Housekeeping: what fails is logged, and tried again at the next round."""
@@ -119,7 +142,7 @@ class Supervisor:
     async def _flush(self) -> None:
         """Make what is applied durable: the logs can be trimmed behind it."""
         engine = self._site.ports.engine
-        if engine.applied_seq != engine.durable_seq:
+        if engine.failure is None and engine.applied_seq != engine.durable_seq:
             await engine.flush()
 
     async def _probe(self) -> None:
@@ -135,4 +158,5 @@ class Supervisor:
 
     async def _purge(self) -> None:
         """Old versions and request outcomes go, at the active and at the standby alike."""
-        await self._site.ports.engine.purge(self._site.ports.clock.wall_ms())
+        if self._site.ports.engine.failure is None:
+            await self._site.ports.engine.purge(self._site.ports.clock.wall_ms())

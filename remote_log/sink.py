@@ -90,6 +90,16 @@ class Sink:
         async with self._lock:
             return
 
+    async def reopen_storage(self) -> None:
+        """Open the storage anew, between two calls of the active and before any plan that settles this sink.
+
+        It may then hold less: the active ships again from where it stands. Raises EngineFailed.
+        """
+        async with self._lock:
+            self._expected = None  # parts of a base may be gone
+            await self._engine.reopen()
+            self._on_applied()
+
     async def follow(self, request: FollowRequest) -> Position:
         """The active of `epoch` wants to ship. Says whether, and from where."""
         async with self._lock:
