@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from storage.errors import Fenced, InvalidInput, NotActive, OutcomeUnknown, TwinlogError, Unavailable
+from gateway.problem_documents import error_from_problem
+from storage.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
 
-PROBLEM_PREFIX = "urn:twinlog:problem:"
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
 
@@ -240,7 +240,7 @@ class _Attempt:
 
     def _judge(self, url: str, reply: Reply) -> None:
         """Take in a reply that is no success. Raises it when trying again would not change it."""
-        error = problem_error(reply)
+        error = error_from_problem(reply.status, reply.content)
         self.trouble = f"{url}: {error.message}"
         if reply.status == 421:
             if not self.view.learn(error.fields.get("active")) or self.view.active_url == url:
@@ -276,32 +276,6 @@ class _Attempt:
             )
         nothing = "nothing was applied; " if self.request.key is not None else ""
         return Unavailable(f"no answer {waited}; {nothing}try again later. Last: {self.trouble}", outcome="not_applied")
-
-
-def problem_error(reply: Reply) -> TwinlogError:
-    """The error that a problem document stands for; its members are the error's fields, `status` included."""
-    try:
-        problem = msgspec.json.decode(reply.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        problem = {}
-    code = str(problem.pop("type", "")).removeprefix(PROBLEM_PREFIX)
-    title = problem.pop("title", None)
-    message = problem.pop("detail", None) or title or f"the site answered HTTP {reply.status} without saying why"
-    problem["status"] = reply.status
-    known = _CLASSES.get(code)
-    if known is None:
-        known = NotActive if reply.status == 421 else TwinlogError
-    return known(str(message), **problem)
-
-
-def _all_classes(root: type[TwinlogError]) -> dict[str, type[TwinlogError]]:
-    found = {root.code: root}
-    for child in root.__subclasses__():
-        found.update(_all_classes(child))
-    return found
-
-
-_CLASSES = _all_classes(TwinlogError)
 
 
 def _epoch(active: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from gateway.problems import error_from_problem
+from gateway.problem_documents import error_from_problem
 from storage.errors import PeerError
 
 CONTENT_TYPE = "application/x-msgpack"

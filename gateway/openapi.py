@@ -14,7 +14,8 @@ from fastapi.openapi.utils import get_openapi
 
 from gateway import documents
 from gateway.http_request import JSON
-from gateway.problems import HTTP_PROBLEMS, PROBLEMS, TYPE_PREFIX
+from gateway.problem_documents import TYPE_PREFIX
+from gateway.problems import HTTP_PROBLEMS, PROBLEMS
 
 PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{name}"

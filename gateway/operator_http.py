@@ -14,8 +14,8 @@ import httpx
 import httpx_sse
 import msgspec
 
-from gateway.client import broken, reply_of, resolve_address
-from gateway.client_flow import problem_error
+from gateway.client import broken, resolve_address
+from gateway.problem_documents import error_from_problem
 from storage.errors import PeerError, TwinlogError
 
 ASK_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
@@ -51,7 +51,7 @@ class OperatorHttp:
             with httpx_sse.connect_sse(self._http, "GET", self.urls[site] + path, timeout=EVENT_TIMEOUT) as source:
                 if source.response.status_code != 200:
                     source.response.read()
-                    raise problem_error(reply_of(source.response))
+                    raise error_from_problem(source.response.status_code, source.response.content)
                 for event in source.iter_sse():
                     yield msgspec.json.decode(event.data, type=dict[str, Any])
         except (httpx.HTTPError, httpx_sse.SSEError, msgspec.MsgspecError) as error:
@@ -68,7 +68,7 @@ class OperatorHttp:
             failure = broken(error)
             raise PeerError(f"{self.urls[site]}: {failure.detail}", site=site, sent=failure.sent) from error
         if not response.is_success:
-            raise problem_error(reply_of(response))
+            raise error_from_problem(response.status_code, response.content)
         try:
             return msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:

@@ -1,4 +1,4 @@
-"""Errors at the edge: one table from the error tree to RFC 9457 problems, and the way back for whoever called.
+"""Errors at the edge: one table from the error tree to RFC 9457 problems. The way back is gateway/problem_documents.py.
 
 What always holds: every class of storage/errors.py has its row here; a problem's `type` is stable and its `detail` says what
 to do; the answer to a failed write says `outcome`: `not_applied` only when nothing was logged, else `unknown`; an error that
@@ -11,16 +11,16 @@ import math
 import secrets
 import traceback
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from gateway.problem_documents import TYPE_PREFIX
 from storage import errors
 
-TYPE_PREFIX = "urn:twinlog:problem:"
 CONTENT_TYPE = b"application/problem+json"
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say
 _RESERVED = frozenset({"type", "title", "status", "detail"})
@@ -108,22 +108,6 @@ def plain_problem(status: int, detail: str = "") -> Answer:
     return _http_problem(HTTPException(status, detail=detail or HTTPStatus(status).phrase), False)
 
 
-def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
-    """The error that a problem stands for, on the caller's side: same class, message and fields, plus `outcome` if told.
-
-    What is no problem of ours (a proxy's page, a broken gateway) is a PeerError.
-    """
-    try:
-        problem = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        problem = {}
-    kind = _BY_CODE.get(str(problem.get("type", "")).removeprefix(TYPE_PREFIX))
-    detail = problem.get("detail") or f"HTTP {status} without a problem document"
-    if kind is None:
-        return errors.PeerError(str(detail), status=status)
-    return kind(str(detail), **{name: value for name, value in problem.items() if name not in _RESERVED})
-
-
 def _tree_problem(error: errors.TwinlogError, is_write: bool) -> Answer:
     row = next(PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS)
     fields = dict(error.fields)
@@ -167,11 +151,3 @@ def _invalid_parameters(error: RequestValidationError) -> errors.InvalidInput:
     ]
     text = "; ".join(f"{fault['where']} parameter {fault['name']!r}: {fault['problem']}" for fault in faults)
     return errors.InvalidInput(f"{text}; correct it and send the request again", faults=faults)
-
-
-def classes_of(root: type[errors.TwinlogError] = errors.TwinlogError) -> list[type[errors.TwinlogError]]:
-    """`root` and every class below it."""
-    return [root, *(kind for child in root.__subclasses__() for kind in classes_of(child))]
-
-
-_BY_CODE = {kind.code: kind for kind in classes_of()}

@@ -95,12 +95,12 @@ def verb(function: Callable[_P, None]) -> Callable[_P, None]:
 
 
 def exit_code(error: TwinlogError) -> Exit:
-    """An InvalidInput with a `status` is the site's judgement, one without is a wrong command line."""
+    """An error with a `status` is a site's answer; an InvalidInput without one is a wrong command line."""
     if isinstance(error, ConfigError) or (isinstance(error, InvalidInput) and "status" not in error.fields):
         return Exit.USAGE
     if isinstance(error, OutcomeUnknown):
         return Exit.UNKNOWN
-    if isinstance(error, PeerError) or (isinstance(error, Unavailable) and "status" not in error.fields):
+    if isinstance(error, PeerError | Unavailable) and "status" not in error.fields:
         return Exit.UNREACHABLE
     return Exit.FAILED
 

@@ -29,7 +29,8 @@ PURE = (
     "storage.predicates", "storage.engines.effects", "storage.engines.rocks_changes", "storage.engines.rocks_layout",
     "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
     "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
-    "switchover.roles", "switchover.register", "switchover.decide", "switchover.operations",
+    "gateway.problem_documents",
+    "switchover.roles", "switchover.register", "switchover.decide", "switchover.homes", "switchover.operations",
 )
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",

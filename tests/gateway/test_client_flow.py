@@ -23,13 +23,14 @@ from gateway.client_flow import (
     Send,
     call,
     parse_address,
-    problem_error,
 )
+from gateway.problem_documents import error_from_problem
 from storage.errors import (
     Conflict,
     InvalidInput,
     NotActive,
     OutcomeUnknown,
+    PeerError,
     PreconditionFailed,
     TwinlogError,
     Unavailable,
@@ -236,8 +237,8 @@ def test_no_attempt_is_given_more_time_than_the_call_has_left() -> None:
     (problem(412, "precondition-failed", current_version=9), PreconditionFailed),
     (problem(409, "conflict"), Conflict),
     (problem(500, "internal", outcome="not_applied"), TwinlogError),
-    (problem(418, "something-new"), TwinlogError),
-    (Reply(403, {}, b"no json"), TwinlogError),
+    (problem(418, "something-new"), PeerError),
+    (Reply(403, {}, b"no json"), PeerError),
 ])
 def test_what_trying_again_would_not_change_is_raised_at_once(reply: Reply, kind: type[TwinlogError]) -> None:
     pair = healthy()
@@ -250,7 +251,8 @@ def test_what_trying_again_would_not_change_is_raised_at_once(reply: Reply, kind
 
 
 def test_a_problem_becomes_the_error_of_its_type_with_its_members() -> None:
-    error = problem_error(problem(421, "not-active", active=active("b", 7)))
+    reply = problem(421, "not-active", active=active("b", 7))
+    error = error_from_problem(reply.status, reply.content)
     assert isinstance(error, NotActive)
     assert error.fields["active"] == active("b", 7)
     assert error.message == "not-active!"

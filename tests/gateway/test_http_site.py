@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.problems import error_from_problem
+from gateway.problem_documents import error_from_problem
 from storage import errors
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import ROWS, DoorClient, problem

@@ -9,7 +9,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from gateway.problems import PROBLEMS, answer_for, classes_of, error_from_problem, plain_problem
+from gateway.problem_documents import classes_of, error_from_problem
+from gateway.problems import PROBLEMS, answer_for, plain_problem
 from storage import errors
 from storage.frame import BrokenFrame
 
@@ -95,7 +96,10 @@ def test_an_unexpected_error_is_logged_and_not_shown() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>bad gateway</html>", b"{}", b'{"type": "about:blank"}', b"[1]", b"\xff"])
 def test_what_is_no_problem_of_ours_is_a_peer_error(body: bytes) -> None:
-    assert type(error_from_problem(502, body)) is errors.PeerError
+    error = error_from_problem(502, body)
+    assert type(error) is errors.PeerError
+    assert (error.fields["status"], error.fields["sent"]) == (502, True), "not to be sent elsewhere"
+    assert type(error_from_problem(421, body)) is errors.NotActive
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, "no-such-path"), (431, "head-too-large"), (418, "i'm-a-teapot")])
