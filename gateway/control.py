@@ -13,7 +13,8 @@ from storage.errors import Refused
 from storage.frame import Frame, parse_frame
 from storage.record import Kind, Record
 from switchover.activation import Activation, ActivationRequest, Opened
-from switchover.coordinator import Coordinator, PairState
+from switchover.coordinator import Coordinator, PairState, update
+from switchover.register import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
 from switchover.roles import Event, Role
 
@@ -116,9 +117,19 @@ class Control:
         return await self._site.rejoin()
 
     async def degrade(self) -> None:
+        if self.role in (Role.CLOSED, Role.FENCED):
+            await self._degrade_closed()
+            return
         active = self._site.for_writes()
         await self._site.ports.engine.set_meta(PINNED, b"1")
         await active.degrade(by_command=True)
+
+    async def _degrade_closed(self) -> None:
+        """The active that cannot open, because the other site's DFS is gone: its next restart asks nothing of that DFS."""
+        engine = self._site.ports.engine
+        await engine.set_meta(PINNED, b"1")
+        await update(self.coordinator, lambda state: downgrade_closed(state, self.site, engine.applied_seq))
+        await self._site.refresh_pair_state()
 
     async def resync(self) -> None:
         active = self._site.for_writes()

@@ -16,6 +16,7 @@ from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan
 from switchover.journal import Journal
 from switchover.plan import Plan
+from switchover.roles import Role
 from switchover.takeover import Takeover
 
 KINDS = {
@@ -61,8 +62,12 @@ class Operations:
                     f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer_url}",
                     ask=self._site.settings.peer_url,
                 )
-        else:
+        elif kind != "degrade" or not self._is_closed_active():
             self._site.for_writes()  # NotActive says which site to ask
+
+    def _is_closed_active(self) -> bool:
+        state = self._site.pair_state
+        return self._site.role in (Role.CLOSED, Role.FENCED) and state is not None and state.active == self._site.site
 
     async def start(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str

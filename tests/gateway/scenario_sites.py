@@ -129,6 +129,11 @@ class SiteCommands:
     async def do_mode(self, words: list[str]) -> str:
         return self._at(words[0]).site.mode
 
+    async def do_waits_for(self, words: list[str]) -> str:
+        """waits-for SITE TEXT...: `yes` when what it says that it waits for has this text in it, else all of it."""
+        waiting = self._at(words[0]).site.waiting_for or "nothing"
+        return "yes" if " ".join(words[1:]) in waiting else waiting
+
     # ---- faults
     async def do_remote_log(self, words: list[str]) -> str:
         """remote-log SITE down|up|hangs|flows|fails N lost|landing: between it and the other site's DFS."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 from switchover.coordinator import Beat, PairState
-from switchover.register import KINDS, abandon_plan, begin_plan, downgrade, open_plan, renew_lease, resync
+from switchover.register import KINDS, abandon_plan, begin_plan, downgrade, downgrade_closed, open_plan, renew_lease, resync
 
 
 def opened(mode: str = "sync") -> PairState:
@@ -67,6 +67,32 @@ def test_a_site_takes_its_own_unfinished_plan_over_with_a_new_epoch() -> None:
     assert again.switching is not None
     assert again.switching.epoch == 3
     assert again.reason.endswith("superseding p2")
+
+
+def test_a_closed_active_is_downgraded_unless_another_plan_has_the_pair() -> None:
+    slow = downgrade_closed(opened(), "a", 30)
+    assert (slow.mode, slow.async_since_seq, slow.epoch) == ("async", 30, 1)
+    assert downgrade_closed(slow, "a", 99) is slow, "the earlier bound is the honest one"
+    restarted = open_plan(begin_plan(slow, "p2", "a", "restart", 5), "p2", "async")
+    assert (restarted.mode, restarted.async_since_seq) == ("async", 30)
+    with pytest.raises(Refused, match="not the active"):
+        downgrade_closed(opened(), "b", 30)
+    with pytest.raises(Refused, match="not the active"):
+        downgrade_closed(None, "a", 0)
+    with pytest.raises(PlanSuperseded):
+        downgrade_closed(begin_plan(opened(), "p2", "b", "takeover", 5), "a", 30)
+    with pytest.raises(PlanSuperseded):
+        downgrade_closed(begin_plan(opened(), "p2", "b", "switchover", 5), "a", 30)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_restart_that_began_before_the_closed_downgrade_opens_nothing(mode: str) -> None:
+    began = begin_plan(opened(mode), "p2", "a", "restart", 5)
+    slow = downgrade_closed(began, "a", 30)
+    assert (slow.mode, slow.switching) == ("async", None)
+    with pytest.raises(PlanSuperseded):
+        open_plan(slow, "p2", "sync")
+    assert slow.async_since_seq == (30 if mode == "sync" else 40)
 
 
 def test_an_epoch_is_above_every_claim_seen() -> None:
