@@ -1,6 +1,7 @@
-"""Names of the remote log on a DFS: claims and segments, both ways between name and meaning.
+"""Names of the remote log on a DFS: claims, segments and the register, both ways between name and meaning.
 
     /<pair>/<log>/claims/<epoch>                12 digits
+    /<pair>/<log>/register/<number>             12 digits; only in a pair without a coordinator
     /<pair>/<log>/<epoch>/<wal-name>.<n>        as storage/segment.py names remote segments
 
 What always holds: `parse` is the inverse of `claim` and `segment`; anything else in these folders parses to None and is
@@ -41,9 +42,13 @@ class RemoteLayout:
         self.log = log
         self.folder = f"/{pair}/{log}"
         self.claims_folder = f"{self.folder}/claims"
+        self.register_folder = f"{self.folder}/register"
 
     def claim(self, epoch: int) -> str:
         return f"{self.claims_folder}/{_epoch_name(epoch)}"
+
+    def register_file(self, number: int) -> str:
+        return f"{self.register_folder}/{_epoch_name(number)}"
 
     def epoch_folder(self, epoch: int) -> str:
         return f"{self.folder}/{_epoch_name(epoch)}"
@@ -68,6 +73,11 @@ class RemoteLayout:
     def parse_epoch(name: str) -> int | None:
         """The epoch that a claim, or a folder beside `claims`, is named after; None for `claims` itself and strangers."""
         return int(name) if _EPOCH.fullmatch(name) and int(name) > 0 else None
+
+    @staticmethod
+    def parse_register(name: str) -> int | None:
+        """The number of a file in the register's folder; None for strangers."""
+        return RemoteLayout.parse_epoch(name)
 
 
 def _epoch_name(epoch: int) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from storage.errors import PlanSuperseded
+from storage.errors import PlanSuperseded, Unavailable
 
 Mode = Literal["sync", "async"]
 ATTEMPTS_MAX = 16  # two sites and their operators: losing this often means that something spins
@@ -51,6 +51,8 @@ class PairState(msgspec.Struct, frozen=True):
     lease_beats: int = 0  # one more with each renewal by an asynchronous active
     beat: Beat | None = None  # of the last renewal in this asynchronous spell; None: there was none, or sync
     reason: str = ""  # why this value was set, for people
+    home: str | None = None  # the site on whose DFS the next value is decided; None: a coordinator keeps it
+    home_forced: int = 0  # how often an operator moved the home without the old one
 
 
 class Coordinator(Protocol):
@@ -64,6 +66,24 @@ class Coordinator(Protocol):
 
         Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it has another id.
         """
+
+    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
+        """Proves that, at some moment since the call, `site` was the active of `epoch` and no plan had the pair.
+
+        Raises Fenced (a later epoch is open), PlanSuperseded (a plan has the pair, or the value moved), Refused.
+        """
+
+    # ---- where the value can be out of reach alone (dfs_register.py); a register in one place knows all, or does not answer
+    @property
+    def known(self) -> PairState | None:
+        """The highest value met, to go on from when the value cannot be read: by an operator's command, or as a hint."""
+
+    @property
+    def unseen(self) -> str | None:
+        """The site on whose DFS the last look at the value saw nothing, so that a decision there is not known of."""
+
+    async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
+        """By an operator's command: as `update`, or with what `change` makes of `known` when the value is out of reach."""
 
     async def close(self) -> None: ...
 
@@ -83,6 +103,16 @@ async def update(coordinator: Coordinator, change: Callable[[PairState | None], 
         except PlanSuperseded:
             continue
     raise PlanSuperseded(f"the coordinator's value changed {ATTEMPTS_MAX} times under this change: see who else is at work")
+
+
+async def read_or_known(coordinator: Coordinator) -> PairState | None:
+    """By an operator's command: the value, or the highest that is known. Raises Unavailable when none is."""
+    try:
+        return await coordinator.read()
+    except Unavailable:
+        if coordinator.known is None:
+            raise
+        return coordinator.known
 
 
 def superseded(expected_state_id: int, current: PairState | None) -> PlanSuperseded:

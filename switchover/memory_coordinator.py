@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from storage.errors import Unavailable
 from switchover.coordinator import PairState, superseded
+from switchover.one_register import OneRegister
 
 
 class MemoryRegister:
@@ -24,7 +25,7 @@ class MemoryRegister:
         return self.history[-1] if self.history else None
 
 
-class MemoryCoordinator:
+class MemoryCoordinator(OneRegister):
     """One site's door to the register."""
 
     def __init__(self, register: MemoryRegister, site: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String
 
 from storage.clock import Clock
 from switchover.coordinator import PairState, superseded
+from switchover.one_register import OneRegister
 from switchover.register import LEASE_RENEWED
 from switchover.sql import AlreadyThere, Database
 
@@ -47,7 +48,7 @@ class HistoryRow(msgspec.Struct, frozen=True):
     value: PairState
 
 
-class SqlCoordinator:
+class SqlCoordinator(OneRegister):
     """The coordinator of one pair. Every call ends by `deadline_s`, then with Unavailable."""
 
     def __init__(self, url: str, pair: str, clock: Clock, deadline_s: float = 3.0) -> None:

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from remote_log.directory_dfs import DirectoryDfs
+from remote_log.layout import RemoteLayout
 from storage.clock import SystemClock
 from storage.errors import PlanSuperseded, Refused, Unavailable
 from switchover.coordinator import ATTEMPTS_MAX, Coordinator, PairState, update
+from switchover.dfs_register import DfsCoordinator
 from switchover.memory_coordinator import MemoryCoordinator, MemoryRegister
 from switchover.register import begin_plan, downgrade, open_plan, renew_lease
 from switchover.sql_coordinator import SqlCoordinator
@@ -31,8 +34,21 @@ class Doors:
         self.a, self.b = a, b
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+def dfs_door(folder: Path, site: str) -> DfsCoordinator:
+    peer = {"a": "b", "b": "a"}[site]
+    for name in (site, peer):
+        (folder / name).mkdir(exist_ok=True)
+    return DfsCoordinator(
+        site=site, peer=peer, own_dfs=DirectoryDfs(folder / site, "own"), peer_dfs=DirectoryDfs(folder / peer, "peer"),
+        layout=RemoteLayout("pair"), initial_active="a", clock=SystemClock(),
+    )
+
+
+@pytest.fixture(params=["sqlite", "memory", "two DFSs"])
 async def doors(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Doors]:
+    if request.param == "two DFSs":
+        yield Doors(dfs_door(tmp_path, "a"), dfs_door(tmp_path, "b"))
+        return
     if request.param == "memory":
         register = MemoryRegister()
         yield Doors(MemoryCoordinator(register, "a"), MemoryCoordinator(register, "b"))
