@@ -1,7 +1,8 @@
 """Tables: create, alter, drop, as records of the log, one change at a time.
 
 What always holds: a change is decided against applied schemas while no other change runs, and is answered after it is
-committed and applied like any write; a request decoded with an older schema is refused, never misread.
+committed and applied like any write; a request decoded with an older schema is refused, never misread; an id is given to one
+table only, for ever, so that no frame, shipped or quarantined, can reach a table that was made after its own was dropped.
 Source: protocol.md section 3 (DDL), product.md 2.
 """
 
@@ -24,6 +25,7 @@ from storage.record import Kind, Record, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
 DDL_BYTES = 1024
+TABLES_PER_EPOCH_BITS = 20
 
 
 class TablesService:
@@ -33,6 +35,7 @@ class TablesService:
         self._lock = asyncio.Lock()
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
         self._settled.set()
+        self._last_id = 0  # given to a table in the open epoch, or before
         self.dropping: int | None = None  # the table whose drop is on its way
 
     @asynccontextmanager
@@ -50,7 +53,7 @@ class TablesService:
 
     async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
         async with self._turn() as active:
-            wanted = _available(parse_table(body, self._catalog.highest_id + 1))
+            wanted = _available(parse_table(body, self._next_id(active.epoch)))
             existing = self._catalog.find(wanted.name)
             if existing is not None:
                 if not active.lease.valid_at(self._clock.monotonic_s()):
@@ -60,8 +63,16 @@ class TablesService:
                 raise Conflict(
                     f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name
                 )
+            self._last_id = wanted.id
             await self._log(active, "put", wanted)
             return self._catalog.get(wanted.name), True
+
+    def _next_id(self, epoch: int) -> int:
+        """Never given before, by either site: an epoch is one site's and ends with its process, and this counts within it."""
+        number = max(self._last_id, epoch << TABLES_PER_EPOCH_BITS) + 1
+        if number >> TABLES_PER_EPOCH_BITS != epoch:
+            raise Unavailable(f"epoch {epoch} has made all the tables that it can: restart the site", retry_after_s=1)
+        return number
 
     async def alter(self, name: str, body: dict[str, Any]) -> TableSchema:
         async with self._turn() as active:

@@ -2,9 +2,9 @@
 memtable, and so what a flush makes durable is always a prefix of what was written.
 
     00 name                              watermark, format, "a base is being loaded"
-    01 table(4) key                  ->  version(8) value                      rows
-    02 table(4) key* until(8)        ->  version(8) value                      versions of rows that were replaced
-    03 table(4)                      ->  Table                                 schemas
+    01 table(8) key                  ->  version(8) value                      rows
+    02 table(8) key* until(8)        ->  version(8) value                      versions of rows that were replaced
+    03 table(8)                      ->  Table                                 schemas
     04 epoch(8)                      ->  EpochEntry
     05 key                           ->  RequestOutcome
     06 version(8) key                ->  (empty)                               requests by age, for purge and rejoin
@@ -27,7 +27,7 @@ import msgspec
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.effects import Table
 
-FORMAT = b"1"
+FORMAT = b"2"
 FORMAT_KEY = b"\x00format"
 APPLIED_KEY = b"\x00applied"
 LOADING_KEY = b"\x00loading"
@@ -39,7 +39,8 @@ REQUESTS_BY_AGE = (b"\x06", b"\x07")
 HISTORY = (b"\x02", b"\x03")
 _ROW, _HISTORY, _SCHEMA, _EPOCH, _REQUEST, _AGE = (bytes((prefix,)) for prefix in range(1, 7))
 VERSION_BYTES = 8
-PREFIX_BYTES = 5  # prefix byte and table id
+TABLE_BYTES = 8
+PREFIX_BYTES = 1 + TABLE_BYTES  # prefix byte and table id
 _applied = struct.Struct(">QQQ")
 
 Range = tuple[bytes, bytes]  # [begin, end)
@@ -52,12 +53,12 @@ decode_outcome: Callable[[bytes], RequestOutcome] = msgspec.msgpack.Decoder(Requ
 
 @lru_cache(maxsize=4096)
 def row_prefix(table: int) -> bytes:
-    """The five bytes that begin every row key of `table`."""
-    return _ROW + table.to_bytes(4, "big")
+    """The PREFIX_BYTES that begin every row key of `table`."""
+    return _ROW + table.to_bytes(TABLE_BYTES, "big")
 
 
 def _history_prefix(table: int) -> bytes:
-    return _HISTORY + table.to_bytes(4, "big")
+    return _HISTORY + table.to_bytes(TABLE_BYTES, "big")
 
 
 def _range_of(prefix: bytes) -> Range:
@@ -106,7 +107,7 @@ def history_parts(stored: bytes) -> tuple[int, bytes, int]:
 
 
 def schema_key(table: int) -> bytes:
-    return _SCHEMA + table.to_bytes(4, "big")
+    return _SCHEMA + table.to_bytes(TABLE_BYTES, "big")
 
 
 def epoch_key(epoch: int) -> bytes:

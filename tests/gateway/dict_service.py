@@ -52,7 +52,7 @@ class DictService:
 
     async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
         self._need_active()
-        wanted = parse_table(body, self.catalog.highest_id + 1)
+        wanted = parse_table(body, max((table.id for table in self.catalog.all()), default=0) + 1)
         existing = self.catalog.find(wanted.name)
         if existing is not None:
             if same_table(existing, wanted):

@@ -181,7 +181,7 @@ class EngineContract:
         assert await scan(engine, limit=0) == {}
 
     async def test_the_largest_table_id(self, rig: Rig) -> None:
-        log, engine, last = Log(), rig.engine, (1 << 32) - 1
+        log, engine, last = Log(), rig.engine, (1 << 64) - 1
         await engine.apply([log.frame(put_table(last, 9), upsert(b"\xff", value(c1=1), last))])
         assert list(await scan(engine, last)) == [b"\xff"]
         await engine.apply([log.frame(drop_table(last), upsert(b"k", value(c1=1)))])
