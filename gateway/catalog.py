@@ -15,7 +15,6 @@ class Catalog:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
         self._schemas: dict[int, bytes] = {}
-        self.highest_id = 0
         self.reload()
 
     def reload(self) -> None:
@@ -23,7 +22,6 @@ class Catalog:
         self._schemas = schemas = self._engine.schemas()
         tables = [decode_schema(data) for data in schemas.values()]
         self._by_name = {table.name: table for table in tables}
-        self.highest_id = max([self.highest_id, *schemas], default=0)
 
     def applied(self) -> None:
         """Something was applied. Comparing the schemas is cheaper than looking at every record's kind: they are few."""
