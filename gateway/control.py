@@ -137,20 +137,35 @@ class Control:
         await active.resync()
 
     # ---- quarantine
-    async def merge_quarantine(self) -> dict[str, Any]:
-        """Send every quarantined row to the active as a conditional write; a file that is merged is renamed."""
+    async def merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
+        """Send every quarantined row to the active as a conditional write; a file that is merged is renamed.
+
+        One with rows that the active does not have stays, and its manifest names them, unless they are to be put as well.
+        """
         files = self._site.ports.files
-        merged = skipped = 0
+        merged = skipped = kept = 0
         names = [name for name in await files.list(QUARANTINE) if name.endswith(".frames")]
         for name in names:
             path = f"{QUARANTINE}/{name}"
+            absent: list[tuple[int, bytes]] = []
             for part in _parts(_rows(_frames(await files.read(path)))):
-                message = to_message(MergeRequest(part))
+                message = to_message(MergeRequest(part, put_absent))
                 reply = from_message(MergeReply, await self.ask_peer(MERGE, message, MERGE_TIMEOUT_S))
                 merged += reply.merged
                 skipped += reply.skipped
-            await files.rename(path, f"{path}.merged")
-        return {"files": names, "merged_rows": merged, "skipped_rows": skipped}
+                absent += reply.absent
+            await self._note_conflicts(path.removesuffix(".frames") + ".json", absent)
+            kept += len(absent)
+            if not absent:
+                await files.rename(path, f"{path}.merged")
+        return {"files": names, "merged_changes": merged, "skipped_changes": skipped, "rows_absent_at_the_active": kept}
+
+    async def _note_conflicts(self, manifest: str, absent: list[tuple[int, bytes]]) -> None:
+        """The manifest names the rows that wait for the operator's word."""
+        files = self._site.ports.files
+        document = json.loads(await files.read(manifest))
+        document["absent_at_the_active"] = [{"table": table, "key": key.hex()} for table, key in absent]
+        await files.write_new(manifest, json.dumps(document, indent=2).encode())
 
     async def quarantines(self) -> list[dict[str, Any]]:
         """The manifests of what waits in the quarantine."""

@@ -22,7 +22,7 @@ from switchover.takeover import Takeover
 KINDS = {
     "switchover": {"reason"},
     "failover": {"reason", "accept_data_loss", "accepted_records"},
-    "rejoin": {"reason", "merge", "wait", "again"},
+    "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
     "degrade": {"reason"},
     "resync": {"reason"},
 }

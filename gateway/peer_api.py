@@ -150,16 +150,25 @@ class PeerApi:
         """Rows of a quarantine as conditional writes: what is newer than the row that is there changes it."""
         request = from_message(MergeRequest, message)
         merged = 0
+        absent: list[tuple[int, bytes]] = []
         tables = {table.id: table for table in self._site.catalog.all()}
         by_key: dict[tuple[int, bytes], list[_Change]] = {}
         for table_id, op, key, value, version in request.rows:
             by_key.setdefault((table_id, key), []).append(_Change(Mutation(op, key, value), version))
-        for (table_id, _), changes in by_key.items():
-            if table_id in tables:
-                merged += await self._merge_row(tables[table_id], changes)
-        return MergeReply(merged, len(request.rows) - merged)
+        for (table_id, key), changes in by_key.items():
+            if table_id not in tables:
+                continue
+            if not request.put_absent and changes[-1].mutation.op != "delete" and self._is_absent(table_id, key):
+                absent.append((table_id, key))
+            else:
+                merged += await self._merge_row(tables[table_id], changes, request.put_absent)
+        return MergeReply(merged, len(request.rows) - merged, absent)
 
-    async def _merge_row(self, table: TableSchema, changes: list[_Change]) -> int:
+    def _is_absent(self, table_id: int, key: bytes) -> bool:
+        """A delete leaves no version behind to compare with: whether it came later is the operator's to say."""
+        return self._site.ports.engine.get(table_id, key) is None
+
+    async def _merge_row(self, table: TableSchema, changes: list[_Change], put_absent: bool) -> int:
         """All changes of one row in one request, so that the first one put back does not hide those after it."""
         key = changes[0].mutation.key
         for _ in range(MERGE_ATTEMPTS):
@@ -170,7 +179,7 @@ class PeerApi:
                 unchanged = Condition(key, exists=False)
             else:
                 unchanged = Condition(key, version=row.version)
-            if not newer:
+            if not newer or (row is None and not put_absent):
                 return 0
             try:
                 await self._site.rows.write(WriteRequest(table, newer, [unchanged]))

@@ -111,16 +111,19 @@ class StatusReply(msgspec.Struct):
 
 
 class MergeRequest(msgspec.Struct):
-    """Quarantined rows: (table, operation, key, value, version)."""
+    """Quarantined rows: (table, operation, key, value, version). `put_absent`: also those that the active does not have."""
 
     rows: list[tuple[int, str, bytes, bytes, int]]
+    put_absent: bool = False
 
 
 class MergeReply(msgspec.Struct):
-    """`skipped`: the active has a newer version, or not the table."""
+    """`skipped`: the active has a newer version, or not the table. `absent`: (table, key) of rows that the active does not have
+    and that were not put: deleted there, or never there."""
 
     merged: int
     skipped: int
+    absent: list[tuple[int, bytes]] = []
 
 
 class DrainReply(msgspec.Struct):

@@ -181,6 +181,9 @@ def rejoin(
     context: typer.Context, site: Annotated[str, typer.Argument(help="The site that comes back: a or b.")],
     config: ConfigOption = "", reason: _ReasonOption = "",
     merge: Annotated[bool, typer.Option("--merge", help="Put quarantined rows back where nothing newer is.")] = False,
+    put_absent: Annotated[bool, typer.Option(
+        "--put-absent", help="With --merge: put also rows that the active does not have. It may have deleted them."
+    )] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the site has applied what is committed now.")] = False,
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
@@ -189,7 +192,9 @@ def rejoin(
     target = _checked_site(pair, site)
     if not dry_run:
         confirm(f"Cut what diverges at site {target} (victim) and follow the other site (source)?", yes)
-    options = {"reason": reason, "merge": merge, "wait": wait}
+    if put_absent and not merge:
+        raise InvalidInput("--put-absent says what a merge does: give --merge too")
+    options = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
     _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
 
 

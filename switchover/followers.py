@@ -21,7 +21,8 @@ STALL_S = 30.0
 
 
 class Follow:
-    """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is."""
+    """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is, and `put_absent` also
+    those that the active does not have: it may have deleted them."""
 
     def __init__(self, control: SiteControl, options: dict[str, Any]) -> None:
         self._control, self._options = control, options
@@ -32,7 +33,7 @@ class Follow:
             Step("rejoin", self._rejoin, "learn the active's history, cut what diverges, follow", abortable=True),
         ]
         if self._options.get("merge"):
-            steps.append(Step("merge", self._control.merge_quarantine, "put quarantined rows back where nothing newer is"))
+            steps.append(Step("merge", self._merge, "put quarantined rows back where nothing newer is"))
         if self._options.get("wait"):
             steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True))
         return Plan("rejoin", steps)
@@ -58,6 +59,9 @@ class Follow:
         if control.role in (Role.STANDBY, Role.FENCED):
             control.event(Event.REJOIN_STARTED)
         return asdict(await control.rejoin())
+
+    async def _merge(self) -> dict[str, Any]:
+        return await self._control.merge_quarantine(put_absent=bool(self._options.get("put_absent")))
 
     async def _catch_up(self) -> dict[str, Any]:
         """However long it takes, as long as it moves."""

@@ -225,6 +225,14 @@ class PairCommands(SiteCommands):
         manifests = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
         return " ".join(key["operation"].lower() for manifest in manifests for key in manifest["keys"]) or "empty"
 
+    async def do_conflicts(self, words: list[str]) -> str:
+        """conflicts SITE: keys of the quarantined rows that the active did not have at the last merge, or `none`."""
+        table = self._at(words[0]).site.catalog.get("t")
+        _, any_value = self._encode(table, "", "")
+        manifests = [json.loads(path.read_text()) for path in sorted((self.pair.root / words[0] / "quarantine").glob("*.json"))]
+        rows = [row for manifest in manifests for row in manifest["absent_at_the_active"]]
+        return " ".join(RowCodec(table).decode_row(bytes.fromhex(row["key"]), any_value)["k"] for row in rows) or "none"
+
     # ---- traffic
     async def do_traffic(self, words: list[str]) -> str:
         """traffic SITE: reads and writes there without a pause, each answer noted with its time."""

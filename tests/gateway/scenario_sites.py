@@ -209,9 +209,11 @@ class SiteCommands:
         return await self._operate("switchover", words, words[0])
 
     async def do_merge(self, words: list[str]) -> str:
-        """merge SITE: a rejoin that sends its quarantined rows to the active."""
+        """merge SITE [putting-absent]: a rejoin that sends its quarantined rows to the active."""
+        if words[1:] not in ([], ["putting-absent"]):
+            raise ValueError(f"a merge knows no {' '.join(words[1:])!r}")
         self._at(words[0])
-        return await self._operate("rejoin", words, words[0], merge=True)
+        return await self._operate("rejoin", words, words[0], merge=True, put_absent=bool(words[1:]))
 
     async def do_degrade(self, words: list[str]) -> str:
         self._at(words[0])

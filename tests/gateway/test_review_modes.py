@@ -146,5 +146,5 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         assert rows(pair, "a") == rows(pair, "b") == {}
         manifests = [json.loads(path.read_text()) for path in (pair.root / "a" / "quarantine").glob("*.json")]
         assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]
-        assert (await pair.operate("a", "rejoin", "a", merge=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
         assert rows(pair, "b") == {1: "acknowledged"}

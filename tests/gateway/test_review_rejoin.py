@@ -64,7 +64,7 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         assert len(deleted) > 2
         assert len(set(quarantined_keys(pair, "a"))) == 20
-        assert (await pair.operate("a", "rejoin", "a", merge=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
         assert rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
 
 
@@ -87,7 +87,7 @@ async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: 
         await put(pair, "b", 5, "newer")
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None)
-        ended = await pair.operate("a", "rejoin", "a", merge=True)
+        ended = await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)
         assert ended["state"] == "succeeded", ended
         expected = {1: "second", 3: "anew", 4: "newer", 5: "newer"}
         assert rows(pair, "b") == expected
@@ -116,10 +116,10 @@ async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> 
         await pair.until(lambda: pair.role("a") == "STANDBY")
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         break_the_disk()
-        assert (await pair.operate("a", "rejoin", "a", merge=True))["state"] == "failed"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "failed"
         assert rows(pair, "b") == {1: "second"}
         await put(pair, "b", 1, "third")
-        assert (await pair.operate("a", "rejoin", "a", merge=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
         assert rows(pair, "b") == {1: "third"}
 
 
