@@ -113,7 +113,7 @@ def check_room(folder: Path, size_bytes: int) -> None:
             os.close(descriptor)
     except OSError as error:
         raise EngineFailed(
-            f"{folder} has no room for {size_bytes >> 20} MiB ({error.strerror}): make room, the storage is then opened anew"
+            f"{size_bytes >> 20} MiB cannot be allocated in {folder} ({error.strerror}): make room, the storage needs it to open"
         ) from error
 
 

@@ -49,6 +49,7 @@ class Processes:
         self.running: dict[str, BaseProcess] = {}
         self.http = httpx.Client(timeout=15.0, trust_env=False)
         self.record = Record()
+        self.last: tuple[int, str] = (0, "")  # status and outcome of the last answered write
         self._next = 0
 
     # ---- processes
@@ -116,11 +117,12 @@ class Processes:
         except httpx.HTTPError:
             self.record.unknown.setdefault(key, set()).add(value)
             return False
+        self.last = answer.status_code, str(answer.json().get("outcome", ""))
         if answer.status_code == 200:
             self.record.acknowledged[key] = value
             self.record.unknown.pop(key, None)  # a later acknowledged write supersedes them, unless they come after it
             return True
-        if answer.json().get("outcome") == "unknown":
+        if self.last[1] == "unknown":
             self.record.unknown.setdefault(key, set()).add(value)
         else:
             self.record.refused.add((key, value))

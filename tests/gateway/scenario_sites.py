@@ -123,6 +123,13 @@ class SiteCommands:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         return "empty"
 
+    async def do_wipe_dfs(self, words: list[str]) -> str:
+        """wipe-dfs SITE everything|claims|segments: the DFS beside it loses that, whoever runs."""
+        for folder in (self.pair.root / words[0] / "dfs").glob("*/*/*"):
+            if words[1] in ("everything", "claims" if folder.name == "claims" else "segments"):
+                shutil.rmtree(folder)
+        return "empty"
+
     async def do_role(self, words: list[str]) -> str:
         return str(self._at(words[0]).site.role)
 
@@ -165,13 +172,32 @@ class SiteCommands:
                 raise ValueError(f"a local log cannot be {what!r}")
         return "done"
 
+    async def do_storage(self, words: list[str]) -> str:
+        """storage SITE breaks|mends: the database finds its folder gone, and can make nothing durable."""
+        folder = self.pair.root / words[0] / "engine"
+        away = folder.with_name("engine.away")
+        match words[1]:
+            case "breaks":
+                folder.rename(away)
+            case "mends":
+                shutil.rmtree(folder, ignore_errors=True)  # attempts to write into it may have left an empty one
+                away.rename(folder)
+            case _:
+                raise ValueError(f"a storage cannot do {words[1]!r}")
+        return "done"
+
     async def do_link(self, words: list[str]) -> str:
         """link down|up: calls from one gateway to the other, shipping among them."""
         self.pair.cut = {"down": True, "up": False}[words[0]]
         return "done"
 
     async def do_coordinator(self, words: list[str]) -> str:
-        """coordinator SITE down|up: for that site."""
+        """coordinator SITE down|up: for that site. coordinator none: before the first start, the pair has none at all."""
+        if words == ["none"]:
+            assert not self.pair.running
+            self.pair.has_coordinator = False
+            return "none"
+        assert self.pair.has_coordinator
         self.pair.faults[words[0]].coordinator_down = {"down": True, "up": False}[words[1]]
         return "done"
 

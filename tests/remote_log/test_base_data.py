@@ -19,7 +19,7 @@ from remote_log.sink import Sink
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.memory import MemoryEngine
-from storage.errors import Fenced, Unavailable
+from storage.errors import EngineFailed, Fenced, Unavailable
 from tests.storage.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
@@ -139,6 +139,24 @@ async def test_after_a_restart_in_the_middle_the_base_begins_again() -> None:
     standby.engine.crash()
     standby.restart()
     assert standby.sink.needs_base
+    assert await standby.follow() == "loading"
+    for call in (standby.part(2), standby.done(2)):
+        with pytest.raises(Unavailable):
+            await call
+    await standby.part(0, load=2)
+    assert await standby.done(1, load=2) == "following"
+    assert await standby.keys() == [b"0"]
+
+
+async def test_after_the_storage_was_opened_anew_the_base_begins_again() -> None:
+    standby = Standby()
+    for n in range(2):
+        await standby.part(n)
+    standby.engine.break_down("the disk is full")  # a flush finds it out, between two parts
+    with pytest.raises(EngineFailed):
+        await standby.sink.reopen_storage()
+    standby.engine.mend()
+    await standby.sink.reopen_storage()
     assert await standby.follow() == "loading"
     for call in (standby.part(2), standby.done(2)):
         with pytest.raises(Unavailable):
