@@ -113,7 +113,7 @@ def check_room(folder: Path, size_bytes: int) -> None:
             os.close(descriptor)
     except OSError as error:
         raise EngineFailed(
-            f"{size_bytes >> 20} MiB cannot be allocated in {folder} ({error.strerror}): make room, the storage needs it to open"
+            f"cannot allocate {size_bytes >> 20} MiB in {folder} ({error.strerror}): make room, the storage needs it to open"
         ) from error
 
 
