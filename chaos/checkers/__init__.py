@@ -1,0 +1,33 @@
+"""What holds a recorded history against the promises: one file for each, all of them pure functions of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from chaos.checkers import (
+    acknowledged,
+    batches,
+    bounded,
+    convergence,
+    deadline,
+    honest,
+    linearizable,
+    one_active,
+    phantom,
+    prefix,
+    scans,
+)
+from chaos.checkers.violation import Violation
+from chaos.history import History
+
+Checker = Callable[[History], list[Violation]]
+_MODULES = (
+    linearizable, acknowledged, phantom, one_active, prefix, convergence, bounded, honest, deadline, batches, scans,
+)
+CHECKERS: MappingProxyType[str, Checker] = MappingProxyType({module.NAME: module.check for module in _MODULES})
+
+
+def check_all(history: History) -> list[Violation]:
+    """Every violation that any checker finds, in the order of CHECKERS."""
+    return [violation for check in CHECKERS.values() for violation in check(history)]

@@ -1,0 +1,46 @@
+"""P8: an acknowledgement's mode is true. None says async before the register does; none says sync long after it said async.
+
+What always holds: the epoch of the acknowledgement counts, for an answer that is repeated later keeps its first mode.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import inf
+
+from chaos.checkers.violation import Violation
+from chaos.history import History
+
+NAME = "honest"
+
+
+def check(history: History) -> list[Violation]:
+    modes: dict[int, list[tuple[float, str]]] = {}
+    for each in sorted(history.modes, key=lambda each: each.at_s):
+        modes.setdefault(each.epoch, []).append((each.at_s, each.mode))
+    first_async = {epoch: min((at_s for at_s, mode in told if mode == "async"), default=inf) for epoch, told in modes.items()}
+    slack_s = history.limits.mode_slack_s
+    found: list[Violation] = []
+    for call in history.calls:
+        if call.outcome is None or call.returned_s is None or (ack := call.outcome.ack) is None:
+            continue
+        since_s = first_async.get(ack.epoch, inf)
+        if ack.mode == "async":
+            if call.returned_s < since_s:
+                when = "at all" if since_s == inf else f"before {since_s:.3f} s"
+                sentence = (
+                    f"Call {call.id} was acknowledged as async in epoch {ack.epoch} at {call.returned_s:.3f} s,"
+                    f" but no downgrade of that epoch was recorded {when}."
+                )
+                found.append(Violation("P8", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s)))
+        elif since_s + slack_s < call.invoked_s and _async_throughout(
+            modes[ack.epoch], call.invoked_s - slack_s, call.returned_s
+        ):
+            sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {ack.epoch} is async."
+            found.append(Violation("P8", NAME, sentence, (call.id,), (since_s, call.invoked_s, call.returned_s)))
+    return found
+
+
+def _async_throughout(told: list[tuple[float, str]], from_s: float, to_s: float) -> bool:
+    at = bisect_right(told, (from_s, "~")) - 1
+    return at >= 0 and all(mode == "async" for at_s, mode in told[at:] if at_s <= to_s)

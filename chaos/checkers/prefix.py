@@ -1,0 +1,83 @@
+"""P4: what a standby holds is a prefix of what the active committed, in the same order.
+
+What always holds: of the same epoch, a standby has never applied more than its active had committed by then; at the end the
+logs of both sites, where they overlap, hold the same frames with the same bytes, and each site's storage ends at a frame's
+end. Where one log was trimmed, or was rebuilt from a base, it is compared from where it begins.
+"""
+
+from __future__ import annotations
+
+from chaos.checkers.violation import Violation
+from chaos.history import Dump, History, LoggedFrame, SiteLog
+
+NAME = "prefix"
+
+
+def check(history: History) -> list[Violation]:
+    found = _positions(history)
+    active = next((log for log in history.logs if log.active), None)
+    if active is None:
+        return found
+    for log in history.logs:
+        if log is not active:
+            found += _logs(active, log)
+    for dump in history.dumps:
+        found += _ends(active, dump)
+    return found
+
+
+def _positions(history: History) -> list[Violation]:
+    """Samples are judged against the highest commit that was seen of the epoch up to the same moment."""
+    found: list[Violation] = []
+    committed: dict[int, int] = {}
+    holder: dict[int, str] = {each.epoch: each.site for each in history.opened}
+    order = sorted(history.positions, key=lambda each: (each.at_s, holder.get(each.epoch) != each.site))
+    for position in order:
+        epoch = position.epoch
+        if holder.get(epoch) == position.site:
+            committed[epoch] = max(committed.get(epoch, 0), position.committed)
+        elif epoch in committed and position.applied > committed[epoch]:
+            sentence = (
+                f"Standby {position.site} had applied {position.applied} of epoch {epoch}"
+                f" when its active had committed {committed[epoch]}."
+            )
+            found.append(Violation("P4", NAME, sentence, (), (position.at_s,)))
+    return found
+
+
+def _logs(active: SiteLog, standby: SiteLog) -> list[Violation]:
+    theirs = active.frames
+    if not theirs or not standby.frames:
+        return []
+    places = {(frame.epoch, frame.first_seq): at for at, frame in enumerate(theirs)}
+    begin = (theirs[0].epoch, theirs[0].first_seq)
+    expected: int | None = None
+    for frame in standby.frames:
+        at = places.get((frame.epoch, frame.first_seq))
+        if at is None:
+            if expected is None and (frame.epoch, frame.first_seq) < begin:
+                continue  # the active has trimmed it
+            return [_told(standby, frame, f"which the log of active {active.site} does not hold")]
+        if theirs[at] != frame:
+            return [_told(standby, frame, f"which stands otherwise in the log of active {active.site}")]
+        if expected is not None and at != expected:
+            return [_told(standby, frame, f"but lacks {_name(theirs[expected])} before it")]
+        expected = at + 1
+    return []
+
+
+def _ends(active: SiteLog, dump: Dump) -> list[Violation]:
+    """A frame is applied whole."""
+    frames = active.frames
+    if not frames or dump.applied < frames[0].first_seq or any(frame.last_seq == dump.applied for frame in frames):
+        return []
+    sentence = f"The storage of site {dump.site} ends at sequence {dump.applied}, where no frame of active {active.site} ends."
+    return [Violation("P4", NAME, sentence, (), (dump.at_s,))]
+
+
+def _told(standby: SiteLog, frame: LoggedFrame, what: str) -> Violation:
+    return Violation("P4", NAME, f"The log of site {standby.site} holds {_name(frame)}, {what}.")
+
+
+def _name(frame: LoggedFrame) -> str:
+    return f"epoch {frame.epoch}, sequences {frame.first_seq} to {frame.last_seq}"
