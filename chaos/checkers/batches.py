@@ -49,10 +49,10 @@ def _seen_in_part(table: TableFacts, writes: list[Write]) -> list[Violation]:
         for seen in facts.seen:
             if seen.invoked_s > by_s and _older(facts, write, seen.row.version if seen.row is not None else 0):
                 sentence = (
-                    f"Call {seen.call.id} did not see row {write.mutation.key} of {table.use.name} as batch {write.call.id}"
-                    f" wrote it, although call {witness.id} had seen the batch before."
+                    f"Call {seen.last_call.id} did not see row {write.mutation.key} of {table.use.name} as batch"
+                    f" {write.call.id} wrote it, although call {witness.id} had seen the batch before."
                 )
-                ids = tuple(dict.fromkeys((write.call.id, witness.id, seen.call.id)))
+                ids = tuple(dict.fromkeys((write.call.id, witness.id, seen.last_call.id)))
                 return [Violation("P3", NAME, sentence, ids, (by_s, seen.invoked_s))]
     return []
 

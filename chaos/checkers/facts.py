@@ -41,13 +41,18 @@ class Write(msgspec.Struct, gc=False):
 
 
 class Seen(msgspec.Struct, gc=False):
-    """One row, or its absence, as a client saw it. `value` None: no row."""
+    """One value of one row, or its absence (value None, row None), as a client saw it.
 
-    call: Call
+    On a plain row all looks at the same value are one: `call` returned first (`returned_s`), `last_call` was invoked last
+    (`invoked_s`). On any other row each look is one of its own.
+    """
+
     value: Any
     row: Row | None
-    invoked_s: float
+    call: Call
     returned_s: float
+    last_call: Call
+    invoked_s: float
 
 
 class Refusal(msgspec.Struct, gc=False):
@@ -60,12 +65,17 @@ class Refusal(msgspec.Struct, gc=False):
 
 
 class KeyFacts(msgspec.Struct, gc=False):
-    """`plain`: only whole rows are written, without conditions, and never deleted: a register with unique values."""
+    """`plain`: only whole rows are written, without conditions, and never deleted: a register with unique values.
+
+    `variants`: looks at a plain row that showed other columns beside a value than the first look at it.
+    """
 
     writes: list[Write]
-    seen: list[Seen]
     refusals: list[Refusal]
-    plain: bool = True
+    plain: bool
+    looks: dict[Any, Seen]
+    seen: list[Seen]
+    variants: list[Seen]
     lost_from_s: float = inf  # from here on an absence or refusal may tell of what was lost
 
 
@@ -80,7 +90,7 @@ class TableFacts:
     def key(self, name: str) -> KeyFacts:
         facts = self.keys.get(name)
         if facts is None:
-            facts = self.keys[name] = KeyFacts([], [], [], plain=self.use.unique)
+            facts = self.keys[name] = KeyFacts([], [], self.use.unique, {}, [], [])
         return facts
 
     def value_of(self, row: Row | Stored) -> Any:
@@ -95,12 +105,22 @@ class Facts:
         altered = {call.operation.table for call in history.calls if call.operation.kind == "schema"}
         for name in altered & self.tables.keys():
             self.tables[name].altered = True
+        looks: list[tuple[TableFacts, Call]] = []
         for call in history.calls:
-            table = self.tables.get(call.operation.table)
-            if table is not None:
-                self._take(table, call)
+            operation = call.operation
+            table = self.tables.get(operation.table)
+            if table is None or operation.kind == "schema":
+                continue
+            if operation.kind not in ("read", "scan"):
+                self._take_write(table, call)
+            elif call.outcome is not None and call.outcome.result == "ok" and call.returned_s is not None:
+                looks.append((table, call))
+        for table, call in looks:  # after the writes: they say which rows are plain
+            _take_looks(table, call, call.returned_s or 0.0)
         for table in self.tables.values():
-            self._absences(table)
+            _take_absences(table)
+            for facts in table.keys.values():
+                facts.seen += facts.looks.values()
             self._versions(table)
         self._losses(history)
 
@@ -109,25 +129,6 @@ class Facts:
         known = call.returned_s if call.returned_s is not None else call.deadline_s
         at = bisect_left(self._settled, call.invoked_s if known is None else known)
         return self._settled[at] if at < len(self._settled) else inf
-
-    def _take(self, table: TableFacts, call: Call) -> None:
-        operation, outcome = call.operation, call.outcome
-        kind = operation.kind
-        if kind == "read":
-            if outcome is not None and outcome.result == "ok" and call.returned_s is not None and operation.as_of is None:
-                row = outcome.rows[0] if outcome.rows else None
-                value = None if row is None else row.row.get(table.use.value)
-                table.key(operation.key).seen.append(Seen(call, value, row, call.invoked_s, call.returned_s))
-        elif kind == "scan":
-            if outcome is not None and outcome.result == "ok" and call.returned_s is not None:
-                table.scans.append(call)
-                if operation.as_of is None:
-                    column = table.use.value
-                    for row in outcome.rows:
-                        seen = Seen(call, row.row.get(column), row, call.invoked_s, call.returned_s)
-                        table.key(row.key).seen.append(seen)
-        elif kind != "schema":
-            self._take_write(table, call)
 
     def _take_write(self, table: TableFacts, call: Call) -> None:
         operation, outcome = call.operation, call.outcome
@@ -186,18 +187,6 @@ class Facts:
             if not (table.altered and operation.mutations[0].op == "insert"):
                 facts.refusals.append(Refusal(call, guards, call.invoked_s, call.returned_s))
 
-    def _absences(self, table: TableFacts) -> None:
-        """What complete scans did not show was not there."""
-        for call in table.scans:
-            operation, outcome, returned_s = call.operation, call.outcome, call.returned_s
-            if outcome is None or returned_s is None or not outcome.complete or operation.as_of is not None:
-                continue
-            shown = {row.key for row in outcome.rows}
-            start, end = operation.start, operation.end
-            for key, facts in table.keys.items():
-                if key not in shown and (start is None or key >= start) and (end is None or key < end):
-                    facts.seen.append(Seen(call, None, None, call.invoked_s, returned_s))
-
     def _versions(self, table: TableFacts) -> None:
         """A write without an acknowledgement is known by the version under which it was seen."""
         if not table.use.unique:
@@ -221,8 +210,72 @@ class Facts:
             facts.refusals = [each for each in facts.refusals if each.returned_s < facts.lost_from_s]
             facts.seen = [
                 seen for seen in facts.seen
-                if (seen.returned_s < facts.lost_from_s if seen.row is None else (table, key, seen.row.version) not in named)
+                if (seen.row is None and (facts.plain or seen.returned_s < facts.lost_from_s))
+                or (seen.row is not None and (table, key, seen.row.version) not in named)
             ]
+
+
+def _take_looks(table: TableFacts, call: Call, returned_s: float) -> None:
+    operation, outcome, invoked_s = call.operation, call.outcome, call.invoked_s
+    assert outcome is not None
+    if operation.kind == "scan":
+        table.scans.append(call)
+    if operation.as_of is not None:
+        return
+    if operation.kind == "read" and not outcome.rows:
+        _look(table.key(operation.key), None, None, call, returned_s)
+    keys, column = table.keys, table.use.value
+    for row in outcome.rows:
+        value = row.row.get(column)
+        facts = keys.get(row.key) or table.key(row.key)
+        known = facts.looks.get(value)
+        if known is None or known.row is None or known.row.row != row.row or known.row.version != row.version:
+            _look(facts, value, row, call, returned_s)
+            continue
+        if invoked_s > known.invoked_s:
+            known.invoked_s, known.last_call = invoked_s, call
+        if returned_s < known.returned_s:
+            known.returned_s, known.call = returned_s, call
+
+
+def _look(facts: KeyFacts, value: Any, row: Row | None, call: Call, returned_s: float) -> None:
+    if not facts.plain:
+        facts.seen.append(Seen(value, row, call, returned_s, call, call.invoked_s))
+        return
+    known = facts.looks.get(value)
+    if known is None:
+        facts.looks[value] = Seen(value, row, call, returned_s, call, call.invoked_s)
+        return
+    if row is not None:
+        facts.variants.append(Seen(value, row, call, returned_s, call, call.invoked_s))
+    if call.invoked_s > known.invoked_s:
+        known.invoked_s, known.last_call = call.invoked_s, call
+    if returned_s < known.returned_s:
+        known.returned_s, known.call = returned_s, call
+
+
+def _take_absences(table: TableFacts) -> None:
+    """What complete scans did not show was not there; of a plain row only the last absence matters."""
+    scans = [
+        call for call in table.scans
+        if call.outcome is not None and call.outcome.complete and call.operation.as_of is None
+    ]
+    if not scans:
+        return
+    others = {key for key, facts in table.keys.items() if not facts.plain}
+    open_keys = table.keys.keys() - others
+    for call in sorted(scans, key=lambda call: call.invoked_s, reverse=True):
+        assert call.outcome is not None
+        assert call.returned_s is not None
+        start, end = call.operation.start or "", call.operation.end
+        shown = {row.key for row in call.outcome.rows}
+        for key in open_keys - shown:
+            if key >= start and (end is None or key < end):
+                _look(table.keys[key], None, None, call, call.returned_s)
+                open_keys.discard(key)
+        for key in others - shown:
+            if key >= start and (end is None or key < end):
+                _look(table.keys[key], None, None, call, call.returned_s)
 
 
 def _guards(call: Call, mutation: Mutation, alone: bool) -> tuple[Condition, ...]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from chaos.checkers.facts import KeyFacts, Seen, TableFacts, Write, facts_of
+from chaos.checkers.facts import KeyFacts, TableFacts, Write, facts_of
 from chaos.checkers.search import Undecided, possible
 from chaos.checkers.violation import Violation
 from chaos.history import Call, History
@@ -37,27 +37,25 @@ def check(history: History) -> list[Violation]:
 
 def _check_zones(table: TableFacts, key: str, facts: KeyFacts) -> list[Violation]:
     """One register. A zone is (first return, last invocation) over a value's write and reads."""
-    readers: dict[Any, list[Seen]] = {}
-    for seen in facts.seen:
-        readers.setdefault(seen.value, []).append(seen)
+    readers = {seen.value: seen for seen in facts.seen}
     must: list[_Zone] = []  # value stood from the first to the second time
     free: list[_Zone] = []  # value stood for a moment anywhere in between
-    if absent := readers.pop(None, None):
-        must.append((-inf, max(seen.invoked_s for seen in absent), None, [seen.call for seen in absent]))
+    if (absent := readers.pop(None, None)) is not None:
+        must.append((-inf, absent.invoked_s, None, [absent.last_call]))
     for write in facts.writes:
-        reads = readers.pop(write.value, ())
-        if write.lost or write.result == "not_applied" or (write.result == "unknown" and not reads):
+        seen = readers.pop(write.value, None)
+        if write.lost or write.result == "not_applied" or (write.result == "unknown" and seen is None):
             continue
-        first, last = write.end_s, write.invoked_s
-        for seen in reads:
+        first, last, calls = write.end_s, write.invoked_s, [write.call]
+        if seen is not None:
             if seen.returned_s < write.invoked_s:
                 return [_told(table, key, f"value {write.value!r} was read before it was written", [seen.call, write.call])]
             first, last = min(first, seen.returned_s), max(last, seen.invoked_s)
-        calls = [write.call, *(seen.call for seen in reads)]
+            calls += [seen.call, seen.last_call]
         (must if first < last else free).append((min(first, last), max(first, last), write.value, calls))
     if readers:
-        value, seen_by = next(iter(readers.items()))
-        return [_told(table, key, f"value {value!r} was read, which nobody wrote there", [seen.call for seen in seen_by])]
+        value, seen = next(iter(readers.items()))
+        return [_told(table, key, f"value {value!r} was read, which nobody wrote there", [seen.call])]
     return _overlaps(table, key, must, free)
 
 
@@ -76,14 +74,9 @@ def _overlaps(table: TableFacts, key: str, must: list[_Zone], free: list[_Zone])
 
 
 def _clash(table: TableFacts, key: str, stood: _Zone, other: _Zone) -> Violation:
-    """The calls that bound both zones, no more."""
-    calls = _bounds(stood[3]) + _bounds(other[3])
+    calls = stood[3] + other[3]
     old = "no row" if stood[2] is None else f"value {stood[2]!r}"
     return _told(table, key, f"{old} was still seen after value {other[2]!r} had replaced it, or again after it", calls)
-
-
-def _bounds(calls: list[Call]) -> list[Call]:
-    return [min(calls, key=lambda call: call.invoked_s), max(calls, key=lambda call: call.invoked_s)]
 
 
 def _check_search(table: TableFacts, key: str, facts: KeyFacts) -> list[Violation]:

@@ -27,6 +27,7 @@ def check(history: History) -> list[Violation]:
             found += _stored(table, dump)
             if table.use.unique:
                 found += _gone(table, dump)
+                found += _back(table, dump)
     return found
 
 
@@ -34,7 +35,7 @@ def _seen(table: TableFacts) -> Iterator[Violation]:
     told: set[Any] = set()  # one violation for each value
     for key, facts in table.keys.items():
         written = facts.writes if table.use.unique else None
-        for seen in facts.seen:
+        for seen in (*facts.seen, *facts.variants):
             if seen.row is None or seen.value in told:
                 continue
             if written is None:
@@ -44,7 +45,7 @@ def _seen(table: TableFacts) -> Iterator[Violation]:
             if problem is not None:
                 told.add(seen.value)
                 sentence = f"Row {key} of {table.use.name} was read with value {seen.value!r}, {problem}."
-                yield Violation("P5", NAME, sentence, (seen.call.id,), (seen.invoked_s, seen.returned_s))
+                yield Violation("P5", NAME, sentence, (seen.call.id,), (seen.returned_s,))
 
 
 def _stored(table: TableFacts, dump: Dump) -> Iterator[Violation]:
@@ -101,7 +102,24 @@ def _gone(table: TableFacts, dump: Dump) -> Iterator[Violation]:
             f"Row {key} of {table.use.name} was read at version {version} (value {seen.value!r}),"
             f" but at the end site {dump.site} holds {held}."
         )
-        yield Violation("P5", NAME, sentence, (seen.call.id,), (seen.invoked_s, seen.returned_s, dump.at_s))
+        yield Violation("P5", NAME, sentence, (seen.call.id,), (seen.returned_s, dump.at_s))
+
+
+def _back(table: TableFacts, dump: Dump) -> Iterator[Violation]:
+    """Writes that are there at the end, although after their time somebody had seen that they were not."""
+    for key, stored in dump.tables.get(table.use.name, {}).items():
+        write = table.by_value.get(table.value_of(stored))
+        if write is None or write.mutation.key != key:
+            continue
+        for seen in table.keys[key].seen:
+            if seen.invoked_s > write.end_s and seen.value != write.value:
+                sentence = (
+                    f"Site {dump.site} holds row {key} of {table.use.name} as call {write.call.id} ({write.result}) wrote it,"
+                    f" although call {seen.last_call.id} had seen something else there when that was settled."
+                )
+                ids = (write.call.id, seen.last_call.id)
+                yield Violation("P5", NAME, sentence, ids, (write.end_s, seen.invoked_s, dump.at_s))
+                break
 
 
 def _deleted(writes: list[Write], version: int, stored: Stored | None) -> bool:
