@@ -1,8 +1,8 @@
 """The engine contract in plain Python: the dumb twin that clever engines are compared with, and the simulator's storage.
 
-What always holds: deterministic, no thread, no file; what `flush` (or a move that must be durable) has copied is what
-`crash` goes back to; every effect is written down record by record, as the contract says it, with nothing shared
-with the clever engines but the meaning of marks. Source: storage/engine.py.
+What always holds: deterministic, no thread, no file; what was there before each change since the last `flush` (or move that
+must be durable) is noted, so that `crash` can go back; every effect is written down record by record, as the contract says
+it, with nothing shared with the clever engines but the meaning of marks. Source: storage/engine.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
 from storage.clock import COUNTER_BITS
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
@@ -41,6 +42,16 @@ class _Replaced:
 
 
 @dataclass(slots=True)
+class _Mark:
+    """Before a transaction: the watermark, and how many changes had been noted."""
+
+    noted: int
+    seq: int
+    epoch: int
+    timestamp: int
+
+
+@dataclass(slots=True)
 class _State:
     seq: int = 0
     epoch: int = 0
@@ -51,13 +62,40 @@ class _State:
     tables: dict[int, Table] = field(default_factory=dict)
     epochs: dict[int, EpochEntry] = field(default_factory=dict)
     requests: dict[str, RequestOutcome] = field(default_factory=dict)
+    marks: list[_Mark] = field(default_factory=list)  # of the transactions since everything was durable
+    notes: list[tuple[dict[Any, Any], Any, Any]] = field(default_factory=list)  # of their changes: where, and what was there
 
     def copy(self) -> _State:
-        """Nothing inside the containers is ever changed in place."""
+        """To read from. Nothing inside the containers is ever changed in place."""
         return replace(
             self, rows=dict(self.rows), history=dict(self.history), tables=dict(self.tables),
-            epochs=dict(self.epochs), requests=dict(self.requests),
+            epochs=dict(self.epochs), requests=dict(self.requests), marks=[], notes=[],
         )
+
+    def begin(self) -> None:
+        """A transaction."""
+        self.marks.append(_Mark(len(self.notes), self.seq, self.epoch, self.timestamp))
+
+    def put(self, where: dict[Any, Any], key: object, value: object | None) -> None:
+        """None: nothing is there any more."""
+        self.notes.append((where, key, where.get(key)))
+        if value is None:
+            where.pop(key, None)
+        else:
+            where[key] = value
+
+    def go_back(self, kept: int) -> None:
+        """All but the first `kept` transactions have not happened."""
+        if kept >= len(self.marks):
+            return
+        mark = self.marks[kept]
+        for where, key, before in reversed(self.notes[mark.noted :]):
+            if before is None:
+                where.pop(key, None)
+            else:
+                where[key] = before
+        self.seq, self.epoch, self.timestamp = mark.seq, mark.epoch, mark.timestamp
+        del self.marks[kept:], self.notes[mark.noted :]
 
 
 class MemoryEngine:
@@ -65,15 +103,22 @@ class MemoryEngine:
 
     def __init__(self) -> None:
         self._state = _State()
-        self._durable = self._state.copy()
+        self._durable_seq = 0
         self._notes: dict[str, bytes] = {}
         self._broken: str | None = None
         self._failure: str | None = None
         self._life = 0  # of which snapshots end with a reopen
 
-    def crash(self) -> None:
-        """Everything that was not made durable is gone."""
-        self._state = self._durable.copy()
+    def crash(self, kept: int = 0) -> None:
+        """Everything that was not made durable is gone, but for the first `kept` transactions behind it."""
+        self._state.go_back(kept)
+        self._make_durable()
+
+    def _make_durable(self) -> None:
+        state = self._state
+        state.marks.clear()
+        state.notes.clear()
+        self._durable_seq = state.seq
 
     def break_down(self, why: str) -> None:
         """From here on every write fails, and so does `reopen`."""
@@ -109,7 +154,7 @@ class MemoryEngine:
 
     @property
     def durable_seq(self) -> int:
-        return self._durable.seq
+        return self._durable_seq
 
     @property
     def last_timestamp(self) -> int:
@@ -140,18 +185,24 @@ class MemoryEngine:
     async def apply(self, frames: Sequence[Frame]) -> None:
         self._check_usable()
         refuse_while_loading(self._state.loading)
-        changed = self._state.copy()
-        for frame in admit(frames, changed.seq, changed.epoch):
-            for index, record in enumerate(frame.records):
-                _apply(changed, frame, index, record)
-            changed.seq, changed.epoch = frame.last_seq, frame.epoch
-            changed.timestamp = max(changed.timestamp, frame.timestamp + frame.count - 1)
-        self._state = changed
+        state = self._state
+        new = admit(frames, state.seq, state.epoch)
+        before = len(state.marks)
+        state.begin()
+        try:
+            for frame in new:
+                for index, record in enumerate(frame.records):
+                    _apply(state, frame, index, record)
+                state.seq, state.epoch = frame.last_seq, frame.epoch
+                state.timestamp = max(state.timestamp, frame.timestamp + frame.count - 1)
+        except BaseException:
+            state.go_back(before)
+            raise
 
     async def flush(self) -> int:
         self._check_usable()
-        self._durable = self._state.copy()
-        return self._durable.seq
+        self._make_durable()
+        return self._durable_seq
 
     def get(self, table: int, key: bytes) -> StoredRow | None:
         return self._state.rows.get((table, key))
@@ -171,11 +222,15 @@ class MemoryEngine:
     async def purge(self, now_ms: int) -> None:
         self._check_usable()
         state = self._state
+        state.begin()
         for place, entries in list(state.history.items()):
             horizon = (now_ms - state.tables[place[0]].history_s * 1000) << COUNTER_BITS
-            state.history[place] = tuple(entry for entry in entries if entry.until > horizon)
+            kept = tuple(entry for entry in entries if entry.until > horizon)
+            if len(kept) < len(entries):
+                state.put(state.history, place, kept or None)
         horizon = (now_ms - REQUEST_TTL_S * 1000) << COUNTER_BITS
-        state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.version > horizon}
+        for key in [key for key, outcome in state.requests.items() if outcome.version <= horizon]:
+            state.put(state.requests, key, None)
 
     async def replace_rows(
         self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
@@ -191,7 +246,7 @@ class MemoryEngine:
         state.seq, state.epoch = applied_seq, applied_epoch
         state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
-        await self.flush()
+        self._make_durable()
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
@@ -199,11 +254,15 @@ class MemoryEngine:
         self._check_usable()
         if first:
             self._state = _State(loading=True)
-        refuse_unless_loading(self._state.loading)
-        self._state.rows.update(((table, row.key), row) for table, row in rows)
-        self._state.requests.update(outcomes)
+        state = self._state
+        refuse_unless_loading(state.loading)
+        state.begin()
+        for table, row in rows:
+            state.put(state.rows, (table, row.key), row)
+        for key, outcome in outcomes:
+            state.put(state.requests, key, outcome)
         if first:
-            await self.flush()
+            self._make_durable()
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
@@ -214,7 +273,7 @@ class MemoryEngine:
             seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(Tables.of_base(schemas).by_id),
             epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,
         )
-        await self.flush()
+        self._make_durable()
 
     def counters(self) -> dict[str, int]:
         return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}
@@ -268,32 +327,31 @@ def _apply(state: _State, frame: Frame, index: int, record: Record) -> None:
         _change_schema(state, record.value)
     elif record.kind == Kind.EPOCH_START:
         entry = epoch_entry(frame, index, record.value)
-        state.epochs[entry.epoch] = entry
+        state.put(state.epochs, entry.epoch, entry)
     elif record.kind not in (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP):
         raise LogError(f"{frame!r} has a record of kind {record.kind}, which this release does not know")
     if record.request:
         key, outcome = request_outcome(frame, index, record.request)
-        state.requests[key] = outcome
+        state.put(state.requests, key, outcome)
 
 
 def _put(state: _State, place: _Place, row: StoredRow | None, version: int) -> None:
-    old = state.rows.pop(place, None)
+    old = state.rows.get(place)
     table = state.tables.get(place[0])
     if old is not None and table is not None and table.history_s > 0:
-        state.history[place] = (*state.history.get(place, ()), _Replaced(old, version))
-    if row is not None:
-        state.rows[place] = row
+        state.put(state.history, place, (*state.history.get(place, ()), _Replaced(old, version)))
+    state.put(state.rows, place, row)
 
 
 def _change_schema(state: _State, value: bytes) -> None:
     number, table = schema_change(value)
-    if table is None:
-        state.tables.pop(number, None)
-        state.rows = {place: row for place, row in state.rows.items() if place[0] != number}
-    else:
-        state.tables[number] = table
+    state.put(state.tables, number, table)
+    gone: list[dict[_Place, Any]] = [state.rows] if table is None else []
     if table is None or table.history_s == 0:
-        state.history = {place: entries for place, entries in state.history.items() if place[0] != number}
+        gone.append(state.history)
+    for places in gone:
+        for place in [place for place in places if place[0] == number]:
+            state.put(places, place, None)
 
 
 def _as_of(state: _State, place: _Place, as_of: int) -> StoredRow | None:

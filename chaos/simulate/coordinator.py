@@ -1,0 +1,71 @@
+"""Doors over the simulated network to the pair's register at the witness.
+
+What always holds: the register changes in one go, at the moment at which a request arrives; a caller that hears nothing in
+time, or of a broken connection, does not know whether it did. Source: switchover/coordinator.py.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec.structs import replace
+
+from chaos.simulate.network import Call, Network
+from storage.errors import Unavailable
+from switchover.coordinator import PairState, superseded
+from switchover.one_register import OneRegister
+
+PLACE = "w"
+
+
+class SimRegister:
+    """The witness's value and every one that it had. `down`: it answers nothing, and nothing happens."""
+
+    def __init__(self) -> None:
+        self.history: list[PairState] = []
+        self.down = False
+
+    @property
+    def value(self) -> PairState | None:
+        return self.history[-1] if self.history else None
+
+    def serve_read(self, call: Call) -> None:
+        if not self.down:
+            call.answer(self.value)
+
+    def serve_change(self, expected_state_id: int, new: PairState, call: Call) -> None:
+        if self.down:
+            return
+        current = self.value
+        if expected_state_id != (current.state_id if current else 0):
+            call.fail(superseded(expected_state_id, current))
+            return
+        value = replace(new, state_id=expected_state_id + 1)
+        self.history.append(value)
+        call.answer(value)
+
+
+class SimCoordinator(OneRegister):
+    """Coordinator, for one life of a process at `src`. Requests are lost on the link to "w", answers on the link from it."""
+
+    def __init__(self, register: SimRegister, src: str, network: Network, timeout_s: float = 3.0) -> None:
+        self._register, self._src, self._network, self._timeout_s = register, src, network, timeout_s
+
+    async def read(self) -> PairState | None:
+        state: PairState | None = await self._network.call(
+            self._src, PLACE, self._register.serve_read, self._timeout_s, _failed
+        )
+        return state
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+        state: PairState = await self._network.call(
+            self._src, PLACE, partial(self._register.serve_change, expected_state_id, new), self._timeout_s, _failed
+        )
+        return state
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _failed(why: str, sent: bool) -> Unavailable:
+    return Unavailable(f"the coordinator does not answer: {why}", waiting_for="coordinator", sent=sent)

@@ -1,0 +1,120 @@
+"""The simulated storage engine: the dumb twin, with a little time at the points where the real one waits.
+
+What always holds: a crash, or opening it anew, goes back to the end of some transaction between the last flush and now, for
+a flush in the background may have kept more than was asked for; what was under way has happened wholly or not at all. It
+outlives the processes of its site: call `crash` when one was killed. `break_down` and `mend` (memory.py): a full disk.
+Source: storage/engine.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engines.memory import MemoryEngine, MemorySnapshot
+from storage.frame import Frame
+
+APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
+FLUSH_S = (0.001, 0.02)
+INLINE = 0.7  # of the applies end before anything else runs, as small ones do
+NOTHING_MORE = 0.5  # of the crashes go back to the last flush exactly
+
+
+class SimEngine(MemoryEngine):
+    """StorageEngine. `slow`: a factor."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self._random = random
+        self.slow = 1.0
+        self._applying = False
+
+    def crash(self, kept: int | None = None) -> None:
+        """The process is gone. `kept`: transactions since the last flush that survive; None: as it happens."""
+        self._applying = False
+        if kept is None:
+            random = self._random
+            kept = 0 if random.random() < NOTHING_MORE else random.randrange(len(self._state.marks) + 1)
+        super().crash(kept)
+
+    def wipe(self) -> None:
+        """A new disk."""
+        fresh = MemoryEngine()
+        self._state, self._notes = fresh._state, fresh._notes
+        self._life += 1
+        self.crash()
+
+    async def apply(self, frames: Sequence[Frame]) -> None:
+        if self._applying:
+            raise RuntimeError("frames are applied in order: one apply at a time")
+        if self._random.random() < INLINE:
+            await super().apply(frames)
+            return
+        self._applying = True
+        life = self._life
+        try:
+            await self._take(APPLY_S)
+        finally:
+            if life == self._life:
+                self._applying = False
+        await super().apply(frames)
+
+    async def flush(self) -> int:
+        if self._random.random() < 0.5:  # what is durable is so at the end, or long before it is told
+            await super().flush()
+            seq = self._durable_seq
+            await self._take(FLUSH_S)
+            self._check_usable()
+            return seq
+        await self._take(FLUSH_S)
+        return await super().flush()
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        await self._take(APPLY_S)
+        await super().set_meta(name, value)
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        await self._take(APPLY_S)
+        return await super().get_as_of(table, key, as_of)
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        await self._take(APPLY_S)
+        return await super().scan(table, start, end, reverse=reverse, limit=limit, as_of=as_of)
+
+    async def snapshot(self) -> MemorySnapshot:
+        await self._take(APPLY_S)
+        return await super().snapshot()
+
+    async def purge(self, now_ms: int) -> None:
+        await self._take(APPLY_S)
+        await super().purge(now_ms)
+
+    async def replace_rows(
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+    ) -> None:
+        await self._take(FLUSH_S)
+        await super().replace_rows(rows, applied_seq, applied_epoch)
+
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+    ) -> None:
+        await self._take(FLUSH_S if first else APPLY_S)
+        await super().load_base(rows, outcomes, first)
+
+    async def finish_base(
+        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
+    ) -> None:
+        await self._take(FLUSH_S)
+        await super().finish_base(seq, epoch, last_timestamp, schemas, epochs)
+
+    async def reopen(self) -> None:
+        await self._take(FLUSH_S)
+        await super().reopen()
+
+    async def _take(self, range_s: tuple[float, float]) -> None:
+        """In the process: a killed one does not come back from it."""
+        await asyncio.sleep((range_s[0] + range_s[1] * self._random.random()) * self.slow)

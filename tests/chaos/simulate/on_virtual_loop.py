@@ -1,0 +1,46 @@
+"""Coroutine tests on virtual time: a helper for single ones, and a way to run a whole contract suite there."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from chaos.simulate.loop import VirtualLoop
+from chaos.simulate.process import Process
+
+Result = TypeVar("Result")
+STEPS_MAX = 1_000_000
+
+
+def run(loop: VirtualLoop, work: Coroutine[Any, Any, Result], process: Process | None = None) -> Result:
+    """`work` to its end, in `process` if one is given; nothing may have gone wrong beside it."""
+
+    async def main() -> Result:
+        return await (work if process is None else process.spawn(work))
+
+    result = loop.run(main(), steps_max=STEPS_MAX)
+    assert loop.errors == []
+    return result
+
+
+def suite(contract: type) -> type:
+    """The contract's tests, each a run on the virtual loop of the fixture `loop`, which the derived class's module gives."""
+    found = inspect.getmembers(contract, inspect.iscoroutinefunction)
+    tests = {name: _on_loop(test) for name, test in found if name.startswith("test_")}
+    return type(f"Virtual{contract.__name__}", (contract,), tests)
+
+
+def _on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    own = inspect.signature(test)
+    needs_loop = "loop" in own.parameters
+
+    @functools.wraps(test)
+    def on_loop(*args: Any, loop: VirtualLoop, **given: Any) -> None:
+        run(loop, test(*args, **given, **({"loop": loop} if needs_loop else {})))
+
+    del on_loop.__wrapped__  # type: ignore[attr-defined]
+    more = [] if needs_loop else [inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)]
+    on_loop.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
+    return on_loop

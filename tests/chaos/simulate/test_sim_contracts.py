@@ -1,0 +1,74 @@
+"""The simulated twins obey the contracts of what they stand for: the same suites as for the real parts, on virtual time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from chaos.simulate.dfs import SimDfs, SimDfsCluster
+from chaos.simulate.engine import SimEngine
+from chaos.simulate.loop import VirtualLoop
+from chaos.simulate.network import Network
+from chaos.simulate.process import Process
+from tests.chaos.simulate.on_virtual_loop import suite
+from tests.remote_log.dfs_contract import DfsContract
+from tests.storage.engine_contract import EngineContract
+from tests.storage.engine_contract_reopen import EngineReopenContract
+from tests.storage.engine_contract_time import EngineTimeContract
+
+
+@pytest.fixture
+def loop() -> VirtualLoop:
+    return VirtualLoop()
+
+
+class TestSimDfs(suite(DfsContract)):  # type: ignore[misc]
+    @pytest.fixture(params=range(4))
+    def dfs(self, loop: VirtualLoop, request: pytest.FixtureRequest) -> SimDfs:
+        source = random.Random(request.param)
+        cluster, network = SimDfsCluster(loop, source), Network(loop, source)
+        return cluster.client(Process("one"), "a", "b", network)
+
+    @pytest.fixture
+    def other(self, dfs: SimDfs) -> SimDfs:
+        return dfs.cluster.client(Process("other"), "b", "b", dfs.network)
+
+
+class NothingMore(random.Random):
+    """A crash goes back to the last flush exactly, as the contract's tests expect."""
+
+    def random(self) -> float:
+        return 0.0 if self.getrandbits(1) else 0.8
+
+
+class SimRig:
+    def __init__(self) -> None:
+        self.engine = SimEngine(NothingMore(1))
+
+    async def crash(self) -> None:
+        self.engine.crash(0)
+
+    async def restart(self) -> None:
+        await self.engine.close()
+        self.engine.crash()
+
+    def break_down(self) -> None:
+        self.engine.break_down("injected")
+
+    def mend(self) -> None:
+        self.engine.mend()
+
+
+@pytest.fixture
+def rig() -> SimRig:
+    return SimRig()
+
+
+class TestSimEngine(suite(EngineContract)): ...  # type: ignore[misc]
+
+
+class TestSimEngineOverTime(suite(EngineTimeContract)): ...  # type: ignore[misc]
+
+
+class TestSimEngineOpenedAnew(suite(EngineReopenContract)): ...  # type: ignore[misc]
