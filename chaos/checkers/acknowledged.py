@@ -43,7 +43,7 @@ def _newest(table: TableFacts) -> dict[str, Write]:
 
 def _missing(table: TableFacts, dump: Dump, key: str, write: Write, stored: Stored | None) -> Violation | None:
     if stored is None:
-        if write.value is None or any(_may_have_deleted(other, write) for other in table.keys[key].writes):
+        if write.value is None or any(other.version > write.version or not other.version for other in table.keys[key].deletes):
             return None
         what = "no row is there"
     elif stored.version == write.version:
@@ -65,10 +65,6 @@ def _missing(table: TableFacts, dump: Dump, key: str, write: Write, stored: Stor
     )
     promise = "P1" if mode == "sync" else "P6"
     return Violation(promise, NAME, sentence, (write.call.id,), (write.invoked_s, write.end_s, dump.at_s))
-
-
-def _may_have_deleted(other: Write, write: Write) -> bool:
-    return other.value is None and other.result != "not_applied" and (other.version > write.version or not other.version)
 
 
 def _written_before(table: TableFacts, value: Any, write: Write) -> Write | None:

@@ -99,5 +99,5 @@ def _version(row: Stored | None) -> int:
 def _older(facts: KeyFacts, write: Write, version: int) -> bool:
     """`version` of the row (0: absent) is older than what `write` made of it; where no version tells, nothing is claimed."""
     if version == 0:
-        return not any(other.value is None and other.result != "not_applied" for other in facts.writes)
+        return not facts.deletes
     return bool(write.version) and version < write.version

@@ -67,7 +67,8 @@ class Refusal(msgspec.Struct, gc=False):
 class KeyFacts(msgspec.Struct, gc=False):
     """`plain`: only whole rows are written, without conditions, and never deleted: a register with unique values.
 
-    `variants`: looks at a plain row that showed other columns beside a value than the first look at it.
+    `variants`: looks at a plain row that showed other columns beside a value than the first look at it. `deletes`: those of
+    the writes that may have taken the row away.
     """
 
     writes: list[Write]
@@ -76,6 +77,7 @@ class KeyFacts(msgspec.Struct, gc=False):
     looks: dict[Any, Seen]
     seen: list[Seen]
     variants: list[Seen]
+    deletes: list[Write]
     lost_from_s: float = inf  # from here on an absence or refusal may tell of what was lost
 
 
@@ -90,7 +92,7 @@ class TableFacts:
     def key(self, name: str) -> KeyFacts:
         facts = self.keys.get(name)
         if facts is None:
-            facts = self.keys[name] = KeyFacts([], [], self.use.unique, {}, [], [])
+            facts = self.keys[name] = KeyFacts([], [], self.use.unique, {}, [], [], [])
         return facts
 
     def value_of(self, row: Row | Stored) -> Any:
@@ -159,6 +161,8 @@ class Facts:
                     facts.plain = False
             write = Write(call, mutation, value, guards, result, call.invoked_s, end_s, version + at if version else 0)
             facts.writes.append(write)
+            if value is None and result != "not_applied":
+                facts.deletes.append(write)
             if table.use.unique and value is not None:
                 table.by_value[value] = write
             unguarded = unguarded and mutation.key != operation.key

@@ -92,7 +92,7 @@ def _gone(table: TableFacts, dump: Dump) -> Iterator[Violation]:
             continue
         version = max(versions)
         stored, seen = rows.get(key), versions[version]
-        if (stored.version if stored is not None else 0) >= version or _deleted(facts.writes, version, stored):
+        if (stored.version if stored is not None else 0) >= version or _deleted(facts.deletes, version, stored):
             continue
         write = table.by_value.get(seen.value)
         if write is not None and write.lost:
@@ -122,8 +122,5 @@ def _back(table: TableFacts, dump: Dump) -> Iterator[Violation]:
                 break
 
 
-def _deleted(writes: list[Write], version: int, stored: Stored | None) -> bool:
-    return stored is None and any(
-        write.value is None and write.result != "not_applied" and (write.version > version or not write.version)
-        for write in writes
-    )
+def _deleted(deletes: list[Write], version: int, stored: Stored | None) -> bool:
+    return stored is None and any(write.version > version or not write.version for write in deletes)

@@ -14,7 +14,7 @@ import msgspec
 from chaos.checkers.facts import KEEP, KeyFacts, TableFacts
 from chaos.history import Condition
 
-NODES_MAX = 100_000
+NODES_MAX = 50_000  # and as many again for each thousand calls
 _NOTHING = "\0nothing"  # no unknown write waits for a call that needs it
 
 
@@ -82,7 +82,7 @@ class _Search:
 
     def run(self) -> bool:
         stack = [_Node(0, 0, 0, None, float("-inf"), _NOTHING)]
-        count = 0
+        count, limit = 0, NODES_MAX + NODES_MAX * len(self._steps) // 1000
         while stack:
             node = self._observed(stack.pop())
             if node.low == len(self._steps):
@@ -90,8 +90,8 @@ class _Search:
             if self._is_dead(node):
                 continue
             count += 1
-            if count > NODES_MAX:
-                raise Undecided(f"too many calls overlap, no order of them was found in {NODES_MAX} steps (undecided)")
+            if count > limit:
+                raise Undecided(f"too many calls overlap, no order of them was found in {limit} steps (undecided)")
             stack += self._followers(node)
         return False
 
