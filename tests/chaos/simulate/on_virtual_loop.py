@@ -28,19 +28,19 @@ def run(loop: VirtualLoop, work: Coroutine[Any, Any, Result], process: Process |
 def suite(contract: type) -> type:
     """The contract's tests, each a run on the virtual loop of the fixture `loop`, which the derived class's module gives."""
     found = inspect.getmembers(contract, inspect.iscoroutinefunction)
-    tests = {name: _on_loop(test) for name, test in found if name.startswith("test_")}
+    tests = {name: on_loop(test) for name, test in found if name.startswith("test_")}
     return type(f"Virtual{contract.__name__}", (contract,), tests)
 
 
-def _on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The test as a function without coroutines, with the fixture `loop` besides its own."""
     own = inspect.signature(test)
-    needs_loop = "loop" in own.parameters
 
     @functools.wraps(test)
-    def on_loop(*args: Any, loop: VirtualLoop, **given: Any) -> None:
-        run(loop, test(*args, **given, **({"loop": loop} if needs_loop else {})))
+    def driven(*args: Any, loop: VirtualLoop, **given: Any) -> None:
+        run(loop, test(*args, **given))
 
-    del on_loop.__wrapped__  # type: ignore[attr-defined]
-    more = [] if needs_loop else [inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)]
-    on_loop.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
-    return on_loop
+    del driven.__wrapped__  # type: ignore[attr-defined]
+    more = inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY)
+    driven.__signature__ = own.replace(parameters=[*own.parameters.values(), more])  # type: ignore[attr-defined]
+    return driven

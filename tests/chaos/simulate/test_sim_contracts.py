@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import pytest
 
+from chaos.simulate.coordinator import SimCoordinator, SimRegister
 from chaos.simulate.dfs import SimDfs, SimDfsCluster
+from chaos.simulate.disk import SimDisk, SimFiles
 from chaos.simulate.engine import SimEngine
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import Network
 from chaos.simulate.process import Process
-from tests.chaos.simulate.on_virtual_loop import suite
+from tests.chaos.simulate.on_virtual_loop import on_loop, suite
 from tests.remote_log.dfs_contract import DfsContract
 from tests.storage.engine_contract import EngineContract
 from tests.storage.engine_contract_reopen import EngineReopenContract
 from tests.storage.engine_contract_time import EngineTimeContract
+from tests.storage.files_contract import FilesContract
+from tests.switchover import test_coordinator
+from tests.switchover.test_coordinator import Doors
 
 
 @pytest.fixture
@@ -72,3 +78,23 @@ class TestSimEngineOverTime(suite(EngineTimeContract)): ...  # type: ignore[misc
 
 
 class TestSimEngineOpenedAnew(suite(EngineReopenContract)): ...  # type: ignore[misc]
+
+
+class TestSimFiles(suite(FilesContract)):  # type: ignore[misc]
+    @pytest.fixture
+    def files(self, loop: VirtualLoop) -> SimFiles:
+        return SimDisk(loop, random.Random(1)).files(Process("one"))
+
+
+@pytest.fixture
+def doors(loop: VirtualLoop) -> Doors:
+    register, network = SimRegister(), Network(loop, random.Random(1))
+    return Doors(SimCoordinator(register, "a", network), SimCoordinator(register, "b", network))
+
+
+@pytest.mark.parametrize("name", [
+    name for name, test in inspect.getmembers(test_coordinator, inspect.iscoroutinefunction)
+    if list(inspect.signature(test).parameters) == ["doors"]
+])
+def test_sim_coordinator(name: str, loop: VirtualLoop, doors: Doors) -> None:
+    on_loop(getattr(test_coordinator, name))(doors, loop=loop)
