@@ -1,0 +1,175 @@
+"""A client of the pair: the product's own client flow and calls, over the simulated network instead of HTTP.
+
+What always holds: an operation keeps one idempotency key through all its attempts; it ends by its deadline with what the
+product's client would have told its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from random import Random
+from typing import Any
+
+from chaos.history import Ack, Condition, Mutation, Operation, Outcome, Row
+from chaos.simulate.door import answer
+from chaos.simulate.network import Call
+from chaos.simulate.world import World
+from chaos.workloads.workload import KEY
+from gateway import client_calls as calls
+from gateway.client_calls import Asked
+from gateway.client_flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
+from gateway.door import Door
+from gateway.receipts import decode_receipt
+from storage.errors import OutcomeUnknown, TwinlogError
+
+PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.05, retry_max_s=0.5)
+SITE_OF = {"http://a": "a", "http://b": "b"}
+PAGE_ROWS = 7  # so that a scan is of several pages
+
+
+class _NoAnswer(Exception):
+    def __init__(self, why: str, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+class SimClient:
+    """One user of the client library, in the process that calls it."""
+
+    def __init__(self, world: World, name: str, random: Random) -> None:
+        self._world, self._name, self._random = world, name, random
+        self._view = PairView({site: url for url, site in SITE_OF.items()})
+        self._asked = 0
+        self.served_s: float | None = None  # when the last reply left its site
+        self.served_by = ""
+
+    async def execute(self, operation: Operation) -> Outcome:
+        """`operation` to its end, within the patience of this client."""
+        self._asked += 1
+        key = f"{self._name}-{self._asked}"
+        try:
+            if operation.kind == "scan":
+                return await self._scan(operation)
+            result = await self._run(self._request(operation, key))
+        except TwinlogError as error:
+            return self._failed(operation, error)
+        if operation.kind == "read":
+            return self._outcome(rows=(self._row(operation.table, result.row, result.version),))
+        if operation.kind == "schema":
+            return self._outcome()
+        receipt = decode_receipt(result.receipt)
+        ack = Ack(self.served_by, receipt.epoch, receipt.seq, result.version, receipt.mode)  # type: ignore[arg-type]
+        return self._outcome(ack=ack)
+
+    def _outcome(self, **known: Any) -> Outcome:
+        ack = known.get("ack")
+        return Outcome("ok", site=self.served_by, epoch=ack.epoch if ack else None, served_s=self.served_s, **known)
+
+    def _failed(self, operation: Operation, error: TwinlogError) -> Outcome:
+        absent = error.code == "not-found" and "key" in error.fields
+        if operation.kind == "read" and absent:
+            return self._outcome()
+        unknown = isinstance(error, OutcomeUnknown) or error.fields.get("outcome") == "unknown"
+        is_read = operation.kind in ("read", "scan")
+        return Outcome("unknown" if unknown and not is_read else "not_applied", error=error.code, site=self.served_by)
+
+    # ---- what the library is asked
+    def _request(self, operation: Operation, key: str) -> Asked[Any]:
+        table = operation.table
+        if operation.kind == "read":
+            return calls.get(table, operation.key, None, None)
+        if operation.kind == "schema":
+            if "name" in operation.body:
+                return calls.create_table(operation.body, key)
+            return calls.alter_table(table, operation.body, key)
+        if operation.kind == "conditional":
+            body = {
+                "conditions": [_condition(each) for each in operation.conditions],
+                "mutations": [self._mutation(table, each) for each in operation.mutations],
+            }
+            return calls.check(table, operation.key, body, key)
+        if operation.kind == "batch":
+            return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key, calls.JSON)
+        return self._single(table, operation.mutations[0], key)
+
+    def _single(self, table: str, mutation: Mutation, key: str) -> Asked[Any]:
+        if mutation.op == "delete":
+            return calls.delete(table, mutation.key, key, {})
+        if mutation.op == "update":
+            return calls.update(table, mutation.key, mutation.row, key, {})
+        return calls.put(table, mutation.key, mutation.row, key, calls.preconditions(None, mutation.op == "insert"))
+
+    def _mutation(self, table: str, mutation: Mutation) -> dict[str, Any]:
+        key = {KEY: mutation.key}
+        if mutation.op == "delete":
+            return {"op": "delete", "key": key}
+        return {"op": mutation.op, "row": {**key, **mutation.row}}
+
+    async def _scan(self, operation: Operation) -> Outcome:
+        rows: list[Row] = []
+        token: str | None = None
+        while True:
+            page = await self._run(calls.scan(
+                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=PAGE_ROWS,
+                as_of=operation.as_of, reverse=operation.reverse, page_token=token,
+            ))
+            rows += [self._row(operation.table, row, None) for row in page.rows]
+            token = page.next_page_token
+            if token is None:
+                return self._outcome(rows=tuple(rows))
+            if operation.limit is not None and len(rows) >= operation.limit:
+                return self._outcome(rows=tuple(rows), complete=False)
+
+    def _row(self, table: str, row: dict[str, Any], version: int | None) -> Row:
+        return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version or 0)
+
+    # ---- the flow of the library
+    async def _run(self, asked: Asked[Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        flow = call(self._view, asked.call, PATIENCE, loop.time(), self._random.random)
+        step = next(flow)
+        while True:
+            answers: tuple[Reply | Broken, ...] = ()
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.duration_s)
+            else:
+                answers = tuple([await sent for sent in [self._send(request) for request in step.requests]])
+            try:
+                step = flow.send(Resumed(loop.time(), answers))
+            except StopIteration as done:
+                return asked.parse(done.value)
+
+    def _send(self, request: Request) -> asyncio.Task[Reply | Broken]:
+        return asyncio.get_running_loop().create_task(self._exchange(request))
+
+    async def _exchange(self, request: Request) -> Reply | Broken:
+        site = SITE_OF[request.url[:8]]
+        try:
+            reply, served_s = await self._world.network.call(
+                "c", site, partial(self._serve, site, request), request.timeout_s, _NoAnswer
+            )
+        except _NoAnswer as error:
+            return Broken(error.sent, str(error))
+        self.served_s, self.served_by = served_s, site
+        return reply  # type: ignore[no-any-return]
+
+    def _serve(self, site: str, request: Request, call: Call) -> None:
+        life = self._world.alive(site)
+        if life is None or life.door is None:
+            call.refuse()
+            return
+        call.run_in(life.process, partial(self._answer, life.door, request))
+
+    async def _answer(self, door: Door, request: Request) -> tuple[Reply, float]:
+        reply = await answer(door, request)
+        return reply, self._world.loop.now_s
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    """As in the body of a check-and-mutate."""
+    if condition.version is not None:
+        return {"version": condition.version}
+    if condition.exists is not None:
+        return {"exists": condition.exists}
+    return {"column": condition.column, "op": condition.op, "value": condition.value}

@@ -1,0 +1,95 @@
+"""A gateway without its HTTP server: the requests of the product's client, answered by the product's own calls.
+
+What always holds: what a request means and what an answer says is decided by the product (row_calls, batch_calls, scans,
+problems); only the paths are matched here, because the server that does so otherwise is left out of a simulation.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from gateway.batch_calls import check_row, mutate_rows
+from gateway.bodies import encoded
+from gateway.client_flow import Reply, Request
+from gateway.documents import PageAnswer
+from gateway.door import Door
+from gateway.http_request import JSON, Head, decoded_part, is_write_method, read_head
+from gateway.problems import Answer
+from gateway.row_calls import delete_row, get_row, patch_row, put_row
+from gateway.scans import Asked, plan_scan, read_page
+from storage.errors import InvalidInput
+from storage.schema import to_public
+
+_OK = [(b"content-type", JSON.encode())]
+
+
+async def answer(door: Door, request: Request) -> Reply:
+    """The reply to `request`; errors become problems."""
+    try:
+        found = await _dispatch(door, request)
+    except Exception as error:
+        found = door.problem(error, is_write=is_write_method(request.method))
+    return Reply(found.status, {name.decode(): value.decode() for name, value in found.headers}, found.body)
+
+
+async def _dispatch(door: Door, request: Request) -> Answer:
+    url = urlsplit(request.url)
+    headers = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
+    head = read_head(request.method, url.path.encode(), headers)
+    parts = url.path.split("/")[2:]  # behind /v1
+    if parts[0] == "tables" and len(parts) >= 4 and parts[3]:
+        return await _row(door, head, decoded_part(parts[1]), parts[3], request.content)
+    if parts[0] == "tables" and len(parts) == 3:
+        if parts[2] == "rows:mutate":
+            return await mutate_rows(door, head, decoded_part(parts[1]), request.content)
+        return await _scan(door, decoded_part(parts[1]), url.query)
+    if parts[0] == "tables":
+        return await _table(door, head, parts[1:], request.content)
+    if parts[0] == "cluster":
+        return _document(await door.service.cluster())
+    if parts[0] == "receipts":
+        return _document(await door.service.receipt(decoded_part(parts[1])))
+    raise InvalidInput(f"the simulation has no path {url.path}")
+
+
+async def _row(door: Door, head: Head, table: str, key: str, body: bytes) -> Answer:
+    if key.endswith(":check"):
+        return await check_row(door, head, table, key.removesuffix(":check"), body)
+    if head.method == "PUT":
+        return await put_row(door, head, table, key, body)
+    if head.method == "PATCH":
+        return await patch_row(door, head, table, key, body)
+    if head.method == "DELETE":
+        return await delete_row(door, head, table, key)
+    return await get_row(door, head, table, key)
+
+
+async def _scan(door: Door, table: str, query: str) -> Answer:
+    asked = {name: values[-1] for name, values in parse_qs(query).items()}
+    codec = door.codec(table)
+    scan = plan_scan(codec, Asked(
+        asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
+        reverse=asked.get("reverse") == "true",
+    ))
+    rows, token = await read_page(door, codec, scan)
+    decode = codec.decoder(scan.columns)
+    return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), JSON)
+
+
+async def _table(door: Door, head: Head, names: list[str], body: bytes) -> Answer:
+    """Schema changes."""
+    if head.method == "POST":
+        schema, created = await door.service.create_table(msgspec.json.decode(body))
+        return _document(to_public(schema), 201 if created else 200)
+    if head.method == "PATCH":
+        return _document(to_public(await door.service.alter_table(names[0], msgspec.json.decode(body))))
+    if head.method == "DELETE":
+        await door.service.drop_table(names[0])
+        return Answer(204, [], b"")
+    return _document(to_public(door.service.table(names[0])))
+
+
+def _document(document: object, status: int = 200) -> Answer:
+    return Answer(status, _OK, msgspec.json.encode(document))

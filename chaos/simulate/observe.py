@@ -1,0 +1,140 @@
+"""What a simulated run shows of itself: openings, modes, positions, remote logs, and at the end everything that is stored.
+
+What always holds: it looks and never touches; a look during the run costs no virtual time and no randomness, so that
+observing more or less changes no run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+from chaos.history import (
+    Dump,
+    LoggedFrame,
+    ModeRecorded,
+    Opened,
+    Position,
+    Quarantine,
+    QuarantinedRow,
+    Recorder,
+    RemoteLog,
+    SiteLog,
+    Stored,
+)
+from chaos.simulate.coordinator import SimRegister
+from chaos.simulate.loop import VirtualLoop
+from chaos.simulate.network import Call
+from chaos.simulate.plan import SITES
+from chaos.simulate.world import World
+from storage.chain import standing
+from storage.frame import Frame
+from storage.rows import RowCodecs
+from storage.schema import decode_schema
+from switchover.coordinator import PairState
+from switchover.rejoin import QUARANTINE
+
+SAMPLE_S = 0.5
+
+
+class ObservedRegister(SimRegister):
+    """The register, which tells of each value at the moment at which it is set."""
+
+    def __init__(self, loop: VirtualLoop, recorder: Recorder) -> None:
+        super().__init__()
+        self._loop, self._recorder = loop, recorder
+
+    def serve_change(self, expected_state_id: int, new: PairState, call: Call) -> None:
+        before = self.value
+        super().serve_change(expected_state_id, new, call)
+        value = self.value
+        if value is None or value is before:
+            return
+        opened = value.active is not None and (before is None or before.epoch != value.epoch)
+        if opened or (before is not None and before.mode != value.mode):
+            self._recorder.note(ModeRecorded(value.epoch, value.mode, self._loop.now_s))
+        if opened:
+            self._recorder.note(Opened(str(value.active), value.epoch, self._loop.now_s, value.mode))
+
+
+class Observer:
+    def __init__(self, world: World, recorder: Recorder) -> None:
+        self._world, self._recorder = world, recorder
+
+    async def sample(self) -> None:
+        """For as long as the run lasts."""
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.look()
+
+    def look(self) -> None:
+        now_s = self._world.loop.now_s
+        for name in SITES:
+            life = self._world.alive(name)
+            if life is None or life.site is None:
+                continue
+            site, engine = life.site, self._world.machines[name].engine
+            committed = site.open.core.committed if site.open is not None else 0
+            self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
+            if site.open is not None and site.open.remote is not None:
+                segments = site.open.remote.segments
+                view = site.open.shipper.view
+                durable = view.durable_seq or 0
+                needed = sum(segment.bytes for segment in segments if segment.last_seq > durable)
+                self._recorder.note(
+                    RemoteLog(name, site.open.epoch, now_s, sum(each.bytes for each in segments), len(segments), needed)
+                )
+
+    # ---- at the end
+    async def final(self, active: str) -> None:
+        """Both storages, both logs, all quarantines. Nothing may be under way."""
+        self.look()
+        for name in SITES:
+            life = self._world.alive(name)
+            if life is None or life.site is None:
+                continue
+            wal = await life.site.ports.wal.read_all()
+            frames = tuple(_logged(frame) for frame in standing(wal)) if wal else ()
+            self._recorder.note(SiteLog(name, name == active, frames))
+            self._recorder.note(await self._dump(name, name == active))
+            self._quarantines(name)
+
+    async def _dump(self, name: str, active: bool) -> Dump:
+        engine = self._world.machines[name].engine
+        tables: dict[str, dict[str, Stored]] = {}
+        codecs = RowCodecs()
+        for number, schema in sorted(engine.schemas().items()):
+            table = decode_schema(schema)
+            codec = codecs.get(table)
+            key_column = table.primary_key[0]
+            rows: dict[str, Stored] = {}
+            for stored in await engine.scan(number, None, None, reverse=False, limit=1_000_000):
+                row = codec.decode_row(stored.key, stored.value)
+                rows[str(row.pop(key_column))] = Stored(row, stored.version)
+            tables[table.name] = rows
+        return Dump(name, active, self._world.loop.now_s, engine.applied_seq, tables)
+
+    def _quarantines(self, name: str) -> None:
+        engine, disk = self._world.machines[name].engine, self._world.machines[name].disk
+        names = {number: decode_schema(schema) for number, schema in engine.schemas().items()}
+        codecs = RowCodecs()
+        for path, stored in sorted(disk.stored.items()):
+            if not path.startswith(QUARANTINE + "/") or not path.endswith(".json"):
+                continue
+            manifest: dict[str, Any] = json.loads(bytes(stored.data))
+            rows = []
+            for entry in manifest["keys"]:
+                table = names.get(entry["table"])
+                if table is not None:
+                    key = codecs.get(table).keys.decode(bytes.fromhex(entry["key"]))
+                    rows.append(QuarantinedRow(table.name, str(key[0]), entry["seq"], entry["version"]))
+            self._recorder.note(Quarantine(
+                name, manifest["epoch"], manifest["first_seq"], manifest["last_seq"], self._world.loop.now_s, True, tuple(rows)
+            ))
+
+
+def _logged(frame: Frame) -> LoggedFrame:
+    digest = hashlib.blake2b(frame.data, digest_size=8).hexdigest()
+    return LoggedFrame(frame.epoch, frame.first_seq, frame.last_seq, frame.previous, digest)

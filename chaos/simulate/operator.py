@@ -1,0 +1,123 @@
+"""The operator: commands at any time, as the nemesis says, and, once all faults are healed, what the handbook says.
+
+What always holds: a command goes to a site over the network as the CLI's does, and its answer may be lost; a loss of data is
+accepted only by a plan's explicit command, never by the handbook. Source: docs/operations.md, protocol.md 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from chaos.simulate.network import Call
+from chaos.simulate.plan import SITES
+from chaos.simulate.process import Process
+from chaos.simulate.world import Life, World
+from gateway.operations import Operations
+from storage.errors import TwinlogError, Unavailable
+
+COMMAND_TIMEOUT_S = 10.0
+PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a command
+
+
+class Operator:
+    def __init__(self, world: World, note: Callable[[str], None]) -> None:
+        self._world, self._note = world, note
+        self._process = Process("operator")
+        self._unhealthy_since_s = 0.0
+
+    # ---- commands
+    def command(self, kind: str, site: str, *, accept_data_loss: bool = False) -> None:
+        """Give a command to a site, and do not wait for it."""
+        works: dict[str, Callable[[Life], Coroutine[Any, Any, Any]]] = {
+            "abort": partial(self._last, "abort"), "resume": partial(self._last, "resume"),
+        }
+        work = works.get(kind, partial(self._start, kind, site, accept_data_loss))
+        self._process.spawn(self._ask(kind, site, work), "command")
+
+    async def _ask(self, kind: str, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]]) -> None:
+        try:
+            said = await self._world.network.call("c", site, partial(self._serve, site, work), COMMAND_TIMEOUT_S, _failed)
+        except TwinlogError as error:
+            said = error.code
+        self._note(f"{kind} at {site}: {said}")
+
+    def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: Call) -> None:
+        life = self._world.alive(site)
+        if life is None:
+            call.refuse()
+            return
+        call.run_in(life.process, partial(work, life))
+
+    async def _start(self, kind: str, site: str, accept_data_loss: bool, life: Life) -> str:
+        operations = _of(life)
+        to = site if kind in ("failover", "switchover", "rejoin") else None
+        options: dict[str, Any] = {}
+        if accept_data_loss:
+            options = await _accepted(operations, to)
+        document = await operations.start(kind, to, options, False, "operator")
+        return str(document["id"])
+
+    async def _last(self, what: str, life: Life) -> str:
+        """Abort or resume the last operation."""
+        operations = _of(life)
+        for document in (await operations.all())[:1]:
+            await (operations.abort if what == "abort" else operations.resume)(document["id"])
+            return str(document["id"])
+        return "none"
+
+    # ---- the handbook
+    async def on_call(self, healthy: Callable[[], bool], within_s: float) -> bool:
+        """Mend what does not mend itself; whether the pair became healthy in time."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + within_s
+        last_command_s = loop.time()
+        while loop.time() < end_s:
+            if healthy():
+                return True
+            if loop.time() - last_command_s > PATIENCE_S and await self._mend():
+                last_command_s = loop.time()
+            await asyncio.sleep(0.25)
+        return healthy()
+
+    async def _mend(self) -> bool:
+        """One command, if there is one to give."""
+        for site in SITES:
+            life = self._world.alive(site)
+            if life is None or life.operations is None or life.site is None:
+                continue
+            if life.operations.running_id is not None:
+                return False
+        for site in SITES:
+            life = self._world.alive(site)
+            if life is None or life.operations is None or life.site is None:
+                continue
+            last = (await life.operations.all())[:1]
+            state = self._world.register.value
+            unfinished = state is not None and state.switching is not None and state.switching.site == site
+            if unfinished and last and last[0]["resumable"] and not last[0]["dry_run"]:
+                self.command("resume", site)
+                return True
+            if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
+                self.command("resync", site)
+                return True
+        return False
+
+
+async def _accepted(operations: Operations, to: str | None) -> dict[str, Any]:
+    """The options of a failover whose operator has read the loss manifest and typed what it says."""
+    document = await operations.start("failover", to, {}, True, "operator")
+    manifest = ((document.get("error") or {}).get("fields") or {}).get("manifest") or {}
+    return {"accept_data_loss": at_risk(manifest)}
+
+
+def _of(life: Life) -> Operations:
+    if life.operations is None:
+        raise Unavailable("the gateway is starting", retry_after_s=1)
+    return life.operations
+
+
+def _failed(why: str, sent: bool) -> Unavailable:
+    return Unavailable(f"no answer: {why}")

@@ -1,0 +1,203 @@
+"""What a run does: its workload, its knobs, and every fault with its time. Drawn from a seed, or read from a file.
+
+What always holds: a plan is plain data; drawing it uses nothing but the seed; `parse(text(plan)) == plan`. Shrinking a plan
+removes faults and operations and leaves the rest as it was: what is random within a run (delays, torn bytes) comes from
+streams of the plan's seed that are named for their use. The text form is a scenario for people, one thing a line.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from chaos.workloads import WORKLOADS
+from storage.errors import InvalidInput
+
+SITES = ("a", "b")
+
+
+class Knobs(msgspec.Struct, frozen=True):
+    """How the world is, all through a run. Seconds, bytes and shares."""
+
+    policy: str = "protect"
+    lease_s: float = 1.0
+    noop_interval_s: float = 0.3
+    flush_interval_s: float = 0.5
+    degrade_after_s: float = 2.0  # of policy available
+    segment_bytes: int = 16 << 10
+    op_interval_s: float = 0.1  # of one client, on average
+    link_s: float = 0.002  # one way, between the sites
+    link_jitter: float = 0.5  # share of it
+    loss: float = 0.0  # share of messages that vanish
+    duplicate: float = 0.0
+    disk_slow: float = 1.0  # how many times slower than a good disk
+    drift_a: float = 0.0  # share: how much faster a's clock runs
+    drift_b: float = 0.0
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """`for_s` until it is healed; 0 where there is nothing to heal. `how` refines it."""
+
+    at_s: float
+    kind: str
+    target: str
+    for_s: float = 0.0
+    how: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    seed: int
+    workload: str
+    clients: int
+    operations: int  # in all, by all clients
+    knobs: Knobs = Knobs()
+    faults: tuple[Fault, ...] = ()
+    skipped: tuple[int, ...] = ()  # operations that shrinking left out
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What can be drawn. `weight` among all; `how` is one of; durations between `least_s` and `most_s`, 0 for a moment."""
+
+    name: str
+    targets: tuple[str, ...]
+    weight: float
+    least_s: float = 0.0
+    most_s: float = 0.0
+    how: tuple[str, ...] = ("",)
+
+
+EITHER = ("a", "b", "active", "standby")
+KINDS = (
+    Kind("crash", EITHER, 3.0, 0.1, 6.0, ("process", "machine")),
+    Kind("pause", EITHER, 2.0, 0.1, 4.0),
+    Kind("cut", ("a-b", "a>b", "b>a", "a-w", "b-w", "a-c", "b-c"), 3.0, 0.1, 5.0),
+    Kind("slow-link", ("a-b", "a-w", "b-w"), 0.7, 0.5, 4.0),
+    Kind("fail-sync", EITHER, 2.0, how=("none", "part", "all")),
+    Kind("hang-disk", EITHER, 0.7, 0.2, 4.0),
+    Kind("slow-disk", EITHER, 0.7, 0.5, 4.0),
+    Kind("full-disk", EITHER, 0.7, 0.2, 4.0),
+    Kind("fail-append", SITES, 2.0, how=("none", "part", "all")),
+    Kind("hang-dfs", SITES, 1.0, 0.2, 4.0),
+    Kind("dfs-down", SITES, 1.5, 0.2, 5.0),
+    Kind("slow-recovery", SITES, 0.7, 2.0, 8.0),
+    Kind("stuck-recovery", SITES, 0.4, 2.0, 8.0),
+    Kind("witness-down", ("w",), 1.0, 0.2, 5.0),
+    Kind("jump", SITES, 0.7, how=("-30", "-0.5", "0.5", "30")),
+    Kind("engine-fails", EITHER, 0.4, 0.2, 3.0),
+    Kind("failover", ("a", "b", "standby"), 3.0, how=("", "", "accept-data-loss")),
+    Kind("switchover", ("a", "b", "standby"), 2.0),
+    Kind("rejoin", EITHER, 0.7),
+    Kind("degrade", ("active",), 1.0),
+    Kind("resync", ("active",), 1.0),
+    Kind("abort", EITHER, 0.7),
+    Kind("resume", EITHER, 0.5),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
+FAULTS_END_S = 20.0  # by then the last fault has begun
+AFTER_LOSS = ("crash", "pause", "cut", "dfs-down")  # an operator may react to these with a failover
+
+
+def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+    """The plan of `seed`, of faults of `kinds` only."""
+    chance = random.Random(f"plan {seed}")
+    clients = chance.randint(3, 8)
+    return Plan(
+        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(170, 260),
+        knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
+    )
+
+
+def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
+    lease_s = chance.choice((0.5, 1.0, 2.0))
+    drift = chance.choice((0.0, 0.0, 0.02, 0.04))
+    return Knobs(
+        policy=chance.choice(("protect", "available")), lease_s=lease_s, noop_interval_s=round(lease_s * 0.3, 3),
+        flush_interval_s=chance.choice((0.1, 0.5, 2.0)), degrade_after_s=chance.choice((1.0, 3.0)),
+        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 220, 3),
+        link_s=chance.choice((0.0005, 0.002, 0.02)), link_jitter=chance.choice((0.1, 1.0, 5.0)),
+        loss=chance.choice((0.0, 0.0, 0.005)), duplicate=chance.choice((0.0, 0.0, 0.01)),
+        disk_slow=chance.choice((1.0, 10.0)), drift_a=chance.choice((-drift, drift)), drift_b=chance.choice((-drift, drift)),
+    )
+
+
+def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
+    drawn = [BY_NAME[name] for name in kinds]
+    faults: list[Fault] = []
+    for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(3, 8)):
+        fault = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
+        faults.append(fault)
+        if kind.name in AFTER_LOSS and "failover" in kinds and chance.random() < 0.5:
+            after = round(fault.at_s + chance.expovariate(1.0), 3)
+            faults.append(_draw_fault(chance, BY_NAME["failover"], after))
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))
+
+
+def _draw_fault(chance: random.Random, kind: Kind, at_s: float) -> Fault:
+    for_s = round(chance.uniform(kind.least_s, kind.most_s), 3) if kind.most_s else 0.0
+    return Fault(at_s, kind.name, chance.choice(kind.targets), for_s, chance.choice(kind.how))
+
+
+# ---- the text form
+def text(plan: Plan) -> str:
+    """The plan, one thing a line."""
+    lines = [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}", f"operations {plan.operations}"]
+    if plan.skipped:
+        lines.append("skipped " + ",".join(map(str, plan.skipped)))
+    plain = asdict(Knobs())
+    lines += [f"knob {name} {value}" for name, value in asdict(plan.knobs).items() if value != plain[name]]
+    for fault in plan.faults:
+        line = f"at {fault.at_s} {fault.kind} {fault.target}"
+        line += f" for {fault.for_s}" if fault.for_s else ""
+        lines.append(line + (f" how {fault.how}" if fault.how else ""))
+    return "\n".join(lines) + "\n"
+
+
+def parse(source: str) -> Plan:
+    """Raises InvalidInput that names the line. `#` begins a comment."""
+    found: dict[str, Any] = {"seed": 0, "workload": "registers", "clients": 4, "operations": 100}
+    knobs: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for number, line in enumerate(source.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] == "at":
+                faults.append(_parse_fault(words))
+            elif words[0] == "knob":
+                knobs[words[1]] = words[2]
+            elif words[0] == "skipped":
+                found["skipped"] = tuple(int(each) for each in words[1].split(","))
+            elif words[0] in found:
+                found[words[0]] = words[1] if words[0] == "workload" else int(words[1])
+            else:
+                raise InvalidInput(f"{words[0]!r} begins no line of a plan")
+        except (IndexError, ValueError, KeyError, InvalidInput) as error:
+            raise InvalidInput(f"line {number} of the plan, {line.strip()!r}: {error}", line=number) from error
+    try:
+        plan = Plan(**found, knobs=msgspec.convert(knobs, Knobs, strict=False), faults=tuple(faults))
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"a knob of the plan is wrong: {error}") from error
+    if plan.workload not in WORKLOADS:
+        raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
+    return plan
+
+
+def _parse_fault(words: list[str]) -> Fault:
+    """`at SECONDS KIND TARGET [for SECONDS] [how HOW]`"""
+    kind = words[2]
+    if kind not in BY_NAME:
+        raise InvalidInput(f"no fault is called {kind!r}: it is one of {', '.join(BY_NAME)}")
+    options = dict(zip(words[4::2], words[5::2], strict=True))
+    unknown = set(options) - {"for", "how"}
+    if unknown:
+        raise InvalidInput(f"{', '.join(sorted(unknown))}: after the target come `for` and `how`")
+    return Fault(float(words[1]), kind, words[3], float(options.get("for", 0)), options.get("how", ""))
+
+
+def without(plan: Plan, faults: frozenset[int]) -> Plan:
+    """The plan without the faults of these indices."""
+    return replace(plan, faults=tuple(fault for index, fault in enumerate(plan.faults) if index not in faults))

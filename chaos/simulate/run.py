@@ -1,0 +1,228 @@
+"""One run: the pair is started, clients work, faults come and go, all is healed, and what was recorded is judged.
+
+What always holds: a run is a function of its plan, and its trace (what happened, when) is the same to the byte wherever it
+runs; after every run the pair must have become healthy again by itself, or by what the handbook tells an operator to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from chaos.checkers import check_all
+from chaos.checkers.violation import Violation
+from chaos.history import History, Limits, Moment, Operation, Recorder
+from chaos.simulate.client import PATIENCE, SimClient
+from chaos.simulate.loop import Stuck, VirtualLoop
+from chaos.simulate.nemesis import Nemesis
+from chaos.simulate.observe import ObservedRegister, Observer
+from chaos.simulate.operator import Operator
+from chaos.simulate.plan import SITES, Plan
+from chaos.simulate.process import Process
+from chaos.simulate.world import OTHER, REQUEST_DEADLINE_S, World, until
+from chaos.workloads import WORKLOADS
+from chaos.workloads.workload import Workload, creations
+
+START_S = 30.0
+RECOVERY_S = 90.0
+DRAIN_S = 30.0
+STEPS_MAX = 3_000_000
+FINAL_READS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a run. `trace`: lines for people; `trace_hash`: of everything that happened."""
+
+    plan: Plan
+    history: History
+    violations: tuple[Violation, ...]
+    trace: tuple[str, ...]
+    trace_hash: str
+    virtual_s: float
+    steps: int
+    operations: int
+    faults: int
+
+
+class Run:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.loop = VirtualLoop()
+        self.recorder = Recorder()
+        self.world = World(plan, self.loop, ObservedRegister(self.loop, self.recorder))
+        self.observer = Observer(self.world, self.recorder)
+        self.operator = Operator(self.world, self.note)
+        self.nemesis = Nemesis(self.world, self.operator, self.note)
+        self.workload: Workload = WORKLOADS[plan.workload](self.world.stream("workload"))
+        self.trace: list[str] = []
+        self.violations: list[Violation] = []
+        self._begun_s = 0.0
+
+    def note(self, what: str) -> None:
+        self.trace.append(f"{self.loop.now_s:10.4f} {what}")
+
+    def broken(self, promise: str, sentence: str) -> None:
+        self.violations.append(Violation(promise, "liveness", sentence, (), (self.loop.now_s,)))
+
+    def execute(self) -> Result:
+        """To the end, whatever happens."""
+        with _quiet():
+            try:
+                self.loop.run(self._main(), steps_max=STEPS_MAX)
+            except Stuck as error:
+                self.broken("liveness", f"The run got stuck: {error}")
+            for error in self.loop.errors:
+                self.broken("internal", f"Nobody took an exception: {error!r}")
+            history = self.recorder.history()
+            judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
+        return Result(
+            self.plan, history, tuple(judged), tuple(self.trace), self._hash(history), self.loop.now_s, self.loop.steps,
+            len(history.calls), len(self.plan.faults),
+        )
+
+    def _hash(self, history: History) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.loop.steps} {self.loop.now_s!r}".encode())
+        for line in self.trace:
+            digest.update(line.encode())
+        for recorded in history.lines():
+            digest.update(repr(recorded).encode())
+        return digest.hexdigest()
+
+    # ---- the course of a run
+    async def _main(self) -> None:
+        self.recorder.note(Limits(
+            answer_slack_s=0.5, recovery_s=RECOVERY_S, segment_bytes=2 * self.plan.knobs.segment_bytes + 4096,
+            trim_slack_s=8.0, segments_drained=1, mode_slack_s=2.0,
+        ))
+        for use in self.workload.tables:
+            self.recorder.note(use)
+        for site in SITES:
+            self.world.boot(site)
+        sampling = self.loop.create_task(self.observer.sample())
+        if not await until(self.is_healthy, START_S):
+            self.broken("liveness", f"The pair did not start in {START_S} s: {self.describe()}")
+            return
+        await self._tables()
+        self._begun_s = self.loop.now_s
+        users = [self._spawn(f"client{number}", number) for number in range(self.plan.clients)]
+        await self.nemesis.run(self.plan.faults)
+        for user in users:
+            await user
+        await self._recover()
+        sampling.cancel()
+
+    def _spawn(self, name: str, number: int) -> asyncio.Task[None]:
+        return Process(name).spawn(self._use(name, number))
+
+    async def _tables(self) -> None:
+        client = SimClient(self.world, "maker", self.world.stream("maker"))
+        for operation in creations(self.workload):
+            await self._ask(client, "maker", operation)
+
+    async def _use(self, name: str, number: int) -> None:
+        """What one client does."""
+        chance = self.world.stream(name)
+        client = SimClient(self.world, name, chance)
+        for asked in range(number, self.plan.operations, self.plan.clients):
+            await asyncio.sleep(chance.expovariate(1 / self.plan.knobs.op_interval_s))
+            operation = self.workload.next(name)
+            if asked not in self.plan.skipped:
+                await self._ask(client, name, operation, learn=True)
+
+    async def _ask(self, client: SimClient, name: str, operation: Operation, *, learn: bool = False) -> None:
+        now_s = self.loop.now_s
+        call = self.recorder.begin(name, operation, now_s, now_s + PATIENCE.deadline_s)
+        outcome = await client.execute(operation)
+        self.recorder.end(call, outcome, self.loop.now_s)
+        if learn:
+            self.workload.learn(name, operation, outcome)
+
+    # ---- the end of a run
+    async def _recover(self) -> None:
+        self.nemesis.heal_all()
+        self.note("healed")
+        self.recorder.note(Moment("healed", self.loop.now_s))
+        if not await self.operator.on_call(self.is_healthy, RECOVERY_S):
+            self.broken("liveness", f"The pair did not become healthy in {RECOVERY_S} s after all faults: {self.describe()}")
+            return
+        self.note("recovered")
+        self.recorder.note(Moment("recovered", self.loop.now_s))
+        await self._read_all()
+        target = max(self.world.machines[site].engine.applied_seq for site in SITES)
+        if not await until(lambda: self._is_drained(target), DRAIN_S):
+            self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
+            return
+        self.recorder.note(Moment("drained", self.loop.now_s))
+        await self.observer.final(str(self.world.find("active")))
+        self.recorder.note(Moment("ended", self.loop.now_s))
+
+    async def _read_all(self) -> None:
+        """Every table as clients see it now: what was unknown is settled."""
+        client = SimClient(self.world, "reader", self.world.stream("reader"))
+        for use in self.workload.tables:
+            await self._ask(client, "reader", Operation("scan", use.name))
+
+    def is_healthy(self) -> bool:
+        """One active in sync, the other one its standby that holds everything, and no plan under way."""
+        state = self.world.register.value
+        if state is None or state.active is None or state.switching is not None or state.mode != "sync":
+            return False
+        one, other = self.world.alive(state.active), self.world.alive(OTHER[state.active])
+        if one is None or other is None or one.site is None or other.site is None:
+            return False
+        if one.site.role != "ACTIVE" or other.site.role != "STANDBY" or other.site.sink.needs_base:
+            return False
+        busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
+        return not any(busy) and one.site.open is not None and other.site.takeover_blocker() is None
+
+    def _is_drained(self, target: int) -> bool:
+        """All that clients wrote is durable at both sites, and the remote log is down to its open segment."""
+        active = self.world.find("active")
+        one = self.world.alive(active) if active is not None else None
+        if one is None or one.site is None or one.site.open is None or one.site.open.remote is None:
+            return False
+        durable = all(self.world.machines[site].engine.durable_seq >= target for site in SITES)
+        return durable and len(one.site.open.remote.segments) <= 1
+
+    def describe(self) -> str:
+        """The sites in a line, for people."""
+        parts = []
+        for name in SITES:
+            life = self.world.alive(name)
+            if life is None or life.site is None:
+                parts.append(f"{name}: down")
+                continue
+            site = life.site
+            parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}, waits for {site.waiting_for}")
+        state = self.world.register.value
+        return "; ".join(parts) + f"; coordinator: {state.reason if state is not None else 'no value'}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No log line, and no word about the tasks of processes that were killed: they end with the run."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    hook: Any = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    collecting = gc.isenabled()
+    gc.disable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            yield
+        finally:
+            sys.unraisablehook = hook
+            if collecting:
+                gc.enable()

@@ -1,0 +1,223 @@
+"""The simulated pair: two machines, two DFSs, a witness and the network between them, and the product's site on top.
+
+What always holds: this is the composition root of a simulation as gateway/app.py is of a real site; every port that a site
+gets is a simulated twin; a site's life ends by `kill` between any two of its steps, and the next life begins with what its
+machine kept. Source: protocol.md 1 and 5, layout.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from chaos.simulate.clock import SimClock
+from chaos.simulate.coordinator import SimCoordinator, SimRegister
+from chaos.simulate.dfs import SimDfsCluster
+from chaos.simulate.disk import SimDisk
+from chaos.simulate.engine import SimEngine
+from chaos.simulate.loop import VirtualLoop
+from chaos.simulate.network import Network
+from chaos.simulate.plan import SITES, Knobs, Plan
+from chaos.simulate.process import Process
+from chaos.simulate.transport import Listening, SimTransport
+from gateway.active import ActiveSettings
+from gateway.admission import AdmissionLimits
+from gateway.commit import CommitSettings
+from gateway.config import HttpConfig
+from gateway.control import Control
+from gateway.door import Door
+from gateway.facade import Facade
+from gateway.operations import Operations
+from gateway.peer_api import PeerApi
+from gateway.site import Site, SitePorts, SiteSettings
+from gateway.supervisor import Supervisor
+from remote_log.shipper import ShipperSettings
+from remote_log.writer import RemoteWriterSettings
+from storage.cursors import CursorRegistry
+from storage.errors import TwinlogError
+from storage.wal import Wal, WalSettings
+from switchover.failpoints import Failpoints
+from switchover.journal import MemoryJournal
+
+OTHER = {"a": "b", "b": "a"}
+REQUEST_DEADLINE_S = 3.0
+DRIFT_MARGIN = 0.1
+BOOT_RETRY_S = 1.0
+DFS_TIMEOUT_S = 4.0
+
+
+@dataclass(slots=True)
+class Machine:
+    """What of a site outlives its processes."""
+
+    clock: SimClock
+    disk: SimDisk
+    dfs: SimDfsCluster
+    engine: SimEngine
+    journal: MemoryJournal
+
+
+@dataclass(slots=True)
+class Life:
+    """One process of a site. Its parts are None until it has opened its files."""
+
+    process: Process
+    site: Site | None = None
+    operations: Operations | None = None
+    facade: Facade | None = None
+    door: Door | None = None
+    peer_api: PeerApi | None = None
+
+
+class World:
+    def __init__(self, plan: Plan, loop: VirtualLoop, register: SimRegister) -> None:
+        self.plan, self.loop = plan, loop
+        self.network = Network(loop, self.stream("network"))
+        self.register = register
+        drift = {"a": plan.knobs.drift_a, "b": plan.knobs.drift_b}
+        self.machines = {site: self._machine(site, 1.0 + drift[site]) for site in SITES}
+        self.lives: dict[str, Life] = {}
+        self._ids = 0
+        self.set_links()
+
+    def stream(self, name: str) -> Random:
+        """Randomness of its own for each use, so that leaving one thing out changes nothing in the others."""
+        return Random(f"{self.plan.seed} {name}")
+
+    def _machine(self, site: str, rate: float) -> Machine:
+        loop = self.loop
+        disk = SimDisk(loop, self.stream(f"disk {site}"))
+        disk.slow = self.plan.knobs.disk_slow
+        return Machine(
+            SimClock(loop, rate=rate), disk, SimDfsCluster(loop, self.stream(f"dfs {site}")),
+            SimEngine(self.stream(f"engine {site}")), MemoryJournal(),
+        )
+
+    def set_links(self, *, well: bool = False) -> None:
+        """Every link as the knobs say; `well`: nothing is lost or repeated."""
+        knobs = self.plan.knobs
+        for pair in (("a", "b"), ("a", "w"), ("b", "w"), ("c", "a"), ("c", "b")):
+            for link in self.network.between(*pair):
+                link.base_s, link.jitter_s = knobs.link_s, knobs.link_s * knobs.link_jitter
+                link.loss, link.repeat = (0.0, 0.0) if well else (knobs.loss, knobs.duplicate)
+
+    # ---- lives of the sites
+    def boot(self, name: str) -> Life:
+        """A new process; it opens its files, and its supervisor does the rest."""
+        old = self.lives.get(name)
+        if old is not None:
+            self._end(old)
+        self._ids += 1
+        life = Life(Process(f"{name}.{self._ids}"))
+        self.lives[name] = life
+        life.process.spawn(self._open(name, life), "boot")
+        return life
+
+    def _end(self, life: Life) -> None:
+        if not life.process.killed:
+            self.loop.kill(life.process)
+
+    def kill(self, name: str, *, machine: bool) -> None:
+        """SIGKILL of the gateway, or of the machine under it: then what was not synced may be gone."""
+        life = self.lives.get(name)
+        if life is None or life.process.killed:
+            return
+        self._end(life)
+        here = self.machines[name]
+        if machine:
+            here.disk.power_loss(flips=True)
+        else:
+            self.network.reset(life.process)
+        here.engine.crash()
+
+    def alive(self, name: str) -> Life | None:
+        """Its life, when it runs and has opened its files."""
+        life = self.lives.get(name)
+        return life if life is not None and not life.process.killed and life.site is not None else None
+
+    def _listening(self, name: str) -> Listening | None:
+        life = self.alive(name)
+        return None if life is None or life.peer_api is None else (life.process, life.peer_api)
+
+    def find(self, target: str) -> str | None:
+        """The site that `target` means now; what is neither "active" nor "standby" means itself."""
+        if target not in ("active", "standby"):
+            return target
+        state = self.register.value
+        if state is None or state.active is None:
+            return None
+        return state.active if target == "active" else OTHER[state.active]
+
+    async def _open(self, name: str, life: Life) -> None:
+        """The site on its ports. What fails is tried again, as an init system would."""
+        here = self.machines[name]
+        while True:
+            try:
+                await self._compose(name, life)
+                return
+            except TwinlogError:
+                await here.clock.sleep(BOOT_RETRY_S)
+
+    async def _compose(self, name: str, life: Life) -> None:
+        here, there = self.machines[name], self.machines[OTHER[name]]
+        process, network = life.process, self.network
+        files = here.disk.files(process)
+        site = Site(
+            site_settings(name, self.plan.knobs),
+            SitePorts(
+                clock=here.clock, files=files, engine=here.engine,
+                wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
+                coordinator=SimCoordinator(self.register, name, network),
+                transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
+                own_dfs=here.dfs.client(process, name, name, network, DFS_TIMEOUT_S),
+                peer_dfs=there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S),
+                cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
+            ),
+        )
+        operations = Operations(site, Control(site), here.journal)
+        supervisor = Supervisor(
+            site, run_plan=operations.run_own, undo_again=operations.undo_again,
+            is_busy=lambda: operations.running_id is not None,
+        )
+        life.facade = Facade(site, operations)
+        life.door = Door(life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S))
+        life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
+        supervisor.start()
+
+    def _new_id(self, name: str) -> str:
+        self._ids += 1
+        return f"{name}{self._ids}"
+
+
+def site_settings(name: str, knobs: Knobs) -> SiteSettings:
+    """As gateway/app.py makes them of a configuration, with short times."""
+    automatic = knobs.policy == "available"
+    return SiteSettings(
+        pair="sim", site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}", initial_active="a",
+        policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S, flush_interval_s=knobs.flush_interval_s,
+        fence_deadline_s=6.0, admission=AdmissionLimits(),
+        active=ActiveSettings(
+            lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s, trim_interval_s=1.0,
+            degrade_after_s=knobs.degrade_after_s if automatic else None, resync_after_s=0.5,
+            commit=CommitSettings(),
+            shipper=ShipperSettings(idle_poll_s=0.25, retry_s=0.2, batch_interval_s=0.02, batch_bytes_max=4096),
+            remote=RemoteWriterSettings(
+                segment_bytes=knobs.segment_bytes, in_flight_max=8, retry_first_s=0.05, retry_max_s=0.5,
+                lease_recovery_deadline_s=6.0,
+            ),
+        ),
+    )
+
+
+async def until(condition: Any, timeout_s: float, poll_s: float = 0.1) -> bool:
+    """Whether the condition came true in time; of the run's own time."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + timeout_s
+    while not condition():
+        if loop.time() >= end_s:
+            return False
+        await asyncio.sleep(poll_s)
+    return True
