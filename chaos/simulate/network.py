@@ -3,8 +3,8 @@
 Places: "a" and "b" (a data centre: its gateway and its DFS), "w" (the witness: the coordinator), "c" (clients, operators).
 What always holds: a caller hears by its deadline, in its own process; what serves a call runs where it belongs (servers in
 no process, a gateway's code in its process), and never at once: a message takes its time, also within a place. Messages of
-different calls overtake one another; those of one `Connection` never do. A message that is on its way when its link is cut
-is lost. Source: remote_log/transport.py, protocol.md 5.
+different calls overtake one another; those of one `Connection` never do. What is on its way when its link is cut is lost;
+a connection sends it again when a silent cut has healed. Source: remote_log/transport.py, protocol.md 5.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
@@ -30,7 +30,8 @@ Serve = Callable[["Call"], None]
 
 @dataclass(slots=True)
 class Link:
-    """One direction between two places. `loss` and `repeat` are probabilities; `cuts` counts how often it was cut."""
+    """One direction between two places. `loss` and `repeat` are probabilities; `cuts` and `resets` count how often it was
+    cut, and how often not silently; `stalled` connections wait for it to heal."""
 
     base_s: float = 0.0005
     jitter_s: float = 0.001
@@ -39,6 +40,8 @@ class Link:
     repeat_late_s: float = 2.0  # a repeated message comes so much later, at most
     cut: HowCut | None = None
     cuts: int = 0
+    resets: int = 0
+    stalled: list[Connection] = field(default_factory=list)
 
 
 class Network:
@@ -61,6 +64,9 @@ class Network:
         link = self._links[src, dst]
         link.cut = how
         link.cuts += 1
+        if how == "refused":
+            link.resets += 1
+            self._resume(link)
 
     def isolate(self, place: str, how: HowCut = "silent") -> None:
         """Cut `place` off from every other one, both ways."""
@@ -74,12 +80,18 @@ class Network:
         for (one, other), link in self._links.items():
             if src in (None, one) and dst in (None, other):
                 link.cut = None
+                self._resume(link)
 
     def reset(self, process: Process) -> None:
         """`process` was killed: who waits for its answers hears that the connection broke. (A lost machine says nothing.)"""
         for call in [call for call in self._served if call.server is process]:
             del self._served[call]
             call.break_off("the connection was reset", sent=True)
+
+    def _resume(self, link: Link) -> None:
+        stalled, link.stalled = link.stalled, []
+        for connection in stalled:
+            self.loop.outside(self._draw() * RESENT_S, connection.resume)
 
     # ---- calls
     def call(
@@ -194,7 +206,7 @@ class Call:
 
 
 class Connection:
-    """One direction of a connection: what is sent arrives in order, or it and everything behind it never does."""
+    """One direction of a connection: what is sent arrives in order, however late, until the connection is broken."""
 
     def __init__(self, network: Network, src: str, dst: str, on_broken: Callable[[str], None]) -> None:
         self._network, self._link = network, network.link(src, dst)
@@ -202,6 +214,8 @@ class Connection:
         self._name = f"{src} to {dst}"
         self._last_s = 0.0
         self._on_way: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._due = 0  # of them should have arrived
+        self._stalled = False
         self.broken = False
 
     def send(self, deliver: Callable[..., None], *args: Any, after_s: float = 0.0) -> None:
@@ -209,7 +223,7 @@ class Connection:
         network, link = self._network, self._link
         if self.broken:
             return
-        if link.cut is not None:
+        if link.cut == "refused":
             self._break()
             return
         loop = network.loop
@@ -217,26 +231,39 @@ class Connection:
         if network.loses(link):
             delay_s += RESENT_S * (1 + network.random.random())
         self._last_s = arrival_s = max(self._last_s, loop.now_s + delay_s)
-        self._on_way.append((link.cuts, deliver, args))
+        self._on_way.append((link.resets, deliver, args))
         loop.outside(arrival_s - loop.now_s, self._arrive)
 
     def _arrive(self) -> None:
-        if self.broken:
-            return
-        cuts, deliver, args = self._on_way.popleft()
-        if cuts == self._link.cuts:
-            deliver(*args)
-        else:
-            self._break()
+        self._due += 1
+        if not self._stalled:
+            self._deliver()
+
+    def resume(self) -> None:
+        self._stalled = False
+        self._deliver()
+
+    def _deliver(self) -> None:
+        link = self._link
+        while self._due and not self.broken:
+            if link.cut == "silent":
+                self._stalled = True
+                link.stalled.append(self)
+                return
+            self._due -= 1
+            resets, deliver, args = self._on_way.popleft()
+            if resets == link.resets:
+                deliver(*args)
+            else:
+                self._break()
 
     def _break(self) -> None:
         self.broken = True
         self._on_way.clear()
-        if self._link.cut != "silent":
-            network = self._network
-            network.loop.outside(
-                network.random.random() * REFUSED_MAX_S, self._on_broken, f"the connection from {self._name} broke"
-            )
+        network = self._network
+        network.loop.outside(
+            network.random.random() * REFUSED_MAX_S, self._on_broken, f"the connection from {self._name} broke"
+        )
 
 
 def end(future: asyncio.Future[Any], process: Process | None, result: Any, error: BaseException | None) -> None:
