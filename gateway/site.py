@@ -38,7 +38,7 @@ from storage.wal import Wal
 from switchover.activation import Activation, ActivationPorts, ActivationRequest, ActivationSettings, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.failpoints import Failpoints
-from switchover.rejoin import FLOOR, Rejoin, RejoinReport
+from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles import Event, Role, permissions, step
 
 CHANGE_POLL_S = 1.0
@@ -317,9 +317,6 @@ class Site:
             return f"its storage failed and waits to be opened anew: {engine.failure}"
         if self.sink.needs_base:
             return "its base data is not complete: wait until the active has filled this site"
-        floor = int(engine.meta(FLOOR) or b"0")
-        if engine.applied_seq < floor:
-            return f"it rejoined and is still behind: it holds {engine.applied_seq}, and needs {floor} to be consistent"
         return None
 
     async def refresh_pair_state(self) -> PairState | None:

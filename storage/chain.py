@@ -23,6 +23,30 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
 
     Raises LogGap where a frame between them is missing, DamagedLog when two frames claim one position.
     """
+    kept = _kept(frames)
+    for before, frame in pairwise(kept):
+        if frame.previous != before.last_seq:
+            raise LogGap(
+                f"frames are missing: {frame!r} continues sequence {frame.previous}, but the last one before it is {before!r}",
+                held_seq=before.last_seq, offered_previous=frame.previous,
+            )
+    return kept
+
+
+def reachable(frames: Iterable[Frame], applied_seq: int, applied_epoch: int = 0) -> list[Frame]:
+    """The frames that stand and lead on from `applied_seq` without a gap, whatever lies behind a gap. See `tail_after`."""
+    reached: list[Frame] = []
+    at = applied_seq
+    for frame in _kept(frame for frame in frames if frame.last_seq > applied_seq and frame.epoch >= applied_epoch):
+        if frame.previous != at:
+            break
+        reached.append(frame)
+        at = frame.last_seq
+    return reached
+
+
+def _kept(frames: Iterable[Frame]) -> list[Frame]:
+    """The frames that no later one cuts off, in order, with gaps where frames are missing."""
     ordered = _distinct(frames)
     kept: list[Frame] = []
     lowest_previous: int | None = None
@@ -32,12 +56,6 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
         if lowest_previous is None or frame.previous < lowest_previous:
             lowest_previous = frame.previous
     kept.reverse()
-    for before, frame in pairwise(kept):
-        if frame.previous != before.last_seq:
-            raise LogGap(
-                f"frames are missing: {frame!r} continues sequence {frame.previous}, but the last one before it is {before!r}",
-                held_seq=before.last_seq, offered_previous=frame.previous,
-            )
     return kept
 
 

@@ -24,7 +24,7 @@ from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epo
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
-from storage.chain import standing, tail_after
+from storage.chain import standing
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
 from storage.errors import LogGap, PlanSuperseded
@@ -32,9 +32,11 @@ from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
 from storage.wal import Wal
+from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 from switchover.coordinator import Coordinator, Mode, PairState, update
 from switchover.failpoints import Failpoints
 from switchover.register import abandon_plan, begin_plan, open_plan
+from switchover.rejoin import FLOOR
 
 
 class RemoteLogOpener(Protocol):
@@ -217,20 +219,27 @@ class Activation:
         frames = remote if self._takes_over else [*remote, *local]
         self._check_remote_log_is_there(remote)
         try:
-            tail = tail_after(frames, engine.applied_seq, engine.applied_epoch)
+            tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
             if not self.request.accept_data_loss:
                 raise
             tail = []  # the operator typed the loss; the manifest in the journal says what
-        return tail or (self._own_tail(local) if self.request.accept_data_loss else [])
+        if not tail and self.request.accept_data_loss:
+            tail = continuing_by_force(frames, local, engine.applied_seq, engine.applied_epoch)
+        self._check_floor(tail)
+        return tail
 
-    def _own_tail(self, local: list[Frame]) -> list[Frame]:
-        """Forced, by a site that was the active once and never rejoined: the lost epoch is given up as a whole, but not what
-        this site's own log has and a crash took from its storage."""
-        try:
-            return tail_after(local, self.ports.engine.applied_seq, self.ports.engine.applied_epoch)
-        except LogGap:
-            return []
+    def _check_floor(self, tail: list[Frame]) -> None:
+        """After a rejoin that fetched rows, the storage is a prefix of the log again only from the point of that fetch on."""
+        engine = self.ports.engine
+        end = tail[-1].last_seq if tail else engine.applied_seq
+        floor = int(engine.meta(FLOOR) or b"0")
+        if end < floor:
+            raise LogGap(
+                f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied_seq}, the log leads to {end}, "
+                f"and {floor} is needed to be consistent; bring site {self.ports.peer} back",
+                held_seq=engine.applied_seq,
+            )
 
     def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
         before, at = self.before, self.ports.engine.applied_epoch
@@ -347,19 +356,5 @@ class Activation:
         remote = self.ports.make_remote(self.epoch)
         await remote.open(start.first_seq, [*self._copies, start])
         return remote
-
-
-def frames_to_copy(local: list[Frame], remote: list[Frame], applied_seq: int) -> list[Frame]:
-    """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
-
-    The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed.
-    """
-    if not local:
-        return []
-    base = min(local[0].previous, applied_seq)
-    union = [frame for frame in [*local, *remote] if frame.last_seq > base]
-    held = {frame.position for frame in remote}
-    needed_from = min((frame.previous for frame in remote), default=base)
-    return [f for f in standing(union) if f.position not in held and f.last_seq > needed_from]
 
 

@@ -12,6 +12,7 @@ from remote_log.claims import segments_below
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from storage.errors import Conflict, DfsError, SyncFailed
+from switchover.rejoin import FLOOR
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import Moments, caught_up, epoch, open_pair, put, rows, site, turns
@@ -182,3 +183,25 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
         assert rows(pair, "a") == {key: f"a{key}" for key in range(5)}
         assert epoch(pair, "b").shipper.base_rows_sent == 0
+
+
+async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path) -> None:
+    """b rejoined, and is behind the point at which it fetched rows; the active is lost before anything was shipped."""
+    async with open_pair(tmp_path) as pair:
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        pair.cut = True
+        for key in range(5):
+            assert (await put(pair, "a", key, "only in the remote log")).mode == "sync"
+        needed = epoch(pair, "a").core.committed
+        engine = site(pair, "b").ports.engine
+        await engine.set_meta(FLOOR, str(needed + 20).encode())
+        await pair.crash("a")
+        ended = await pair.operate("b", "failover", "b")
+        assert (ended["state"], ended["error"]["code"]) == ("failed", "log-gap"), ended
+        assert str(needed + 20) in ended["error"]["message"]
+        assert pair.role("b") == "CLOSED"
+        assert engine.applied_seq < needed, "nothing was applied to a storage that cannot be opened"
+        await engine.set_meta(FLOOR, str(needed).encode())
+        ended = await pair.operate("b", "failover", "b")
+        assert ended["state"] == "succeeded", ended
+        assert len(rows(pair, "b")) == 5

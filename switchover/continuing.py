@@ -1,0 +1,67 @@
+"""Which frames a new epoch continues from, out of the logs that it read. Pure.
+
+What always holds:
+- what is given continues the storage's (epoch, sequence) frame by frame: a link is a sequence without an epoch, so a newer
+  epoch is entered through its start only, which names the end that it follows; a storage that diverged is not continued;
+- without force, nothing that the logs hold behind the storage is left out: a gap is an error;
+- with force, no more is given up than lies behind the first gap.
+Source: protocol.md sections 4 and 5 (activation, step 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.chain import reachable, standing, tail_after
+from storage.errors import LogGap
+from storage.frame import Frame
+from storage.record import Kind
+
+
+def continuing(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
+    """All frames that stand behind (`epoch`, `seq`). Raises LogGap when they do not continue from there."""
+    tail = tail_after(frames, seq, epoch)
+    at = epoch
+    for frame in tail:
+        if frame.epoch != at and not _begins_epoch(frame):
+            raise LogGap(
+                f"{frame!r} continues an epoch whose start is missing: whether {seq} of epoch {epoch}, which is applied here, is a "
+                "part of its log cannot be told", held_seq=seq, offered_previous=frame.previous,
+            )
+        at = frame.epoch
+    return tail
+
+
+def continuing_by_force(remote: Sequence[Frame], local: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
+    """As far as the remote log leads without a gap. When it does not lead on at all, as far as the own log does: of a site
+    that was the active once and never rejoined, the lost epoch is given up as a whole, but not what a crash took from it."""
+    return _led(remote, seq, epoch) or _led(local, seq, epoch)
+
+
+def _led(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
+    led: list[Frame] = []
+    at = epoch
+    for frame in reachable(frames, seq, epoch):
+        if frame.epoch != at and not _begins_epoch(frame):
+            break
+        led.append(frame)
+        at = frame.epoch
+    return led
+
+
+def _begins_epoch(frame: Frame) -> bool:
+    return frame.records[0].kind == Kind.EPOCH_START
+
+
+def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int) -> list[Frame]:
+    """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
+
+    The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed.
+    """
+    if not local:
+        return []
+    base = min(local[0].previous, applied_seq)
+    union = [frame for frame in [*local, *remote] if frame.last_seq > base]
+    held = {frame.position for frame in remote}
+    needed_from = min((frame.previous for frame in remote), default=base)
+    return [f for f in standing(union) if f.position not in held and f.last_seq > needed_from]
