@@ -30,7 +30,8 @@ PURE = (
     "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
     "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
     "gateway.problem_documents",
-    "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes", "switchover.operations",
+    "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes",
+    "switchover.operations",
 )
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",
