@@ -121,6 +121,11 @@ class Activation:
         return self._takes_over or self._mode_before == "sync"
 
     @property
+    def follows_async(self) -> bool:
+        """The old active may have acknowledged what only it holds."""
+        return self._mode_before == "async"
+
+    @property
     def _mode_before(self) -> Mode:
         return self.before.mode if self.before is not None else "sync"
 

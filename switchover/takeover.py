@@ -23,7 +23,7 @@ from remote_log.messages import (
     from_message,
     to_message,
 )
-from storage.errors import Fenced, PeerError, Refused, Unavailable
+from storage.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
 from switchover.activation import Activation, ActivationRequest
 from switchover.control import SiteControl
 from switchover.coordinator import PairState, update
@@ -46,6 +46,8 @@ class Takeover:
         self._options = options
         self._activation: Activation | None = None
         self._drained_seq: int | None = None
+        self._caught_up = False  # with all that the old active had when it was drained by this very attempt
+        self._asked_to_stop = False
 
     def plan(self) -> Plan:
         early = [Step("begin", self._begin, "take the pair at the coordinator", abortable=True, undo=self._abandon)]
@@ -184,6 +186,7 @@ class Takeover:
                     "see why replication is slow, and try again"
                 )
             await control.clock.sleep(POLL_S)
+        self._caught_up = True
         return {"applied_seq": control.applied_seq, "durable_seq": await control.flush()}
 
     async def _step_down(self) -> dict[str, Any]:
@@ -191,11 +194,15 @@ class Takeover:
         control = self._control
         message = await self._plan_message()
         activation = await self._need_activation()
+        self._asked_to_stop = True
 
         async def ask() -> dict[str, Any]:
             try:
                 reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
             except (PeerError, Unavailable) as error:
+                if activation.follows_async and not self._caught_up:
+                    await self._abandon()
+                    raise self._may_know_more(error) from error
                 return {"confirmed": False, "why": error.message}
             activation.old_has_stopped(reply.durable_seq)
             return {"confirmed": True, "durable_seq": reply.durable_seq}
@@ -203,10 +210,24 @@ class Takeover:
         detail: dict[str, Any] = await self._guard(ask)
         return detail
 
+    def _may_know_more(self, error: TwinlogError) -> Refused:
+        """Of a switchover that is taken up again: the pair may have gone on without it since the old active was drained."""
+        peer = self._control.peer
+        return Refused(
+            f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back and "
+            f"resume, or let it go on with `failover --to {peer}`, or see the loss manifest and force a failover"
+        )
+
+    async def _late_activation(self) -> Activation:
+        """Past the old active's end. An attempt that was taken up again behind that step asks it once more."""
+        if self._kind == "switchover" and not self._asked_to_stop:
+            await self._step_down()
+        return await self._need_activation()
+
     # ---- activation
     def _guarded(self, name: str) -> Callable[[], Awaitable[dict[str, Any]]]:
         async def run() -> dict[str, Any]:
-            activation = await self._need_activation()
+            activation = await self._late_activation()
             await self._guard(getattr(activation, name))
             return {"epoch": activation.epoch, **activation.progress}
 
@@ -229,7 +250,7 @@ class Takeover:
             raise
 
     async def _open(self) -> dict[str, Any]:
-        activation = await self._need_activation()
+        activation = await self._late_activation()
 
         async def open_and_install() -> dict[str, Any]:
             opened = await activation.open()
