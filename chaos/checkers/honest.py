@@ -1,6 +1,7 @@
 """P8: an acknowledgement's mode is true. None says async before the register does; none says sync long after it said async.
 
-What always holds: the epoch of the acknowledgement counts, for an answer that is repeated later keeps its first mode.
+What always holds: the epoch that answered counts, where it is known: an answer that is repeated under its key later says what
+is true then. Else it is the epoch of the acknowledgement.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ def check(history: History) -> list[Violation]:
     for call in history.calls:
         if call.outcome is None or call.returned_s is None or (ack := call.outcome.ack) is None:
             continue
-        since_s = first_async.get(ack.epoch, inf)
+        epoch = ack.epoch if call.outcome.epoch is None else call.outcome.epoch
+        since_s = first_async.get(epoch, inf)
         if ack.mode == "async":
             if call.returned_s < since_s:
                 when = "at all" if since_s == inf else f"before {since_s:.3f} s"
                 sentence = (
-                    f"Call {call.id} was acknowledged as async in epoch {ack.epoch} at {call.returned_s:.3f} s,"
+                    f"Call {call.id} was acknowledged as async in epoch {epoch} at {call.returned_s:.3f} s,"
                     f" but no downgrade of that epoch was recorded {when}."
                 )
                 found.append(Violation("P8", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s)))
         elif since_s + slack_s < call.invoked_s and _async_throughout(
-            modes[ack.epoch], call.invoked_s - slack_s, call.returned_s
+            modes[epoch], call.invoked_s - slack_s, call.returned_s
         ):
-            sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {ack.epoch} is async."
+            sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {epoch} is async."
             found.append(Violation("P8", NAME, sentence, (call.id,), (since_s, call.invoked_s, call.returned_s)))
     return found
 

@@ -43,8 +43,10 @@ def _check_zones(table: TableFacts, key: str, facts: KeyFacts) -> list[Violation
     if (absent := readers.pop(None, None)) is not None:
         must.append((-inf, absent.invoked_s, None, [absent.last_call]))
     for write in facts.writes:
+        if write.result == "not_applied":
+            continue
         seen = readers.pop(write.value, None)
-        if write.lost or write.result == "not_applied" or (write.result == "unknown" and seen is None):
+        if write.lost or (write.result == "unknown" and seen is None):
             continue
         first, last, calls = write.end_s, write.invoked_s, [write.call]
         if seen is not None:

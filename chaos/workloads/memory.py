@@ -44,9 +44,15 @@ class MemoryPair:
     late: list[Operation] = field(default_factory=list)
     version: int = 1000
     seq: int = 0
+    sins: int = 0  # promises broken so far, whether anybody could notice or not
 
     def chance(self, share: float) -> bool:
         return share > 0 and self.random.random() < share
+
+    def sin(self, share: float) -> bool:
+        sinned = self.chance(share)
+        self.sins += sinned
+        return sinned
 
     def dump(self, site: str, at_s: float) -> Dump:
         return Dump(site, site == "a", at_s, self.seq, {name: dict(rows) for name, rows in self.tables.items()})
@@ -70,21 +76,21 @@ class MemoryPair:
             return Outcome("unknown")
         if self.chance(faults.refusals):
             return Outcome("not_applied", error="overloaded")
-        if self.chance(faults.late_phantoms):
+        if self.sin(faults.late_phantoms):
             self.late.append(operation)
             return Outcome("unknown")
-        if (problem := self._problem(operation)) and not self.chance(faults.ignored_conditions):
+        if (problem := self._problem(operation)) and not self.sin(faults.ignored_conditions):
             return Outcome("not_applied", error=problem)
         version = self.version + len(operation.mutations)
         mutations = operation.mutations
-        if len(mutations) > 1 and self.chance(faults.torn_batches):
+        if len(mutations) > 1 and self.sin(faults.torn_batches):
             mutations = mutations[: len(mutations) // 2]
-        if not self.chance(faults.lost_writes):
+        if not self.sin(faults.lost_writes):
             self._apply(operation, mutations)
         self.version, self.seq = version, self.seq + len(operation.mutations)
         if self.chance(faults.lost_answers):
             return Outcome("unknown")
-        if self.chance(faults.applied_refusals):
+        if self.sin(faults.applied_refusals):
             return Outcome("not_applied", error="overloaded")
         return Outcome("ok", ack=Ack("a", 1, self.seq, version, "sync"))
 
@@ -111,7 +117,7 @@ class MemoryPair:
                 continue
             old = rows[mutation.key].row if mutation.op == "update" and mutation.key in rows else {}
             row: dict[str, Any] = {column: None for column in self.columns[operation.table]} | old | mutation.row
-            if "copy" in row and self.chance(self.faults.torn_rows):
+            if "copy" in row and self.sin(self.faults.torn_rows):
                 row["copy"] = "torn"
             rows[mutation.key] = Stored(row, version)
             self.log.append((version, operation.table, mutation.key, rows[mutation.key]))
@@ -119,7 +125,7 @@ class MemoryPair:
 
     def _read(self, operation: Operation) -> tuple[Row, ...]:
         stored = self.tables[operation.table].get(operation.key)
-        if self.chance(self.faults.stale_reads):
+        if self.sin(self.faults.stale_reads):
             before = [entry for entry in self.log if entry[1] == operation.table and entry[2] == operation.key]
             stored = before[-2][3] if len(before) > 1 else None
         return () if stored is None else (Row(operation.key, stored.row, stored.version),)

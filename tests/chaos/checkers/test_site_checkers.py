@@ -1,0 +1,206 @@
+"""What is judged from observations of the sites: one active, prefix, convergence, bounded, honest, deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chaos.checkers import CHECKERS, check_all
+from chaos.history import (
+    Ack,
+    Dump,
+    Limits,
+    LoggedFrame,
+    ModeRecorded,
+    Moment,
+    Opened,
+    Operation,
+    Outcome,
+    Position,
+    ReadsServed,
+    RemoteLog,
+    RoleChange,
+    SiteLog,
+    Stored,
+)
+from tests.chaos.plots import Plot, sentences
+
+Build = Callable[[Plot], Plot]
+READ = Operation("read", "t", key="k")
+WRITE = Operation("write", "t")
+MOVED = (Opened("a", 1, 0.0, "sync"), Opened("b", 2, 10.0, "sync"))
+
+
+def ack(site: str, epoch: int, mode: str = "sync") -> Outcome:
+    return Outcome("ok", ack=Ack(site, epoch, 5, 5, mode))  # type: ignore[arg-type]
+
+
+def frame(epoch: int, first: int, last: int, digest: str = "d") -> LoggedFrame:
+    return LoggedFrame(epoch, first, last, first - 1, digest)
+
+
+def log(site: str, *frames: LoggedFrame) -> SiteLog:
+    return SiteLog(site, site == "a", frames)
+
+
+def remote(at_s: float, size: int, needed: int, segments: int = 1) -> RemoteLog:
+    return RemoteLog("a", 1, at_s, size, segments, needed)
+
+
+FRAMES = (frame(1, 1, 4), frame(1, 5, 5), frame(2, 6, 9))
+LIMITS = Limits(segment_bytes=100, trim_slack_s=2.0, recovery_s=5.0)
+CLEAN: dict[str, dict[str, Build]] = {
+    "one_active": {
+        "each in its time": lambda p: (
+            p.add(*MOVED).call(WRITE, 8, 9, ack("a", 1)).call(WRITE, 11, 12, ack("b", 2))
+            .call(READ, 12, 13, Outcome("ok", site="b"))
+        ),
+        "asked before, answered before": lambda p: p.add(*MOVED).call(READ, 8, 9.9, Outcome("ok", site="a", epoch=1)),
+        "let go before, arrived after": lambda p: p.add(*MOVED).call(READ, 8, 10.5, Outcome("ok", site="a", served_s=9.9)),
+        "refused after": lambda p: p.add(*MOVED).call(WRITE, 11, 12, Outcome("not_applied", site="a", epoch=1)),
+        "a count that stands": lambda p: p.add(*MOVED, ReadsServed("a", 1, 5, 9), ReadsServed("a", 1, 5, 12)),
+        "back again": lambda p: p.add(*MOVED, Opened("a", 3, 20.0, "sync")).call(READ, 21, 22, Outcome("ok", site="a")),
+    },
+    "prefix": {
+        "equal": lambda p: p.add(log("a", *FRAMES), log("b", *FRAMES)),
+        "behind": lambda p: p.add(log("a", *FRAMES), log("b", *FRAMES[:2])),
+        "trimmed at the active": lambda p: p.add(log("a", *FRAMES[1:]), log("b", *FRAMES)),
+        "trimmed at the standby": lambda p: p.add(log("a", *FRAMES), log("b", *FRAMES[1:])),
+        "applied what was committed": lambda p: (
+            p.add(Opened("a", 1, 0, "sync"), Position("a", 1, 1, 9, 9, 5), Position("b", 1, 1, 0, 9, 5))
+        ),
+        "ends with a frame": lambda p: p.add(log("a", *FRAMES), Dump("b", False, 9, 5, {})),
+    },
+    "convergence": {
+        "equal": lambda p: p.add(Moment("drained", 9)).dump({"k": ("x", 1)}).dump({"k": ("x", 1)}, site="b"),
+        "not drained": lambda p: p.dump({"k": ("x", 1)}).dump({}, site="b"),
+    },
+    "bounded": {
+        "needed": lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 900, 850), remote(10, 950, 850)),
+        "needless for a moment": lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 500, 500), remote(6, 500, 0)),
+        "asynchronous": lambda p: (
+            p.add(LIMITS, ModeRecorded(1, "async", 1), remote(0, 500, 500), remote(5, 500, 0), remote(9, 500, 0))
+        ),
+        "drained": lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, 90, 0, segments=1)),
+    },
+    "honest": {
+        "sync": lambda p: p.add(ModeRecorded(1, "sync", 0)).call(WRITE, 1, 2, ack("a", 1)),
+        "async after it was recorded": lambda p: (
+            p.add(ModeRecorded(1, "sync", 0), ModeRecorded(1, "async", 5)).call(WRITE, 4, 5.1, ack("a", 1, "async"))
+        ),
+        "sync again": lambda p: (
+            p.add(ModeRecorded(1, "async", 5), ModeRecorded(1, "sync", 9)).call(WRITE, 8, 9.5, ack("a", 1))
+        ),
+        "on its way while it was recorded": lambda p: p.add(ModeRecorded(1, "async", 5)).call(WRITE, 4, 6, ack("a", 1)),
+    },
+    "deadline": {
+        "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
+        "within the slack": lambda p: p.call(READ, 0, 5.4, Outcome("unknown"), 5),
+        "a role change that failed": lambda p: p.add(RoleChange("1", "failover", 0, 5, "failed")),
+        "recovered": lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 9.9)),
+    },
+}
+BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
+    "one_active": {
+        "an acknowledgement of an old epoch": (
+            lambda p: p.add(*MOVED).call(WRITE, 9, 10.1, ack("a", 1)), "acknowledged a write in epoch 1 (call 1) after site b",
+        ),
+        "a read of an old epoch": (
+            lambda p: p.add(*MOVED).call(READ, 9, 10.1, Outcome("ok", site="a", epoch=1)), "served a read in epoch 1",
+        ),
+        "a read of an old epoch, known by its site": (
+            lambda p: p.add(*MOVED).call(READ, 9, 10.1, Outcome("ok", site="a")), "served a read in epoch 1",
+        ),
+        "one epoch, two sites": (
+            lambda p: p.add(Opened("a", 2, 0.0, "sync"), Opened("b", 2, 1.0, "sync")), "Site b opened epoch 2 again",
+        ),
+        "an epoch that does not grow": (
+            lambda p: p.add(Opened("a", 2, 0.0, "sync"), Opened("b", 1, 1.0, "sync")), "although epoch 2 was open already",
+        ),
+        "a count that grows": (
+            lambda p: p.add(*MOVED, ReadsServed("a", 1, 5, 11), ReadsServed("a", 1, 7, 12)), "served 2 reads in epoch 1",
+        ),
+    },
+    "prefix": {
+        "a frame that the active lacks": (
+            lambda p: p.add(log("a", *FRAMES[:2]), log("b", *FRAMES)), "epoch 2, sequences 6 to 9, which the log of active a",
+        ),
+        "other bytes": (
+            lambda p: p.add(log("a", *FRAMES), log("b", FRAMES[0], frame(1, 5, 5, "other"))), "stands otherwise",
+        ),
+        "a hole": (lambda p: p.add(log("a", *FRAMES), log("b", FRAMES[0], FRAMES[2])), "but lacks epoch 1, sequences 5 to 5"),
+        "ahead": (
+            lambda p: p.add(Opened("a", 1, 0, "sync"), Position("b", 1, 1, 0, 10, 5), Position("a", 1, 1, 9, 9, 5)),
+            "had applied 10 of epoch 1",
+        ),
+        "half a frame": (lambda p: p.add(log("a", *FRAMES), Dump("b", False, 9, 3, {})), "ends at sequence 3"),
+    },
+    "convergence": {
+        "a row": (
+            lambda p: p.add(Moment("drained", 9)).dump({"k": ("x", 1)}).dump({}, site="b"), "1 rows of t differ",
+        ),
+        "a version": (
+            lambda p: p.add(Moment("drained", 9)).dump({"k": ("x", 1)}).dump({"k": ("x", 2)}, site="b"), "1 rows of t differ",
+        ),
+        "a position": (
+            lambda p: p.add(Moment("drained", 9)).dump({}).dump({}, site="b", applied=49), "site b 49, although both",
+        ),
+        "a table": (
+            lambda p: (
+                p.add(Moment("drained", 9)).dump({}).add(Dump("b", False, 9, 50, {"t": {}, "u": {"k": Stored({}, 1)}}))
+            ),
+            "Site a has no table u",
+        ),
+    },
+    "bounded": {
+        "needless for long": (
+            lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 500, 0), remote(6, 500, 0)), "holds 500 bytes",
+        ),
+        "needless after a resync": (
+            lambda p: p.add(
+                LIMITS, ModeRecorded(1, "async", 1), ModeRecorded(1, "sync", 5), remote(0, 500, 500), remote(9, 500, 0)
+            ), "holds 500 bytes",
+        ),
+        "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, 90, 0, segments=3)), "still holds 3 segments"),
+    },
+    "honest": {
+        "async without a downgrade": (
+            lambda p: p.add(ModeRecorded(1, "sync", 0)).call(WRITE, 1, 2, ack("a", 1, "async")), "was recorded at all",
+        ),
+        "async before it was recorded": (
+            lambda p: p.add(ModeRecorded(1, "async", 5)).call(WRITE, 1, 4.9, ack("a", 1, "async")), "was recorded before 5.000",
+        ),
+        "async by another epoch's downgrade": (
+            lambda p: p.add(ModeRecorded(1, "async", 0)).call(WRITE, 1, 2, ack("a", 2, "async")), "in epoch 2",
+        ),
+        "sync in asynchronous mode": (
+            lambda p: p.add(ModeRecorded(1, "async", 0)).call(WRITE, 5, 6, ack("a", 1)), "while the register said",
+        ),
+    },
+    "deadline": {
+        "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
+        "never": (lambda p: p.call(READ, 0, None, None, 5), "never ended"),
+        "a role change that never ended": (lambda p: p.add(RoleChange("1", "failover", 0)), "Role change 1 (failover)"),
+        "recovered late": (lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 11)), "Recovery took 6.000 s"),
+        "not recovered": (lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 4)), "did not recover"),
+    },
+}
+
+
+@pytest.mark.parametrize(("checker", "name"), [(checker, name) for checker, plots in CLEAN.items() for name in plots])
+def test_clean_observations_pass(checker: str, name: str) -> None:
+    assert CHECKERS[checker](CLEAN[checker][name](Plot()).history()) == []
+
+
+@pytest.mark.parametrize(("checker", "name"), [(checker, name) for checker, plots in BROKEN.items() for name in plots])
+def test_broken_promises_are_found(checker: str, name: str) -> None:
+    build, told = BROKEN[checker][name]
+    found = CHECKERS[checker](build(Plot()).history())
+    assert len(found) == 1
+    assert told in sentences(found)
+    assert found[0].checker == checker
+
+
+def test_an_empty_history_breaks_nothing() -> None:
+    assert check_all(Plot().history()) == []
