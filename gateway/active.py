@@ -29,13 +29,12 @@ from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock, HybridClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
-from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
+from storage.errors import Fenced, Refused, TwinlogError
 from storage.record import Kind, Record
 from storage.wal import Wal
 from switchover.activation import Opened
 from switchover.coordinator import Beat, Coordinator, PairState
 from switchover.failpoints import Failpoints
-from switchover.register import renew_lease
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 log = structlog.get_logger("twinlog.active")
@@ -168,7 +167,7 @@ class ActiveEpoch:
             await clock.sleep(settings.noop_interval_s / 2)
             try:
                 if not self.core.needs_remote:
-                    await self._renew_at_coordinator()
+                    await self._renew()
                     continue
                 if self._proof_age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
                     self.commit.submit_mark(Record(Kind.NOOP), settings.lease_s)
@@ -204,14 +203,10 @@ class ActiveEpoch:
             raise Fenced(f"the coordinator names epoch {state.epoch} at {state.active}", epoch=self.epoch, by_epoch=state.epoch)
         return state
 
-    async def _renew_at_coordinator(self) -> None:
+    async def _renew(self) -> None:
         started_s = self.ports.clock.monotonic_s()
-        state = await self._read_own_state()
         beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease_s)
-        try:
-            await self.ports.coordinator.compare_and_set(state.state_id, renew_lease(state, self.ports.site, self.epoch, beat))
-        except PlanSuperseded:
-            return  # the value moved: the next round reads it
+        await self.ports.coordinator.renew(self.ports.site, self.epoch, beat)
         self.commit.lease_proved(started_s)
 
     # ---- modes
@@ -221,7 +216,7 @@ class ActiveEpoch:
             async with self._mode_lock:
                 if by_command:
                     self.auto_resync = False
-                await self.modes.degrade()
+                await self.modes.degrade(by_command=by_command)
                 self._well_since_s = None
         finally:
             self.modes.degrades_waiting -= 1

@@ -30,17 +30,21 @@ from gateway.operations import Operations
 from gateway.server import serving
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
+from remote_log.dfs import Dfs
 from remote_log.directory_dfs import DirectoryDfs
+from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
-from storage.clock import SystemClock
+from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
 from storage.data_dir import open_data_dir
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
-from storage.errors import ConfigError, Unavailable
+from storage.errors import Unavailable
 from storage.os_files import OsFiles
 from storage.wal import Wal, WalSettings
+from switchover.coordinator import Coordinator
+from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints
 from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
@@ -88,10 +92,6 @@ def new_id() -> str:
 @asynccontextmanager
 async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, Operations]]:
     """The site on its real parts, running but without a door."""
-    if config.coordinator is None:
-        raise ConfigError(
-            "a site needs coordinator.url: it keeps a restart and a takeover apart", key="coordinator.url"
-        )
     async with AsyncExitStack() as stack:
         clock = SystemClock()
         data_dir = open_data_dir(config.data_dir, config.pair, config.site)
@@ -104,7 +104,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(wal.close)
         own_dfs = DirectoryDfs(config.dfs.own.path, "dfs.own.path")
         peer_dfs = DirectoryDfs(config.dfs.peer.path, "dfs.peer.path")
-        coordinator = SqlCoordinator(config.coordinator.url, config.pair, clock)
+        coordinator = _coordinator(config, clock, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(f"sqlite:///{config.data_dir / 'journal.db'}")
         transport = HttpTransport(config.peer.url)
@@ -127,6 +127,16 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         yield site, operations
 
 
+def _coordinator(config: SiteConfig, clock: Clock, own_dfs: Dfs, peer_dfs: Dfs) -> Coordinator:
+    """The database that is configured; without one the two DFSs keep the pair's value themselves."""
+    if config.coordinator is not None:
+        return SqlCoordinator(config.coordinator.url, config.pair, clock)
+    return DfsCoordinator(
+        site=config.site, peer=config.peer.site, own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(config.pair),
+        initial_active=config.initial_active, clock=clock,
+    )
+
+
 def _settle_interpreter() -> None:
     """Two settings of the interpreter, each worth a third of the throughput and more (docs/performance.md).
 
@@ -146,7 +156,7 @@ async def _stop(site: Site, supervisor: Supervisor, operations: Operations) -> N
 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
-    """Run one site until SIGINT or SIGTERM. Raises ConfigError or DataDirectoryError when it cannot start."""
+    """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError when it cannot start."""
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

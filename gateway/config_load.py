@@ -277,7 +277,10 @@ def _site_faults(config: SiteConfig, fault: _Fault) -> None:
     if config.dfs.own == config.dfs.peer:
         fault("dfs.peer.path", "is the same as dfs.own.path: the remote log would not outlive the site", "the other site's DFS")
     if config.policy == "available" and config.coordinator is None:
-        fault("policy", "is 'available', which needs a witness", "[coordinator] url, or another policy", "coordinator.url")
+        fault(
+            "policy", "is 'available', which needs a witness that records the degrade while the other site is away",
+            "a [coordinator] with its url; or 'protect', where an operator degrades by command", "coordinator.url",
+        )
     if config.coordinator is not None:
         _coordinator_faults(config.coordinator.url, fault)
     http, commit, lease = config.http, config.commit, config.lease

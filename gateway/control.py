@@ -13,7 +13,7 @@ from storage.errors import Refused
 from storage.frame import Frame, parse_frame
 from storage.record import Kind, Record
 from switchover.activation import Activation, ActivationRequest, Opened
-from switchover.coordinator import Coordinator, PairState, update
+from switchover.coordinator import Coordinator, PairState
 from switchover.register import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
 from switchover.roles import Event, Role
@@ -128,7 +128,7 @@ class Control:
         """The active that cannot open, because the other site's DFS is gone: its next restart asks nothing of that DFS."""
         engine = self._site.ports.engine
         await engine.set_meta(PINNED, b"1")
-        await update(self.coordinator, lambda state: downgrade_closed(state, self.site, engine.applied_seq))
+        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied_seq))
         await self._site.refresh_pair_state()
 
     async def resync(self) -> None:

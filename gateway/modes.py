@@ -61,14 +61,18 @@ class Modes:
         self.degrades_waiting = 0
         self._maybe_recorded = False  # the coordinator may say sync although it did not answer so
 
-    async def degrade(self) -> None:
-        """Acknowledge with the WAL alone from now on. Raises Refused while a takeover runs."""
+    async def degrade(self, *, by_command: bool) -> None:
+        """Acknowledge with the WAL alone from now on. Raises PlanSuperseded while a takeover runs. `by_command`: also where
+        the value is out of reach, so that a takeover that runs is not known of."""
         core = self._commit.core
         if core.mode is Mode.ASYNC:
             return
         since, was_sync = core.remote, core.needs_remote
         if was_sync:
-            await update(self._coordinator, lambda state: self._downgraded(state, since))
+            def change(state: PairState | None) -> PairState:
+                return self._downgraded(state, since)
+
+            await (self._coordinator.force(change) if by_command else update(self._coordinator, change))
             # what waits now was written while the mode was sync: only this note tells a later rejoin that it was acknowledged
             await self._engine.set_meta(ASYNC_EPOCH, str(self._epoch).encode())
         self._failpoints.hit("degrade.recorded")

@@ -320,7 +320,11 @@ class Site:
         return None
 
     async def refresh_pair_state(self) -> PairState | None:
-        self.pair_state = await self.ports.coordinator.read()
+        try:
+            self.pair_state = await self.ports.coordinator.read()
+        except Unavailable:
+            self.pair_state = self.ports.coordinator.known or self.pair_state
+            raise
         return self.pair_state
 
     # ---- the drain of a planned switchover
@@ -339,6 +343,8 @@ class Site:
 
     async def step_down(self) -> int:
         """Stop for good, and make the storage durable; its last durable sequence. Idempotent."""
+        if self.role is Role.DRAINING and self.open is not None:
+            await self.open.drain()  # the last noop for the lease too: nothing is left that only the remote log has
         if self.role is Role.DRAINING:
             self.event(Event.STEPPED_DOWN)
             await self.close_epoch(NotActive(

@@ -33,8 +33,9 @@ from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
 from storage.wal import Wal
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
-from switchover.coordinator import Coordinator, Mode, PairState, update
+from switchover.coordinator import Coordinator, Mode, PairState, read_or_known, update
 from switchover.failpoints import Failpoints
+from switchover.homes import UNSEEN_STEP
 from switchover.register import abandon_plan, begin_plan, open_plan
 from switchover.rejoin import FLOOR
 
@@ -138,21 +139,26 @@ class Activation:
         if "begin" in self._done:
             return
         request, ports = self.request, self.ports
-        self.before = await ports.coordinator.read()
+        coordinator, by_command = ports.coordinator, request.accept_data_loss
+        self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
+        met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
 
         def begun(state: PairState | None) -> PairState:
             self.before = state
             return begin_plan(
                 state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
-                accept_data_loss=request.accept_data_loss, highest_claim=max(claims, default=0),
+                accept_data_loss=request.accept_data_loss, highest_claim=max(met),
+                epoch_step=UNSEEN_STEP if self._takes_over and coordinator.unseen is not None else 1,
             )
 
         mode = self._mode_before
-        began = await update(ports.coordinator, begun)  # an asynchronous active renews its lease meanwhile
+        # an asynchronous active renews its lease meanwhile
+        began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
         if self._mode_before != mode:
             raise PlanSuperseded("the mode of the pair changed while this plan began: try again", plan_id=request.plan_id)
-        self.epoch = began.epoch_allocated
+        assert began.switching is not None
+        self.epoch = began.switching.epoch
         self._reached("begin")
 
     async def abandon(self) -> None:
@@ -315,6 +321,7 @@ class Activation:
         mode = self._opening_mode()
         end_before = ports.engine.applied_seq
         now = await ports.coordinator.read()
+        self._check_mode_stayed(now)
         value = open_plan(now, request.plan_id, mode, end_before)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
@@ -329,6 +336,14 @@ class Activation:
         self._reached("open")
         await ports.engine.apply([start])
         return Opened(self.epoch, mode, start, remote, self._replayed, len(self._copies))
+
+    def _check_mode_stayed(self, now: PairState | None) -> None:
+        """Without a coordinator the old active may have been degraded by command, out of this site's sight, since the begin."""
+        if now is not None and now.mode == "async" and self._mode_before == "sync" and not self.request.accept_data_loss:
+            raise PlanSuperseded(
+                "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
+                "begin anew, which shows the loss manifest", plan_id=self.request.plan_id,
+            )
 
     def _opening_mode(self) -> Mode:
         """Sync only when the peer, if it had to take over right now, would find everything."""

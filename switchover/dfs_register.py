@@ -123,9 +123,7 @@ class DfsCoordinator:
             value = max((tip.value for tip in tips.values()), key=rank, default=None)
             home = self._home_of(value)
             if home not in tips:
-                raise Unavailable(
-                    f"the register is on site {home}'s DFS, which does not answer", waiting_for=f"site {home}'s DFS"
-                )
+                raise Unavailable(self._out_of_reach(home), waiting_for=f"site {home}'s DFS")
             if value is None:
                 return None, tips
             whole = reconciled(value, forks(value, {site: tip.value for site, tip in tips.items()}))
@@ -138,6 +136,12 @@ class DfsCoordinator:
                 await self._copy(value, tips)
                 return value, tips
         raise Unavailable(f"the register changed {ATTEMPTS_MAX} times under one look: see who else is at work")
+
+    def _out_of_reach(self, home: str) -> str:
+        said = f"the register is on site {home}'s DFS, which does not answer"
+        if home != self._site and self._known is not None and self._known.active == self._site:
+            said += "; if it is lost, `twinlog degrade` opens this site alone"
+        return said
 
     async def _look(self) -> Tips:
         """The newest entry of each DFS that answers."""

@@ -17,6 +17,14 @@ from msgspec.structs import replace
 
 from switchover.coordinator import PairState
 
+UNSEEN_STEP = 1000  # epochs that a takeover leaves free for what may be decided where it could not look
+
+
+def next_epoch(highest: int, home: str | None, step: int = 1) -> int:
+    """An epoch at least `step` above `highest` that only this home gives away, so that no two lines ever give the same."""
+    epoch = highest + step
+    return epoch + 1 if home is not None and (epoch % 2 == 1) is not (home == "a") else epoch
+
 
 def rank(value: PairState | None) -> tuple[int, int, int, int, str]:
     """Values grow in this order along every line of decisions; of two lines the one with the higher rank rules."""

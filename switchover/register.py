@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from storage.errors import Fenced, PlanSuperseded, Refused
 from switchover.coordinator import Beat, Mode, PairState, Switching
+from switchover.homes import next_epoch
 
 KINDS = ("bootstrap", "restart", "takeover", "switchover")
 LEASE_RENEWED = "the asynchronous active renewed its lease"
@@ -29,8 +30,9 @@ def begin_plan(
     supersede: bool = False,
     accept_data_loss: bool = False,
     highest_claim: int = 0,
+    epoch_step: int = 1,
 ) -> PairState:
-    """The plan has the pair, with an epoch of its own above every one given away and above `highest_claim`.
+    """The plan has the pair, with an epoch of its own at least `epoch_step` above every one given away and `highest_claim`.
 
     Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
@@ -48,7 +50,7 @@ def begin_plan(
             plan_id=running.plan_id, site=running.site,
         )
     _check_kind(current, site, kind, accept_data_loss)
-    epoch = max(current.epoch_allocated, highest_claim) + 1
+    epoch = next_epoch(max(current.epoch_allocated, highest_claim), current.home, epoch_step)
     over = f", superseding {running.plan_id}" if running is not None else ""
     return replace(
         current,

@@ -13,6 +13,7 @@ from typing import Any
 
 from remote_log.dfs import DfsEntry
 from storage.errors import DfsError, SyncFailed, Unavailable
+from switchover.one_register import OneRegister
 
 
 @dataclass
@@ -149,7 +150,7 @@ class FaultyDfs:
         await self._dfs.probe()
 
 
-class FaultyCoordinator:
+class FaultyCoordinator(OneRegister):
     def __init__(self, coordinator: Any, faults: Faults) -> None:
         self._coordinator, self._faults = coordinator, faults
 

@@ -26,15 +26,18 @@ from gateway.peer_api import PeerApi
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
 from remote_log.directory_dfs import DirectoryDfs
+from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
-from storage.clock import SystemClock
+from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.errors import DfsError, PeerError, Unavailable
 from storage.os_files import OsFiles
 from storage.wal import Wal, WalSettings
+from switchover.coordinator import Coordinator
+from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints
 from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
@@ -117,6 +120,7 @@ class Pair:
     root: Path
     settings: dict[str, dict[str, Any]] = field(default_factory=lambda: {"a": {}, "b": {}})
     running: dict[str, Running] = field(default_factory=dict)
+    has_coordinator: bool = True
     cut: bool = False
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
@@ -138,9 +142,7 @@ class Pair:
         stack.push_async_callback(wal.close)
         own = DirectoryDfs(root / "dfs", "own")
         peer = FaultyDfs(DirectoryDfs(self.root / OTHER[name] / "dfs", "peer"), self.faults[name])
-        coordinator = FaultyCoordinator(
-            SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock), self.faults[name]
-        )
+        coordinator = self._coordinator(name, clock, own, peer)
         stack.push_async_callback(coordinator.close)
         site = Site(
             settings(name, **self.settings[name]),
@@ -159,6 +161,15 @@ class Pair:
         self.running[name] = running
         supervisor.start()
         return running
+
+    def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any) -> Coordinator:
+        if self.has_coordinator:
+            sql = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
+            return FaultyCoordinator(sql, self.faults[name])
+        return DfsCoordinator(
+            site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",
+            clock=clock,
+        )
 
     async def stop(self, name: str) -> None:
         running = self.running.pop(name)

@@ -14,6 +14,13 @@ from switchover.failpoints import Crash
 from tests.gateway.scenario import Scenario, ScenarioError, load, run
 from tests.gateway.scenario_commands import PairCommands
 
+ALONE = (  # also played by a pair without a coordinator
+    "pair_degrade_closed", "pair_degrade_peer_down", "pair_degrade_releases_waiting", "pair_failover_refused_async",
+    "pair_forced_after_crash", "pair_forced_twice", "pair_old_active_alive", "pair_quarantine_merge",
+    "pair_recovery_of_the_master", "pair_restart_both", "pair_restart_local_only", "pair_restart_waits_for_the_arbiter",
+    "pair_switchovers", "pair_takeover_aborted", "pair_takeover_dies", "pair_takeover_dies_after_opening",
+    "pair_takeover_dies_old_active_restarts", "pair_two_commands_at_once",
+)
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("pair_*.txt"))
 
 
@@ -29,9 +36,20 @@ def small_heap() -> Iterator[None]:
 @pytest.mark.usefixtures("small_heap")
 @pytest.mark.parametrize("story", [story for path in FILES for story in load(path)], ids=str)
 async def test_scenario(story: Scenario, tmp_path: Path) -> None:
+    await play(story, PairCommands(tmp_path))
+
+
+@pytest.mark.usefixtures("small_heap")
+@pytest.mark.parametrize("story", [story for path in FILES if path.stem in ALONE for story in load(path)], ids=str)
+async def test_scenario_without_a_coordinator(story: Scenario, tmp_path: Path) -> None:
+    commands = PairCommands(tmp_path)
+    commands.pair.has_coordinator = False
+    await play(story, commands)
+
+
+async def play(story: Scenario, pair: PairCommands) -> None:
     complaints: list[dict[str, Any]] = []  # of the event loop: errors that nobody looked at
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    pair = PairCommands(tmp_path)
     try:
         await run(story, pair.commands, pair.state)
     except ScenarioError as error:
