@@ -274,9 +274,10 @@ class ActiveEpoch:
         cursors.advance(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.ports.wal.trim(safepoint + 1)
-            view = self.shipper.view
-            if self.remote is not None and view.state == "following" and view.durable_seq is not None:
-                await self._trimmer.trim(self.remote, view.durable_seq)
+            async with self.modes.making_remote:  # no new writer's segment is taken for one that was left behind
+                view = self.shipper.view
+                if view.state == "following" and view.durable_seq is not None:
+                    await self._trimmer.trim(self.remote, view.durable_seq)
 
     # ---- the end
     async def drain(self) -> int:

@@ -11,6 +11,7 @@ Source: protocol.md section 6 ("Back to sync"), model step_downgrade and step_re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -59,6 +60,7 @@ class Modes:
         self.catch_target = 0
         self.ended: TwinlogError | None = None
         self.degrades_waiting = 0
+        self.making_remote = asyncio.Lock()  # from a new writer's first segment until `remote` names it
         self._maybe_recorded = False  # the coordinator may say sync although it did not answer so
 
     async def degrade(self, *, by_command: bool) -> None:
@@ -138,25 +140,26 @@ class Modes:
     async def _switch_on(self) -> None:
         """Claim this epoch at the peer's DFS, open a segment there, and send every new frame to both logs."""
         self.waiting_for = "the other site's DFS"
-        claims = await claimed_epochs(self._peer_dfs, self._layout)
-        higher = [epoch for epoch in claims if epoch > self._epoch]
-        if higher:
-            raise Fenced(f"epoch {max(higher)} was claimed: this site is no longer the writer", epoch=self._epoch,
-                         by_epoch=max(higher))
-        if self._epoch not in claims:
-            content = ClaimContent(
-                site=self._site, plan=f"resync-{self._epoch}", kind="resync", reason="the remote log is switched on again",
-                wall_ms=self._clock.wall_ms(), follows_epoch=self._epoch,
-            )
-            await claim(self._peer_dfs, self._layout, self._epoch, content)
-        for path in await segments_of(self._peer_dfs, self._layout, self._epoch):
-            # a broken writer left it open, and the trimmer takes only what is closed
-            await close_by_recovery(self._peer_dfs, path, self._clock, RECOVERY_DEADLINE_S)
-        remote = self._make_remote(self._epoch)
-        await remote.open(self._commit.core.next_seq, ())
-        # no await from here to the end: every frame made after this point goes to the remote log
-        self.catch_target = self._commit.core.switch_remote_on()
-        self.remote = self._commit.remote = remote
+        async with self.making_remote:
+            claims = await claimed_epochs(self._peer_dfs, self._layout)
+            higher = [epoch for epoch in claims if epoch > self._epoch]
+            if higher:
+                raise Fenced(f"epoch {max(higher)} was claimed: this site is no longer the writer", epoch=self._epoch,
+                             by_epoch=max(higher))
+            if self._epoch not in claims:
+                content = ClaimContent(
+                    site=self._site, plan=f"resync-{self._epoch}", kind="resync", reason="the remote log is switched on again",
+                    wall_ms=self._clock.wall_ms(), follows_epoch=self._epoch,
+                )
+                await claim(self._peer_dfs, self._layout, self._epoch, content)
+            for path in await segments_of(self._peer_dfs, self._layout, self._epoch):
+                # a broken writer left it open, and the trimmer takes only what is closed
+                await close_by_recovery(self._peer_dfs, path, self._clock, RECOVERY_DEADLINE_S)
+            remote = self._make_remote(self._epoch)
+            await remote.open(self._commit.core.next_seq, ())
+            # no await from here to the end: every frame made after this point goes to the remote log
+            self.catch_target = self._commit.core.switch_remote_on()
+            self.remote = self._commit.remote = remote
         self._peer.ask_flush()
 
     def _peer_has_caught_up(self) -> bool:

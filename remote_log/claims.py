@@ -10,6 +10,7 @@ Every step may be repeated after a crash. Source: protocol.md section 5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -18,7 +19,7 @@ from remote_log.layout import RemoteLayout, SegmentName
 from storage.clock import Clock
 from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
 from storage.frame import Frame
-from storage.segment import scan_segment
+from storage.segment import HEADER_BYTES, BrokenHeader, parse_header, scan_segment
 
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.5
@@ -69,11 +70,30 @@ async def claim(dfs: Dfs, layout: RemoteLayout, epoch: int, content: ClaimConten
 
 
 async def check_not_fenced(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
-    """Raises Fenced when a higher epoch is claimed."""
-    highest = max(await claimed_epochs(dfs, layout), default=0)
+    """Raises Fenced when a higher epoch is claimed; DfsError when `epoch` itself is not: then this is not the DFS that the
+    epoch claimed, or it was emptied since, and that nothing higher is seen there proves nothing."""
+    claims = await claimed_epochs(dfs, layout)
+    highest = max(claims, default=0)
     if highest > epoch:
         raise Fenced(f"epoch {highest} was claimed: epoch {epoch} may write and acknowledge nothing any more", epoch=epoch,
                      by_epoch=highest)
+    if epoch not in claims:
+        raise DfsError(f"{layout.claim(epoch)} is gone: the DFS was emptied or replaced, and the remote log with it; bring it"
+                       " back, or degrade and resync", path=layout.claim(epoch))
+
+
+async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None:
+    """What the remote log of `epoch` lacks although a synchronous active of `epoch` never takes it away; None: nothing.
+
+    Its claim was there before its first segment; its trimmer keeps the newest segment that has a header (trimmer.py).
+    """
+    if epoch not in await claimed_epochs(dfs, layout):
+        return f"the claim {layout.claim(epoch)}"
+    for path in reversed(await segments_of(dfs, layout, epoch)):
+        with suppress(BrokenHeader, DfsNotFound):
+            if parse_header(await dfs.read(path, 0, HEADER_BYTES)).epoch == epoch:
+                return None
+    return f"every segment below {layout.epoch_folder(epoch)}"
 
 
 async def fence(

@@ -33,6 +33,7 @@ class RemoteSegment:
     first_seq: int = 0
     last_seq: int = -1
     bytes: int = 0
+    begun: bool = False  # its header is durable
     closed: bool = False
 
 

@@ -46,6 +46,7 @@ class SegmentInfo:
     first_seq: int
     last_seq: int
     bytes: int
+    begun: bool  # its header is durable
     closed: bool
 
 
@@ -144,7 +145,7 @@ class RemoteWriter:
     @property
     def segments(self) -> list[SegmentInfo]:
         """The segments that this writer has surely made, in the order of creation, until the trimmer deletes them."""
-        return [SegmentInfo(s.path, s.first_seq, s.last_seq, s.bytes, s.closed) for s in self._segments.known]
+        return [SegmentInfo(s.path, s.first_seq, s.last_seq, s.bytes, s.begun, s.closed) for s in self._segments.known]
 
     def forget(self, path: str) -> None:
         """The trimmer has deleted this segment."""
@@ -220,7 +221,8 @@ class RemoteWriter:
             if append.retires is None:
                 self._report(append.last_seq, append.started_s)
             elif self._end is None:
-                self._writable = True
+                assert self._segment is not None
+                self._segment.begun = self._writable = True
                 self._spawn(self._retrying(partial(self._segments.finish, append.retires)))
         if self._pending and self._writable:
             self._pump()
@@ -269,6 +271,7 @@ class RemoteWriter:
         assert segment.writer is not None
         first_seq = min(self._pending[0].first_seq, self._next_seq) if self._pending else self._next_seq
         await segment.writer.append(self._segments.header(segment, first_seq))
+        segment.begun = True
 
     async def _write_first(self, segment: RemoteSegment) -> None:
         """Send the first group and wait for it; it stays pending, and may be dropped, until it is durable."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, read_frames
+from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
@@ -206,6 +206,7 @@ class Activation:
         if "replay" in self._done:
             return
         remote = await self._read_remote()
+        await self._check_remote_log_is_there(remote)
         local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)
@@ -228,7 +229,6 @@ class Activation:
         """The frames that continue what the storage holds. A takeover trusts the remote log only, unless it is forced."""
         engine = self.ports.engine
         frames = remote if self._takes_over else [*remote, *local]
-        self._check_remote_log_is_there(remote)
         try:
             tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
@@ -252,15 +252,20 @@ class Activation:
                 held_seq=engine.applied_seq,
             )
 
-    def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
-        before, at = self.before, self.ports.engine.applied_epoch
+    async def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
+        """A takeover reads all of what was acknowledged, or stops: a DFS that was emptied looks like a log without a tail. A
+        restart needs no such proof: what was acknowledged is in its own WAL, and what the peer lacks is copied from there."""
+        before, engine = self.before, self.ports.engine
         if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
-        if at < before.epoch and not any(frame.epoch == before.epoch for frame in remote):
+        missing = await missing_from(self._arbiter, self.ports.layout, before.epoch)
+        if missing is None and engine.applied_epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
+            missing = f"its frames, and the storage ends in epoch {engine.applied_epoch}"
+        if missing is not None:
             raise LogGap(
-                f"the remote log of epoch {before.epoch} is not on this site's DFS, and the storage ends in epoch {at}: "
-                "acknowledged writes would be missing; bring the DFS back, or force with --accept-data-loss",
-                held_seq=self.ports.engine.applied_seq,
+                f"the remote log of epoch {before.epoch} is not on this site's DFS (missing: {missing}): acknowledged writes "
+                "would be missing too; bring the DFS back, or the old active, or force with --accept-data-loss",
+                held_seq=engine.applied_seq,
             )
 
     def _check_own_epoch(self, tail: list[Frame]) -> None:

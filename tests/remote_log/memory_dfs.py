@@ -36,6 +36,10 @@ class MemoryDisk:
     files: dict[str, _File] = field(default_factory=dict)
     recovery_polls: int = 2
 
+    def put(self, path: str, content: bytes) -> None:
+        """A closed file that is simply there; one that is there already stays."""
+        self.files.setdefault(path, _File(bytearray(content), closed=True))
+
 
 class MemoryDfs:
     """One client. `faults[(operation, n)]` meets the n-th call (from 1) of that operation; `down` fails every call."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from remote_log.claims import ClaimContent
-from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.errors import Fenced
@@ -67,13 +66,14 @@ def content_of(plan: str, epoch: int = 2) -> ClaimContent:
 
 
 class NotingWriter(RemoteWriter):
-    """A writer whose reports are kept: `synced` (last sequence, start of the append), `fenced`."""
+    """A writer whose epoch is claimed, and whose reports are kept: `synced` (last sequence, start of the append), `fenced`."""
 
-    def __init__(self, dfs: Dfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: Any) -> None:
+    def __init__(self, dfs: MemoryDfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: Any) -> None:
         self.synced: list[tuple[int, float]] = []
         self.fenced: list[Fenced] = []
         self.clock = clock or JumpingClock()
         self.wal_index = 1
+        dfs.disk.put(LAYOUT.claim(epoch), b"{}")
         super().__init__(
             dfs, LAYOUT, epoch, self.clock, RemoteWriterSettings(**settings),
             on_synced=lambda seq, started_s: self.synced.append((seq, started_s)), on_fenced=self.fenced.append,

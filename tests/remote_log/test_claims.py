@@ -15,6 +15,7 @@ from remote_log.claims import (
     claimed_epochs,
     fence,
     list_claims,
+    missing_from,
     read_frames,
 )
 from remote_log.dfs import Dfs
@@ -102,12 +103,38 @@ async def test_a_claim_that_cannot_be_read_is_no_free_epoch(dfs: Dfs) -> None:
 
 
 async def test_only_a_higher_claim_fences(dfs: Dfs) -> None:
+    await claim(dfs, LAYOUT, 1, content_of("o", 1))
     await check_not_fenced(dfs, LAYOUT, 1)
     await claim(dfs, LAYOUT, 2, content_of("p"))
     await check_not_fenced(dfs, LAYOUT, 2)
     with pytest.raises(Fenced) as fenced:
         await check_not_fenced(dfs, LAYOUT, 1)
     assert fenced.value.fields == {"epoch": 1, "by_epoch": 2}
+
+
+async def test_a_dfs_without_ones_own_claim_proves_nothing(dfs: Dfs) -> None:
+    with pytest.raises(DfsError, match="is gone"):
+        await check_not_fenced(dfs, LAYOUT, 2)
+    await claim(dfs, LAYOUT, 1, content_of("older", 1))
+    with pytest.raises(DfsError, match="is gone"):
+        await check_not_fenced(dfs, LAYOUT, 2)
+
+
+async def test_what_is_missing_from_a_remote_log_is_named(dfs: Dfs) -> None:
+    assert await missing_from(dfs, LAYOUT, 2) == f"the claim {LAYOUT.claim(2)}"
+    await claim(dfs, LAYOUT, 2, content_of("p"))
+    every = f"every segment below {LAYOUT.epoch_folder(2)}"
+    await closed_segment(dfs, segment(1), segment_bytes(run(1, 2)))
+    assert await missing_from(dfs, LAYOUT, 2) == every
+    await closed_segment(dfs, segment(2), b"")
+    await closed_segment(dfs, segment(2, 1), segment_bytes([], epoch=2)[:40])
+    assert await missing_from(dfs, LAYOUT, 2) == every
+    writer = await dfs.create(segment(2, 2))
+    await writer.append(segment_bytes([], epoch=2))
+    assert await missing_from(dfs, LAYOUT, 2) is None, "also while it is open"
+    await writer.close()
+    await closed_segment(dfs, segment(2, 3), b"")
+    assert await missing_from(dfs, LAYOUT, 2) is None
 
 
 async def test_fence_closes_every_lower_segment_and_no_other(dfs: Dfs) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from remote_log.claims import claimed_epochs, missing_from
 from remote_log.trimmer import Trimmer
 from storage.errors import DfsError
 from storage.segment import wal_name
@@ -52,7 +55,7 @@ async def test_an_open_segment_stays_even_when_everything_is_held(dfs: MemoryDfs
     await Trimmer(dfs, LAYOUT, 1).trim(writer, 10**9)
     assert writer.segments
     assert not any(segment.closed for segment in writer.segments)
-    assert {segment.path for segment in writer.segments} == set(dfs.disk.files)
+    assert {segment.path for segment in writer.segments} | {LAYOUT.claim(1)} == set(dfs.disk.files)
     for frame in run(31, 5):
         writer.submit(frame)
     await until(lambda: writer.synced_seq == 35)
@@ -73,7 +76,7 @@ async def test_leftovers_of_older_epochs_go_by_their_frames(dfs: MemoryDfs) -> N
     assert await trimmer.trim(writer, 9) == []
     assert dfs.calls["read"] == reads, "a segment is read once"
     assert await trimmer.trim(writer, 10) == [segment(1, 1)]
-    assert set(dfs.disk.files) == {segment(3), segment(9), LAYOUT.claim(2)}
+    assert set(dfs.disk.files) == {segment(3), segment(9), LAYOUT.claim(3)}
     await writer.close()
 
 
@@ -155,8 +158,77 @@ async def test_a_file_that_a_lost_answer_left_goes_too(dfs: MemoryDfs) -> None:
     writer.submit(run(1, 1)[0])
     await until(lambda: writer.synced_seq == 1)
     assert await Trimmer(dfs, LAYOUT, 1).trim(writer, 1) == [segment(1), segment(1, 1)]
-    assert set(dfs.disk.files) == {segment(1, 2)}
+    assert set(dfs.disk.files) == {segment(1, 2), LAYOUT.claim(1)}
     await writer.close()
+
+
+async def test_without_a_writer_all_that_the_peer_holds_goes(dfs: MemoryDfs) -> None:
+    """Degraded: the writer that is gone closed some of its segments, and could not close the last."""
+    await leave(dfs, segment(1), segment_bytes(run(1, 5)))
+    await leave(dfs, segment(2), segment_bytes(run(6, 5, epoch=2), epoch=2))
+    await leave(dfs, segment(2, 1), segment_bytes(run(11, 5, epoch=2), epoch=2), closed=False)
+    trimmer = Trimmer(dfs, LAYOUT, 2)
+    assert await trimmer.trim(None, 9) == [segment(1)]
+    for _ in range(3):
+        await trimmer.trim(None, 14)
+    assert set(dfs.disk.files) == {segment(2, 1)}
+    assert dfs.calls["recover_lease"] == 1
+    assert await trimmer.trim(None, 15) == [segment(2, 1)]
+    assert not dfs.disk.files
+
+
+async def test_a_segment_with_a_header_stays_while_the_next_cannot_be_begun(dfs: MemoryDfs) -> None:
+    """A takeover that comes now must not think that the remote log was taken away."""
+    writer = NotingWriter(dfs)
+    await writer.open(1, run(1, 3))
+    gate = asyncio.Event()
+    dfs.faults["append", 3] = Fault(DfsError("no"))  # frames 4, of which the local log knows nothing any more
+    dfs.faults["append", 4] = Fault(gate=gate)  # the header of the next segment
+    writer.submit(run(4, 1)[0])
+    await until(lambda: dfs.calls["append"] == 4)
+    assert [info.closed for info in writer.segments] == [True, False]
+    trimmer = Trimmer(dfs, LAYOUT, 1)
+    assert await trimmer.trim(writer, 10) == []
+    assert await missing_from(dfs, LAYOUT, 1) is None
+    gate.set()
+    await until(lambda: writer.synced_seq == 4)
+    assert await trimmer.trim(writer, 10) == [segment(1)]
+    assert await missing_from(dfs, LAYOUT, 1) is None
+    await writer.close()
+
+
+async def test_a_round_costs_two_listings_whatever_there_is(dfs: MemoryDfs) -> None:
+    await leave(dfs, segment(2), segment_bytes(run(1, 5, epoch=2), epoch=2))
+    for epoch in range(1, 40):
+        await dfs.create_file(LAYOUT.claim(epoch), b"{}")
+    writer = await rolled_writer(dfs, epoch=40)
+    trimmer = Trimmer(dfs, LAYOUT, 40)
+    await trimmer.trim(writer, 3)
+    before = dict(dfs.calls)
+    assert len(writer.segments) > 4
+    await trimmer.trim(writer, 3)
+    assert dfs.calls == before | {"list": before["list"] + 3}, "the folder of each epoch in which something is kept"
+    await trimmer.trim(writer, 10**9)
+    before = dict(dfs.calls)
+    await trimmer.trim(writer, 10**9)
+    assert dfs.calls == before | {"list": before["list"] + 2}
+    await writer.close()
+
+
+async def test_only_claims_below_ones_own_go_and_only_with_a_writer(dfs: MemoryDfs) -> None:
+    for epoch in (1, 2, 3, 5):
+        await dfs.create_file(LAYOUT.claim(epoch), b"{}")
+    trimmer = Trimmer(dfs, LAYOUT, 3)
+    await trimmer.trim(None, 0)
+    assert await claimed_epochs(dfs, LAYOUT) == [1, 2, 3, 5]
+    writer = NotingWriter(dfs, epoch=3)
+    await trimmer.trim(writer, 0)
+    assert await claimed_epochs(dfs, LAYOUT) == [3, 5]
+    await dfs.create_file(LAYOUT.claim(4), b"{}")
+    gone = Trimmer(dfs, LAYOUT, 6)
+    with pytest.raises(DfsError, match="is gone"):
+        await gone.trim(writer, 0)
+    assert await claimed_epochs(dfs, LAYOUT) == [3, 4, 5]
 
 
 @pytest.fixture

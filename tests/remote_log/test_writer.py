@@ -96,7 +96,7 @@ async def test_copies_of_an_older_epoch_are_durable_before_a_frame_that_attests_
     dfs.faults["append", 3] = Fault(gate=asyncio.Event())
     opening = asyncio.create_task(writer.open(7, [*copies, start]))
     await until(lambda: dfs.calls["append"] == 3)
-    (path,) = dfs.disk.files
+    path = LAYOUT.segment(2, wal_name(2, 1), 0)
     assert scan_segment(bytes(dfs.disk.files[path].data), path).frames == copies
     opening.cancel()
     await asyncio.wait([opening])
