@@ -1,7 +1,8 @@
 """The newest frames of the local log in memory, so that shipping rarely reads files.
 
 What always holds: the frames link to one another without a gap, for what failed is taken out (`forget_after`) before the
-next one comes, and one that does not link empties it. Bounded by bytes; the oldest go first, but never the newest one.
+next one comes, and one that does not link empties it. Bounded by the memory that it takes; the oldest go first, but never
+the newest one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from storage.errors import LogGap
 from storage.frame import Frame
 
 _COMPACT_AT = 1024
+_OBJECT_BYTES = 300  # a frame and its places in the lists, besides the frame's own bytes: measured
 
 
 class MemoryTail:
@@ -29,14 +31,14 @@ class MemoryTail:
             self.clear()  # a new epoch after a hole; the files hold the rest
         self._frames.append(frame)
         seqs.append(frame.last_seq)
-        self._bytes += len(frame.data)
+        self._bytes += len(frame.data) + _OBJECT_BYTES
         if self._bytes > self._bytes_max:
             self._evict()
 
     def forget_after(self, seq: int) -> None:
         """Frames that end above `seq` leave."""
         keep = max(self._start, bisect_right(self._seqs, seq))
-        self._bytes -= sum(len(frame.data) for frame in self._frames[keep:] if frame is not None)
+        self._bytes -= sum(len(frame.data) + _OBJECT_BYTES for frame in self._frames[keep:] if frame is not None)
         del self._frames[keep:], self._seqs[keep:]
 
     def clear(self) -> None:
@@ -74,7 +76,7 @@ class MemoryTail:
         while self._bytes > self._bytes_max and self._start < last:
             oldest = frames[self._start]
             assert oldest is not None
-            self._bytes -= len(oldest.data)
+            self._bytes -= len(oldest.data) + _OBJECT_BYTES
             frames[self._start] = None
             self._start += 1
         if self._start >= _COMPACT_AT and self._start * 2 >= len(frames):
