@@ -8,7 +8,7 @@ end. Where one log was trimmed, or was rebuilt from a base, it is compared from 
 from __future__ import annotations
 
 from chaos.checkers.violation import Violation
-from chaos.history import Dump, History, LoggedFrame, SiteLog
+from chaos.history import Dump, History, LoggedFrame, Position, SiteLog
 
 NAME = "prefix"
 
@@ -27,7 +27,11 @@ def check(history: History) -> list[Violation]:
 
 
 def _positions(history: History) -> list[Violation]:
-    """Samples are judged against the highest commit that was seen of the epoch up to the same moment."""
+    """Samples are judged against the highest commit that was seen of the epoch up to the same moment.
+
+    Once a later epoch is open its start says where the epoch before ended, which may be above what that one's writer knew
+    to be committed when it died; the logs at the end judge that.
+    """
     found: list[Violation] = []
     committed: dict[int, int] = {}
     holder: dict[int, str] = {each.epoch: each.site for each in history.opened}
@@ -36,13 +40,17 @@ def _positions(history: History) -> list[Violation]:
         epoch = position.epoch
         if holder.get(epoch) == position.site:
             committed[epoch] = max(committed.get(epoch, 0), position.committed)
-        elif epoch in committed and position.applied > committed[epoch]:
+        elif epoch in committed and position.applied > committed[epoch] and not _superseded(history, position):
             sentence = (
                 f"Standby {position.site} had applied {position.applied} of epoch {epoch}"
                 f" when its active had committed {committed[epoch]}."
             )
             found.append(Violation("P4", NAME, sentence, (), (position.at_s,)))
     return found
+
+
+def _superseded(history: History, position: Position) -> bool:
+    return any(each.epoch > position.epoch and each.at_s <= position.at_s for each in history.opened)
 
 
 def _logs(active: SiteLog, standby: SiteLog) -> list[Violation]:

@@ -11,14 +11,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import msgspec
+
 from chaos.history import Ack, Condition, Mutation, Operation, Outcome, Row
 from chaos.simulate.door import answer
 from chaos.simulate.network import Call
-from chaos.simulate.world import World
+from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
 from gateway import client_calls as calls
 from gateway.client_calls import Asked
 from gateway.client_flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
+from gateway.documents import PageAnswer
 from gateway.door import Door
 from gateway.receipts import decode_receipt
 from storage.errors import OutcomeUnknown, TwinlogError
@@ -43,6 +46,7 @@ class SimClient:
         self._asked = 0
         self.served_s: float | None = None  # when the last reply left its site
         self.served_by = ""
+        self.served_epoch: int | None = None
 
     async def execute(self, operation: Operation) -> Outcome:
         """`operation` to its end, within the patience of this client."""
@@ -55,7 +59,7 @@ class SimClient:
         except TwinlogError as error:
             return self._failed(operation, error)
         if operation.kind == "read":
-            return self._outcome(rows=(self._row(operation.table, result.row, result.version),))
+            return self._outcome(rows=(_row(result.row, result.version),))
         if operation.kind == "schema":
             return self._outcome()
         receipt = decode_receipt(result.receipt)
@@ -63,8 +67,7 @@ class SimClient:
         return self._outcome(ack=ack)
 
     def _outcome(self, **known: Any) -> Outcome:
-        ack = known.get("ack")
-        return Outcome("ok", site=self.served_by, epoch=ack.epoch if ack else None, served_s=self.served_s, **known)
+        return Outcome("ok", site=self.served_by, epoch=self.served_epoch, served_s=self.served_s, **known)
 
     def _failed(self, operation: Operation, error: TwinlogError) -> Outcome:
         absent = error.code == "not-found" and "key" in error.fields
@@ -110,19 +113,18 @@ class SimClient:
         rows: list[Row] = []
         token: str | None = None
         while True:
-            page = await self._run(calls.scan(
-                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=PAGE_ROWS,
+            left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
+            asked = calls.scan(
+                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(PAGE_ROWS, left),
                 as_of=operation.as_of, reverse=operation.reverse, page_token=token,
-            ))
-            rows += [self._row(operation.table, row, None) for row in page.rows]
+            )
+            page: PageAnswer = await self._run(Asked(asked.call, _page))
+            rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
             token = page.next_page_token
             if token is None:
                 return self._outcome(rows=tuple(rows))
             if operation.limit is not None and len(rows) >= operation.limit:
                 return self._outcome(rows=tuple(rows), complete=False)
-
-    def _row(self, table: str, row: dict[str, Any], version: int | None) -> Row:
-        return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version or 0)
 
     # ---- the flow of the library
     async def _run(self, asked: Asked[Any]) -> Any:
@@ -146,12 +148,12 @@ class SimClient:
     async def _exchange(self, request: Request) -> Reply | Broken:
         site = SITE_OF[request.url[:8]]
         try:
-            reply, served_s = await self._world.network.call(
+            reply, served_s, epoch = await self._world.network.call(
                 "c", site, partial(self._serve, site, request), request.timeout_s, _NoAnswer
             )
         except _NoAnswer as error:
             return Broken(error.sent, str(error))
-        self.served_s, self.served_by = served_s, site
+        self.served_s, self.served_by, self.served_epoch = served_s, site, epoch
         return reply  # type: ignore[no-any-return]
 
     def _serve(self, site: str, request: Request, call: Call) -> None:
@@ -159,11 +161,13 @@ class SimClient:
         if life is None or life.door is None:
             call.refuse()
             return
-        call.run_in(life.process, partial(self._answer, life.door, request))
+        call.run_in(life.process, partial(self._answer, life, life.door, request))
 
-    async def _answer(self, door: Door, request: Request) -> tuple[Reply, float]:
+    async def _answer(self, life: Life, door: Door, request: Request) -> tuple[Reply, float, int | None]:
+        """In the site's process: the reply, and when and in which epoch it left."""
+        epoch = life.site.epoch if life.site is not None else None
         reply = await answer(door, request)
-        return reply, self._world.loop.now_s
+        return reply, self._world.loop.now_s, epoch
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
@@ -173,3 +177,12 @@ def _condition(condition: Condition) -> dict[str, Any]:
     if condition.exists is not None:
         return {"exists": condition.exists}
     return {"column": condition.column, "op": condition.op, "value": condition.value}
+
+
+def _row(row: dict[str, Any], version: int) -> Row:
+    return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version)
+
+
+def _page(reply: Reply) -> PageAnswer:
+    """With the versions, which the library's own page leaves out."""
+    return msgspec.json.decode(reply.content, type=PageAnswer)

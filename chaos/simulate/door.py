@@ -71,7 +71,7 @@ async def _scan(door: Door, table: str, query: str) -> Answer:
     codec = door.codec(table)
     scan = plan_scan(codec, Asked(
         asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
-        reverse=asked.get("reverse") == "true",
+        as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true",
     ))
     rows, token = await read_page(door, codec, scan)
     decode = codec.decoder(scan.columns)

@@ -29,6 +29,7 @@ from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.world import World
+from gateway.site import Site
 from storage.chain import standing
 from storage.frame import Frame
 from storage.rows import RowCodecs
@@ -70,22 +71,23 @@ class Observer:
             self.look()
 
     def look(self) -> None:
-        now_s = self._world.loop.now_s
         for name in SITES:
             life = self._world.alive(name)
-            if life is None or life.site is None:
-                continue
-            site, engine = life.site, self._world.machines[name].engine
-            committed = site.open.core.committed if site.open is not None else 0
+            if life is not None and life.site is not None:
+                self.look_at(name, life.site)
+
+    def look_at(self, name: str, site: Site) -> None:
+        """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""
+        now_s, engine = self._world.loop.now_s, self._world.machines[name].engine
+        if site.role != "SWITCHING":
+            committed = site.open.core.committed if site.open is not None else engine.applied_seq
             self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
-            if site.open is not None and site.open.remote is not None:
-                segments = site.open.remote.segments
-                view = site.open.shipper.view
-                durable = view.durable_seq or 0
-                needed = sum(segment.bytes for segment in segments if segment.last_seq > durable)
-                self._recorder.note(
-                    RemoteLog(name, site.open.epoch, now_s, sum(each.bytes for each in segments), len(segments), needed)
-                )
+        if site.open is not None and site.open.remote is not None:
+            segments = [segment for segment in site.open.remote.segments if segment.begun]  # the next one is made beforehand
+            view = site.open.shipper.view
+            needed = sum(segment.bytes for segment in segments if segment.last_seq > (view.durable_seq or 0))
+            held = sum(segment.bytes for segment in segments)
+            self._recorder.note(RemoteLog(name, site.open.epoch, now_s, held, len(segments), needed))
 
     # ---- at the end
     async def final(self, active: str) -> None:

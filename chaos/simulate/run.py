@@ -62,6 +62,7 @@ class Run:
         self.recorder = Recorder()
         self.world = World(plan, self.loop, ObservedRegister(self.loop, self.recorder))
         self.observer = Observer(self.world, self.recorder)
+        self.world.before_kill = self.observer.look
         self.operator = Operator(self.world, self.note)
         self.nemesis = Nemesis(self.world, self.operator, self.note)
         self.workload: Workload = WORKLOADS[plan.workload](self.world.stream("workload"))
@@ -161,10 +162,12 @@ class Run:
         self.recorder.note(Moment("recovered", self.loop.now_s))
         await self._read_all()
         target = max(self.world.machines[site].engine.applied_seq for site in SITES)
-        if not await until(lambda: self._is_drained(target), DRAIN_S):
+        if not await until(lambda: self._is_drained(target), DRAIN_S, 0.01):
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
+        for site in SITES:
+            self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
         await self.observer.final(str(self.world.find("active")))
         self.recorder.note(Moment("ended", self.loop.now_s))
 
@@ -193,8 +196,11 @@ class Run:
         one = self.world.alive(active) if active is not None else None
         if one is None or one.site is None or one.site.open is None or one.site.open.remote is None:
             return False
-        durable = all(self.world.machines[site].engine.durable_seq >= target for site in SITES)
-        return durable and len(one.site.open.remote.segments) <= 1
+        engines = [self.world.machines[site].engine for site in SITES]
+        durable = all(engine.durable_seq >= target for engine in engines)
+        equal = engines[0].applied_seq == engines[1].applied_seq  # an idle active still writes noops
+        begun = [segment for segment in one.site.open.remote.segments if segment.begun]  # the next one is made beforehand
+        return durable and equal and len(begun) <= 1
 
     def describe(self) -> str:
         """The sites in a line, for people."""
@@ -205,9 +211,14 @@ class Run:
                 parts.append(f"{name}: down")
                 continue
             site = life.site
-            parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}, waits for {site.waiting_for}")
+            remote = site.open.remote if site.open is not None else None
+            segments = f", {len(remote.segments)} remote segments" if remote is not None else ""
+            parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}{segments}, waits for {site.waiting_for}")
         state = self.world.register.value
-        return "; ".join(parts) + f"; coordinator: {state.reason if state is not None else 'no value'}"
+        return "; ".join(parts) + f"; coordinator: {state.reason if state is not None else 'no value'}; " + ", ".join(
+            f"{site} applied {engine.applied_seq} durable {engine.durable_seq}"
+            for site in SITES for engine in [self.world.machines[site].engine]
+        )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ machine kept. Source: protocol.md 1 and 5, layout.md.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -80,6 +81,7 @@ class World:
         drift = {"a": plan.knobs.drift_a, "b": plan.knobs.drift_b}
         self.machines = {site: self._machine(site, 1.0 + drift[site]) for site in SITES}
         self.lives: dict[str, Life] = {}
+        self.before_kill: Callable[[], None] = lambda: None
         self._ids = 0
         self.set_links()
 
@@ -125,6 +127,7 @@ class World:
         life = self.lives.get(name)
         if life is None or life.process.killed:
             return
+        self.before_kill()
         self._end(life)
         here = self.machines[name]
         if machine:
