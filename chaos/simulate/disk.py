@@ -26,7 +26,7 @@ Landed = Literal["nothing", "part", "all", "cached"]
 SYNC_S = (0.0001, 0.0004)  # at least, and so much more at most
 CHANGE_S = (0.0002, 0.002)
 READ_S = (0.00005, 0.0002)
-WRITE_BACK_MAX_S = 30.0
+WRITE_BACK_S = 30.0  # at most, until the system writes by itself what nobody syncs any more
 HAPPENED, HALF = 0.4, 0.7  # of a change that was under way at a crash: below it has happened, below it has in part
 CUT_SHORT = 0.2  # of the writes that were under way at a SIGKILL
 
@@ -69,13 +69,14 @@ class Stored:
 
 
 class SimDisk:
-    """Knobs: `slow` (a factor), `full`; and the methods."""
+    """Knobs: `slow` (a factor), `full`, `write_back_s`; and the methods."""
 
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
         self.loop, self.random = loop, random
         self.stored: dict[str, Stored] = {}
         self.slow = 1.0
         self.full = False
+        self.write_back_s = WRITE_BACK_S
         self._hung = False
         self._failing_syncs: deque[Landed] = deque()
         self._failing_changes = 0
@@ -197,7 +198,7 @@ class SimLogFile:
             self._group = []
             if disk.random.random() < CUT_SHORT:
                 cut_short(stored, disk.random)
-            disk.loop.outside(disk.random.random() * WRITE_BACK_MAX_S, stored.synced)
+            disk.loop.outside(disk.random.random() * disk.write_back_s, stored.synced)
 
     def _begin(self) -> None:
         """What a thread of the process does: write what is queued, and sync it."""
