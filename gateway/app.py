@@ -115,6 +115,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
             SitePorts(
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, transport=transport,
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
+                free_bytes=files.free_bytes,
             ),
         )
         operations = Operations(site, Control(site), journal)

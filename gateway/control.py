@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gateway.site import Site
+from gateway.site_facts import site_facts
 from remote_log.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
 from remote_log.sink import Sink
 from storage.clock import Clock
@@ -14,6 +15,7 @@ from storage.frame import Frame, parse_frame
 from storage.record import Kind, Record
 from switchover.activation import Activation, ActivationRequest, Opened
 from switchover.coordinator import Coordinator, PairState
+from switchover.facts import SiteFacts
 from switchover.register import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
 from switchover.roles import Event, Role
@@ -53,6 +55,10 @@ class Control:
         return self._site.ports.engine.applied_seq
 
     @property
+    def applied_epoch(self) -> int:
+        return self._site.ports.engine.applied_epoch
+
+    @property
     def clock(self) -> Clock:
         return self._site.ports.clock
 
@@ -79,14 +85,8 @@ class Control:
     async def ask_peer(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         return await self._site.ports.transport.call(method, message, timeout_s)
 
-    async def probe_own_dfs(self) -> None:
-        await self._site.ports.own_dfs.probe()
-
-    async def probe_peer_dfs(self) -> None:
-        await self._site.ports.peer_dfs.probe()
-
-    def takeover_blocker(self) -> str | None:
-        return self._site.takeover_blocker()
+    async def facts(self, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
+        return await site_facts(self._site, state, coordinator_error)
 
     def new_activation(self, request: ActivationRequest) -> Activation:
         return self._site.new_activation(request)

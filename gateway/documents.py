@@ -160,6 +160,25 @@ class OperationList(Struct):
     operations: list[OperationDocument]
 
 
+class CheckDocument(Struct):
+    """`status`: ok, warning, failed, unknown. `fix` is empty when there is nothing to do."""
+
+    id: str
+    status: Literal["ok", "warning", "failed", "unknown"]
+    seen: str
+    fix: str
+
+
+class ChecksDocument(Struct, rename={"kind": "for"}):
+    """`ok`: nothing failed. `loss`: the loss manifest of a failover, or null."""
+
+    kind: str
+    to: str
+    ok: bool
+    checks: list[CheckDocument]
+    loss: dict[str, Any] | None
+
+
 class HealthAnswer(Struct):
     site: str
     role: str
@@ -177,6 +196,6 @@ class Problem(Struct, omit_defaults=True):
 
 ANSWERS = (
     TableDocument, TableChange, TableList, BatchBody, CheckBody, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptAnswer,
-    ClusterDocument, OperationBody, OperationDocument, OperationList, HealthAnswer, Problem, MutationBody,
+    ClusterDocument, OperationBody, OperationDocument, OperationList, ChecksDocument, HealthAnswer, Problem, MutationBody,
     ConditionBody,
 )

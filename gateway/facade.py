@@ -16,6 +16,7 @@ from gateway.service import WriteRequest, WriteResult
 from gateway.site import Site
 from gateway.site_metrics import site_metrics
 from storage.engine import StoredRow
+from storage.record import RequestMark
 from storage.schema import TableSchema
 from switchover.roles import Role
 
@@ -47,14 +48,14 @@ class Facade:
         self._serving(stale=True)
         return self._site.catalog.all()
 
-    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
-        return await self._site.tables.create(body)
+    async def create_table(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        return await self._site.tables.create(body, mark)
 
-    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema:
-        return await self._site.tables.alter(name, body)
+    async def alter_table(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
+        return await self._site.tables.alter(name, body, mark)
 
-    async def drop_table(self, name: str) -> None:
-        await self._site.tables.drop(name)
+    async def drop_table(self, name: str, mark: RequestMark | None = None) -> None:
+        await self._site.tables.drop(name, mark)
 
     # ---- rows
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
@@ -98,9 +99,12 @@ class Facade:
 
     # ---- operations
     async def start_operation(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> dict[str, Any]:
-        return await self._operations.start(kind, to, options, dry_run, actor)
+        return await self._operations.start(kind, to, options, dry_run, actor, key)
+
+    async def checks(self, kind: str) -> dict[str, Any]:
+        return await self._operations.checks(kind)
 
     async def operations(self) -> list[dict[str, Any]]:
         return await self._operations.all()
@@ -111,11 +115,11 @@ class Facade:
     def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
         return self._operations.follow(operation_id)
 
-    async def abort_operation(self, operation_id: str) -> dict[str, Any]:
-        return await self._operations.abort(operation_id)
+    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
+        return await self._operations.abort(operation_id, actor)
 
-    async def resume_operation(self, operation_id: str) -> dict[str, Any]:
-        return await self._operations.resume(operation_id)
+    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
+        return await self._operations.resume(operation_id, actor)
 
     # ---- health
     def role(self) -> str:

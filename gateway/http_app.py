@@ -20,7 +20,7 @@ from gateway import openapi
 from gateway.config import HttpConfig
 from gateway.door import Door
 from gateway.http_request import is_write_method
-from gateway.routes import cluster, health, internal, operations, rows, scans, tables
+from gateway.routes import checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.routes.common import to_response
 from gateway.service import SiteService
 from storage.errors import InvalidInput, TwinlogError
@@ -64,7 +64,7 @@ def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    routers = [room.router(door) for room in (tables, rows, scans, cluster, operations, health, internal)]
+    routers = [room.router(door) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

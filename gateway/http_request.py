@@ -22,6 +22,7 @@ from gateway.service import Condition
 from storage.clock import COUNTER_BITS
 from storage.engine import StoredRow
 from storage.errors import InvalidInput, MalformedBody, TooLarge
+from storage.record import RequestMark
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -142,6 +143,12 @@ def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
     digest = hashlib.blake2b(b"%b %b\n" % (head.method.encode(), head.path), digest_size=16)
     digest.update(body)
     return key, digest.digest()
+
+
+def request_mark(head: Head, body: bytes) -> RequestMark | None:
+    """What the idempotency key of a request that makes one record leaves in the log."""
+    key, digest = idempotency(head, body)
+    return None if key is None else RequestMark(key, digest, 1)
 
 
 def expect_type(head: Head, allowed: Sequence[str]) -> str:

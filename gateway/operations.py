@@ -6,6 +6,7 @@ back; a change of mode: at the active), any other site says which one to ask. So
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,23 +17,32 @@ from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan
 from switchover.journal import Journal
 from switchover.plan import Plan
+from switchover.preflight import Preflight
 from switchover.roles import Role
 from switchover.takeover import Takeover
 
 KINDS = {
     "switchover": {"reason"},
-    "failover": {"reason", "accept_data_loss", "accepted_records"},
+    "failover": {"reason", "accept_data_loss"},
     "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
     "degrade": {"reason"},
     "resync": {"reason"},
 }
 OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
 LISTED_MAX = 200
+OPERATOR = "operator"
+LOOKED_BACK = 20  # operations; dry runs among them do not count
+
+
+def operation_of_key(key: str) -> str:
+    """The id of the operation that a request with this idempotency key begins: so the journal keeps the key."""
+    return "key-" + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
 class Operations:
     def __init__(self, site: Site, control: Control, journal: Journal) -> None:
         self._site, self._control = site, control
+        self._preflight = Preflight(control, self._unfinished)
         self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
 
     @property
@@ -42,9 +52,9 @@ class Operations:
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any]) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
-            return Takeover(self._control, kind, options).plan()
+            return Takeover(self._control, kind, options, self._preflight).plan()
         if kind == "rejoin":
-            return Follow(self._control, options).plan()
+            return Follow(self._control, options, self._preflight).plan()
         return degrade_plan(self._control) if kind == "degrade" else resync_plan(self._control)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
@@ -70,10 +80,19 @@ class Operations:
         return self._site.role in (Role.CLOSED, Role.FENCED) and state is not None and state.active == self._site.site
 
     async def start(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> dict[str, Any]:
-        self._check(kind, to, options)
-        document = await self._executor.start(self._site.ports.new_id(), kind, to, options, actor, dry_run)
+        """The operation as it begins; a dry run's as it ended. With the idempotency `key` of one that was begun: that one.
+
+        Refused, with the loss manifest, unless a failover accepts what it may lose: before anything is journaled.
+        """
+        operation_id = self._site.ports.new_id() if key is None else operation_of_key(key)
+        document = None if key is None else await self._executor.begun(operation_id, kind, to, options, dry_run)
+        if document is None:
+            self._check(kind, to, options)
+            if kind == "failover" and not dry_run:
+                await self._preflight.check_loss(options)
+            document = await self._executor.start(operation_id, kind, to, options, actor, dry_run)
         self._site.touch()
         return await self._executor.wait(str(document["id"])) if dry_run else document
 
@@ -97,11 +116,22 @@ class Operations:
     def follow(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
         return self._executor.follow(operation_id)
 
-    async def abort(self, operation_id: str) -> dict[str, Any]:
-        return await self._executor.abort(operation_id, "operator")
+    async def abort(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+        return await self._executor.abort(operation_id, actor)
 
-    async def resume(self, operation_id: str) -> dict[str, Any]:
-        return await self._executor.resume(operation_id, "operator")
+    async def resume(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+        return await self._executor.resume(operation_id, actor)
+
+    async def checks(self, kind: str) -> dict[str, Any]:
+        """Whether a role change of this kind would work here now. Raises InvalidInput."""
+        return (await self._preflight.look(kind, {})).document()
+
+    async def _unfinished(self) -> str | None:
+        for last in await self._executor.operations(LOOKED_BACK):
+            if not last["dry_run"] and last["state"] != "running":
+                stopped = last["resumable"] or (last["aborting"] and last["state"] != "aborted")
+                return f"{last['kind']} {last['id']} {last['state']}" if stopped else None
+        return None
 
     async def close(self) -> None:
         await self._executor.close()

@@ -14,6 +14,7 @@ import msgspec
 from gateway.active import ActiveEpoch
 from gateway.service import Condition, Mutation, WriteRequest
 from gateway.site import Site
+from gateway.site_facts import own_facts
 from remote_log.messages import (
     BASE,
     BASE_DONE,
@@ -45,6 +46,7 @@ from remote_log.messages import (
 )
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 from storage.schema import TableSchema
+from switchover.facts import FACTS
 from switchover.rejoin import FLOOR
 from switchover.roles import Role
 
@@ -56,8 +58,8 @@ class PeerApi:
         self._site = site
         self._methods = {
             FOLLOW: self._follow, REPLICATE: self._replicate, BASE: self._base, BASE_DONE: self._base_done,
-            STATUS: self._status, EPOCHS: self._epochs, ROWS: self._rows, DRAIN: self._drain, UNDRAIN: self._undrain,
-            STEP_DOWN: self._step_down, MERGE: self._merge,
+            STATUS: self._status, FACTS: self._facts, EPOCHS: self._epochs, ROWS: self._rows, DRAIN: self._drain,
+            UNDRAIN: self._undrain, STEP_DOWN: self._step_down, MERGE: self._merge,
         }
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
@@ -103,6 +105,9 @@ class PeerApi:
             durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied_seq,
             waiting_for=site.waiting_for or "",
         )
+
+    async def _facts(self, message: dict[str, Any]) -> msgspec.Struct:
+        return await own_facts(self._site)
 
     async def _epochs(self, message: dict[str, Any]) -> msgspec.Struct:
         epoch = self._proved_epoch()

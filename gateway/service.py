@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
-from storage.record import Record
+from storage.record import Record, RequestMark
 from storage.schema import TableSchema
 
 
@@ -79,11 +79,14 @@ class SiteService(Protocol):
         """Raises NotFound, NotActive."""
 
     def tables(self) -> list[TableSchema]: ...
-    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
-        """(schema, created); an equal one that exists: created is False; a different one: Conflict."""
+    async def create_table(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        """(schema, created); an equal one that exists: created is False; a different one: Conflict.
 
-    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema: ...
-    async def drop_table(self, name: str) -> None: ...
+        `mark`, here and below, is the idempotency entry: what was done under it is not done again, and answered as then.
+        """
+
+    async def alter_table(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema: ...
+    async def drop_table(self, name: str, mark: RequestMark | None = None) -> None: ...
 
     # rows
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
@@ -108,13 +111,18 @@ class SiteService(Protocol):
 
     # operations (role changes); documents: {"id", "kind", "to", "state", "steps": [...], "started_at", ...}
     async def start_operation(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
-    ) -> dict[str, Any]: ...
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+    ) -> dict[str, Any]:
+        """The same idempotency `key` again: the operation that the first request began. Raises Refused, Conflict."""
+
+    async def checks(self, kind: str) -> dict[str, Any]:
+        """{"for", "to", "ok", "checks": [{"id", "status", "seen", "fix"}], "loss"}: would that role change to here work now?"""
+
     async def operations(self) -> list[dict[str, Any]]: ...
     async def operation(self, operation_id: str) -> dict[str, Any]: ...
     def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]: ...
-    async def abort_operation(self, operation_id: str) -> dict[str, Any]: ...
-    async def resume_operation(self, operation_id: str) -> dict[str, Any]: ...
+    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
+    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
 
     # health
     def role(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -75,6 +75,7 @@ class SitePorts:
     cursors: CursorRegistry
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
+    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell
 
 
 class Site:
@@ -97,7 +98,9 @@ class Site:
         self.rows = RowsService(
             self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
         )
-        self.tables = TablesService(self, self.catalog, clock=ports.clock, deadline_s=settings.request_deadline_s)
+        self.tables = TablesService(
+            self, self.catalog, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
+        )
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._hooks: RemoteHooks | None = None
         self._ending: asyncio.Task[None] | None = None

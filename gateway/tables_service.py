@@ -20,8 +20,9 @@ from gateway.catalog import Catalog
 from gateway.commit import Pending
 from gateway.rows_service import ActiveSource
 from storage.clock import Clock
+from storage.engine import StorageEngine
 from storage.errors import Conflict, InvalidInput, Unavailable
-from storage.record import Kind, Record, SchemaChange
+from storage.record import Kind, Record, RequestMark, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
 DDL_BYTES = 1024
@@ -29,8 +30,10 @@ TABLES_PER_EPOCH_BITS = 20
 
 
 class TablesService:
-    def __init__(self, source: ActiveSource, catalog: Catalog, *, clock: Clock, deadline_s: float) -> None:
-        self._source, self._catalog = source, catalog
+    def __init__(
+        self, source: ActiveSource, catalog: Catalog, *, engine: StorageEngine, clock: Clock, deadline_s: float
+    ) -> None:
+        self._source, self._catalog, self._engine = source, catalog, engine
         self._clock, self._deadline_s = clock, deadline_s
         self._lock = asyncio.Lock()
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
@@ -51,20 +54,38 @@ class TablesService:
                 ) from error
             yield self._source.for_writes()
 
-    async def create(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+    def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
+        """Whether this very change was made under its key already, which is told under a valid lease only."""
+        found = None if mark is None else self._engine.request_outcome(mark.key)
+        if mark is None or found is None:
+            return False
+        if found.digest != mark.digest:
+            raise InvalidInput(f"the idempotency key {mark.key!r} was used for a different request: use a new key", key=mark.key)
+        self._check_lease(active)
+        return True
+
+    def _check_lease(self, active: ActiveEpoch) -> None:
+        if not active.lease.valid_at(self._clock.monotonic_s()):
+            raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
+
+    async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        """The table, as it is now, and whether this request made it, also if it did so before under its key."""
         async with self._turn() as active:
             wanted = _available(parse_table(body, self._next_id(active.epoch)))
             existing = self._catalog.find(wanted.name)
+            if self._was_made(active, mark):
+                if existing is None:
+                    raise Conflict(f"table {wanted.name!r} was made by this request, and dropped since", table=wanted.name)
+                return existing, True
             if existing is not None:
-                if not active.lease.valid_at(self._clock.monotonic_s()):
-                    raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
+                self._check_lease(active)
                 if same_table(existing, wanted):
                     return existing, False
                 raise Conflict(
                     f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name
                 )
             self._last_id = wanted.id
-            await self._log(active, "put", wanted)
+            await self._log(active, "put", wanted, mark)
             return self._catalog.get(wanted.name), True
 
     def _next_id(self, epoch: int) -> int:
@@ -74,20 +95,24 @@ class TablesService:
             raise Unavailable(f"epoch {epoch} has made all the tables that it can: restart the site", retry_after_s=1)
         return number
 
-    async def alter(self, name: str, body: dict[str, Any]) -> TableSchema:
+    async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
         async with self._turn() as active:
+            if self._was_made(active, mark):
+                return self._catalog.get(name)
             changed = _available(alter(self._catalog.get(name), body))
-            await self._log(active, "put", changed)
+            await self._log(active, "put", changed, mark)
             return self._catalog.get(changed.name)
 
-    async def drop(self, name: str) -> None:
+    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
         async with self._turn() as active:
-            await self._log(active, "drop", self._catalog.get(name))
+            if not self._was_made(active, mark):
+                await self._log(active, "drop", self._catalog.get(name), mark)
 
-    async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema) -> None:
+    async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
         schema = encode_schema(table) if kind == "put" else b""
         change = SchemaChange(kind, table.id, schema, table.history_s)
-        record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))
+        request = b"" if mark is None else msgspec.msgpack.encode(mark)
+        record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
         pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
         self.dropping = table.id if kind == "drop" else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -71,6 +72,10 @@ class OsFiles:
     async def create_log(self, path: str, header: bytes, size_bytes: int) -> OsLogFile:
         descriptor = await self._change("create", path, partial(self._create_log, path, header, size_bytes))
         return OsLogFile(path, descriptor, len(header))
+
+    async def free_bytes(self) -> int:
+        """What the file system would give this process; a quota is not seen."""
+        return await self._look(".", lambda: shutil.disk_usage(self._root).free)
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         return await self._look(path, lambda: _read(self._root / path, offset, length))

@@ -75,11 +75,9 @@ class Executor:
         stops where something would change; its result says what would be done.
         """
         async with self._gate:
-            known = await self._known(operation_id)
-            if known is not None:
-                if (known.kind, known.to, known.options, known.dry_run) != (kind, to, options, dry_run):
-                    raise Conflict(f"operation {operation_id} is another request: use a new id", id=operation_id)
-                return document(known)
+            begun = await self.begun(operation_id, kind, to, options, dry_run)
+            if begun is not None:
+                return begun
             self._check_free()
             plan = self._make_plan(kind, to, options)
             steps = tuple(StepRecord(step.name, step.what, step.abortable) for step in plan.steps)
@@ -87,6 +85,16 @@ class Executor:
             operation = Operation(operation_id, kind, to, options, actor, now, steps, dry_run=dry_run)
             await self._journal.create(operation, self._entry(operation, "started", actor, detail=options))
             return self._launch(operation, plan, forward=True)
+
+    async def begun(self, operation_id: str, kind: str, to: str | None, options: Json, dry_run: bool) -> Json | None:
+        """The operation that this request has begun already; None: none. Raises Conflict when another request has the id."""
+        try:
+            known = await self._load(operation_id)
+        except NotFound:
+            return None
+        if (known.kind, known.to, known.options, known.dry_run) != (kind, to, options, dry_run):
+            raise Conflict(f"operation {operation_id} is another request: use a new id, or a new key", id=operation_id)
+        return document(known)
 
     async def run(self, operation_id: str, kind: str, to: str | None, options: Json, actor: str) -> Json:
         """Start, wait for the end, and raise the error of the step that failed."""
@@ -142,12 +150,6 @@ class Executor:
 
     async def _load(self, operation_id: str) -> Operation:
         return self._as_it_is(await self._journal.load(operation_id))
-
-    async def _known(self, operation_id: str) -> Operation | None:
-        try:
-            return await self._load(operation_id)
-        except NotFound:
-            return None
 
     def _check_free(self) -> None:
         if self._live is not None:

@@ -13,6 +13,7 @@ from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import Refused
 from switchover.control import SiteControl
 from switchover.plan import Plan, Step
+from switchover.preflight import Preflight
 from switchover.roles import Event, Role
 
 CALL_TIMEOUT_S = 3.0
@@ -24,12 +25,12 @@ class Follow:
     """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is, and `put_absent` also
     those that the active does not have: it may have deleted them."""
 
-    def __init__(self, control: SiteControl, options: dict[str, Any]) -> None:
-        self._control, self._options = control, options
+    def __init__(self, control: SiteControl, options: dict[str, Any], preflight: Preflight) -> None:
+        self._control, self._options, self._preflight = control, options, preflight
 
     def plan(self) -> Plan:
         steps = [
-            Step("preflight", self._preflight, "the active answers", abortable=True, dry=True),
+            Step("preflight", self._check, "check both sites", abortable=True, dry=True),
             Step("rejoin", self._rejoin, "learn the active's history, cut what diverges, follow", abortable=True),
         ]
         if self._options.get("merge"):
@@ -44,13 +45,8 @@ class Follow:
             raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
         return reply
 
-    async def _preflight(self) -> dict[str, Any]:
-        control = self._control
-        state = await control.read_pair_state()
-        if state is None or state.active == control.site:
-            raise Refused(f"site {control.site} is the active: it restarts, it does not rejoin")
-        active = await self._active()
-        return {"active": active.site, "epoch": active.epoch, "committed_seq": active.committed_seq}
+    async def _check(self) -> dict[str, Any]:
+        return (await self._preflight.look("rejoin", self._options)).require()
 
     async def _rejoin(self) -> dict[str, Any]:
         control = self._control

@@ -12,13 +12,11 @@ from typing import Any
 
 from remote_log.messages import (
     DRAIN,
-    STATUS,
     STEP_DOWN,
     UNDRAIN,
     DrainReply,
     PlanRequest,
     ReplicateRequest,
-    StatusReply,
     StoppedReply,
     from_message,
     to_message,
@@ -26,22 +24,24 @@ from remote_log.messages import (
 from storage.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
 from switchover.activation import Activation, ActivationRequest
 from switchover.control import SiteControl
-from switchover.coordinator import PairState, update
+from switchover.coordinator import PairState, read_or_known, update
+from switchover.loss import accepted_loss
 from switchover.plan import Plan, Step
+from switchover.preflight import Preflight
 from switchover.register import abandon_plan
 from switchover.roles import Event, Role
 
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
 POLL_S = 0.01
-OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 
 
 class Takeover:
     """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover."""
 
-    def __init__(self, control: SiteControl, kind: str, options: dict[str, Any]) -> None:
+    def __init__(self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight) -> None:
         self._control = control
+        self._preflight = preflight
         self._kind = kind
         self._options = options
         self._activation: Activation | None = None
@@ -51,10 +51,9 @@ class Takeover:
 
     def plan(self) -> Plan:
         early = [Step("begin", self._begin, "take the pair at the coordinator", abortable=True, undo=self._abandon)]
-        if self._kind == "failover":
-            early.insert(0, Step("preflight", self._preflight_failover, "see what can be verified", abortable=True, dry=True))
+        if self._kind in ("failover", "switchover"):
+            early.insert(0, Step("preflight", self._check, "check both sites", abortable=True, dry=True))
         if self._kind == "switchover":
-            early.insert(0, Step("preflight", self._preflight_switchover, "check both sites", abortable=True, dry=True))
             early += [
                 Step("drain", self._drain, "the active finishes what it admitted", abortable=True, undo=self._undrain),
                 Step("catch_up", self._catch_up, "this site applies all of it durably", abortable=True),
@@ -74,57 +73,22 @@ class Takeover:
             ]
         return Plan(self._kind, [*early, *late])
 
-    # ---- before anything
-    async def _peer_status(self) -> StatusReply | None:
-        try:
-            return from_message(StatusReply, await self._control.ask_peer(STATUS, {}, CALL_TIMEOUT_S))
-        except PeerError:
-            return None
-
-    async def _preflight_failover(self) -> dict[str, Any]:
-        control = self._control
-        state = await control.read_pair_state()
-        if state is None or state.active is None:
-            raise Refused("the pair was never open: start both sites, the first one opens by itself")
-        held_up = state.switching is not None and state.switching.site == control.peer
-        if control.role in OPEN_ROLES and not held_up:
-            raise Refused(f"site {control.site} is {control.role} in epoch {control.epoch}: there is nothing to take over")
-        blocker = control.takeover_blocker()
-        if blocker is not None:
-            raise Refused(f"site {control.site} cannot take over: {blocker}")
-        await control.probe_own_dfs()
-        peer = await self._peer_status()
-        manifest = loss_manifest(state, control.site, control.applied_seq)
-        if manifest is not None and not self._options.get("accept_data_loss"):
-            raise Refused(
-                f"site {state.active} acknowledged writes asynchronously that {control.site} may lack: bring it back, or see "
-                "the loss manifest and repeat with --accept-data-loss",
-                manifest=manifest,
-            )
-        unverified = [] if peer is not None else [f"site {control.peer} does not answer: whether it still runs is not known"]
-        return {"peer": peer.role if peer is not None else "unreachable", "cannot_verify": unverified, "manifest": manifest}
-
-    async def _preflight_switchover(self) -> dict[str, Any]:
-        control = self._control
-        state = await control.read_pair_state()
-        if state is None or state.active != control.peer:
-            raise Refused(f"site {control.peer} is not the active: there is nothing to switch over from")
-        peer = await self._peer_status()
-        if peer is None or peer.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING):
-            seen = peer.role if peer is not None else "unreachable"
-            raise Refused(f"site {control.peer} is {seen}: a switchover needs both sites; use failover if it is lost")
-        if control.role is not Role.STANDBY:
-            raise Refused(f"site {control.site} is {control.role}: it must be a standby that follows {control.peer}")
-        blocker = control.takeover_blocker()
-        if blocker is not None:
-            raise Refused(f"site {control.site} cannot take over: {blocker}")
-        await control.probe_own_dfs()
-        await control.probe_peer_dfs()
-        return {"peer": peer.role, "behind_records": max(0, peer.committed_seq - control.applied_seq)}
+    async def _check(self) -> dict[str, Any]:
+        return (await self._preflight.look(self._kind, self._options)).require()
 
     # ---- the coordinator
+    def _unseen(self) -> list[str]:
+        """Without a coordinator: what a takeover does not know when it cannot look at the other site's DFS."""
+        control = self._control
+        if control.coordinator.unseen != control.peer:
+            return []
+        return [
+            f"site {control.peer}'s DFS does not answer: whether {control.peer} was degraded by command meanwhile cannot be "
+            "verified; writes it acknowledged asynchronously would be lost"
+        ]
+
     async def _request_kind(self) -> str:
-        state = await self._control.read_pair_state()
+        state = await read_or_known(self._control.coordinator)
         if self._kind == "failover":
             return "restart" if state is not None and state.active == self._control.site else "takeover"
         return self._kind
@@ -135,7 +99,7 @@ class Takeover:
                 ActivationRequest(
                     plan_id=self._control.new_id(), kind=await self._request_kind(),
                     reason=str(self._options.get("reason", "")),
-                    accept_data_loss=bool(self._options.get("accept_data_loss")), supersede=self._kind == "failover",
+                    accept_data_loss=accepted_loss(self._options) is not None, supersede=self._kind == "failover",
                 )
             )
         return self._activation
@@ -143,7 +107,8 @@ class Takeover:
     async def _begin(self) -> dict[str, Any]:
         activation = await self._need_activation()
         await activation.begin()
-        return {"epoch": activation.epoch}
+        unverified = self._unseen() if self._kind == "failover" else []
+        return {"epoch": activation.epoch, **({"cannot_verify": unverified} if unverified else {})}
 
     async def _abandon(self) -> None:
         site = self._control.site
@@ -214,8 +179,8 @@ class Takeover:
         """Of a switchover that is taken up again: the pair may have gone on without it since the old active was drained."""
         peer = self._control.peer
         return Refused(
-            f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back and "
-            f"resume, or let it go on with `failover --to {peer}`, or see the loss manifest and force a failover"
+            f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back "
+            f"and resume, or let it go on with `failover --to {peer}`, or see the loss manifest and force a failover"
         )
 
     async def _late_activation(self) -> Activation:
@@ -277,13 +242,3 @@ class Takeover:
         if not rejected:
             raise Refused("a frame of an older epoch was not rejected: this site must not serve; stop it and report this")
         return {"zombie_rejected": True, "canary_seq": await control.canary()}
-
-
-def loss_manifest(state: PairState, site: str, applied_seq: int) -> dict[str, Any] | None:
-    """What may be lost if `site` takes over now; None when nothing acknowledged can be missing."""
-    if state.mode == "sync" or state.active == site:
-        return None
-    return {
-        "active": state.active, "epoch": state.epoch, "asynchronous_since_seq": state.async_since_seq,
-        "this_site_holds_seq": applied_seq, "records_at_risk": None, "bound": "unknown: the active does not answer for it",
-    }

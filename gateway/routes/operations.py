@@ -8,12 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway import openapi as api
+from gateway.bodies import decoded
 from gateway.documents import OperationBody, OperationDocument, OperationList
 from gateway.door import Door
 from gateway.event_stream import event_stream
-from gateway.http_request import decoded_part
-from gateway.routes.common import json_answer, json_request
+from gateway.http_request import JSON, decoded_part, expect_type, idempotency
+from gateway.routes.common import json_answer, whole_request
+from storage.errors import InvalidInput
 
+ACTOR_HEADER = "Twinlog-Actor"
+ACTOR_LENGTH_MAX = 100
 _decode = msgspec.json.Decoder(OperationBody).decode
 _ASKED = {"kind": "switchover", "to": "b", "options": {}, "dry_run": False}
 _SHOWN = {
@@ -29,16 +33,18 @@ def router(door: Door) -> APIRouter:
 
     @routes.post(
         "", summary="Ask for a role change; with dry_run only plan it", status_code=202,
-        openapi_extra=api.body(api.ref(OperationBody), _ASKED),
+        openapi_extra=api.body(api.ref(OperationBody), _ASKED) | api.headers("Idempotency-Key"),
         responses=api.answers({
             202: api.answer(OperationDocument, "started; follow it by its id", _SHOWN),
             200: api.answer(OperationDocument, "the plan of a dry run", {**_SHOWN, "state": "planned"}),
         }, 400, 409, 413, 415, 421, 503),
     )
     async def start_operation(request: Request) -> Response:
-        asked = await json_request(request, door, _decode)
-        actor = request.client.host if request.client else "unknown"
-        document = await service.start_operation(asked.kind, asked.to, asked.options, asked.dry_run, actor)
+        head, body = await whole_request(request, door)
+        expect_type(head, (JSON,))
+        asked, (key, _) = decoded(_decode, body), idempotency(head, body)
+        actor = _actor(request)
+        document = await service.start_operation(asked.kind, asked.to, asked.options, asked.dry_run, actor, key)
         if asked.dry_run:
             return json_answer(document)
         return json_answer(document, 202, (b"location", f"/v1/operations/{document['id']}".encode()))
@@ -64,11 +70,20 @@ def router(door: Door) -> APIRouter:
     changed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 409, 503)
 
     @routes.post("/{operation_id}:abort", summary="Abort before the point of no return", responses=changed)
-    async def abort_operation(operation_id: str) -> Response:
-        return json_answer(await service.abort_operation(decoded_part(operation_id)))
+    async def abort_operation(operation_id: str, request: Request) -> Response:
+        return json_answer(await service.abort_operation(decoded_part(operation_id), _actor(request)))
 
     @routes.post("/{operation_id}:resume", summary="Go on with an operation that stopped", responses=changed)
-    async def resume_operation(operation_id: str) -> Response:
-        return json_answer(await service.resume_operation(decoded_part(operation_id)))
+    async def resume_operation(operation_id: str, request: Request) -> Response:
+        return json_answer(await service.resume_operation(decoded_part(operation_id), _actor(request)))
 
     return routes
+
+
+def _actor(request: Request) -> str:
+    """Who asks: as they say themselves, if they do, and always the address that they ask from."""
+    address = request.client.host if request.client else "unknown"
+    said = request.headers.get(ACTOR_HEADER, "")
+    if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():
+        raise InvalidInput(f"{ACTOR_HEADER} must be at most {ACTOR_LENGTH_MAX} printable characters, such as user@host")
+    return f"{said} ({address})" if said else address

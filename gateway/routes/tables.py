@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway import openapi as api
-from gateway.bodies import decode_json_object
+from gateway.bodies import decode_json_object, decoded
 from gateway.documents import TableChange, TableDocument, TableList
 from gateway.door import Door
-from gateway.http_request import decoded_part
-from gateway.routes.common import json_answer, json_request
+from gateway.http_request import JSON, decoded_part, expect_type, request_mark
+from gateway.routes.common import head_of, json_answer, whole_request
+from storage.record import RequestMark
 from storage.schema import to_public
 
 _SHOWN = api.EXAMPLE_TABLE
@@ -24,14 +27,15 @@ def router(door: Door) -> APIRouter:
     service = door.service
 
     @routes.post(
-        "", summary="Create a table", status_code=201, openapi_extra=api.body(api.ref(TableDocument), _SHOWN),
+        "", summary="Create a table", status_code=201, openapi_extra=api.body(api.ref(TableDocument), _SHOWN) | api.headers("Idempotency-Key"),
         responses=api.answers({
             201: api.answer(TableDocument, "created", _SHOWN),
             200: api.answer(TableDocument, "an equal table exists already", _SHOWN),
         }, 409, *_WRITE_PROBLEMS),
     )
     async def create_table(request: Request) -> Response:
-        schema, created = await service.create_table(await json_request(request, door, decode_json_object))
+        body, mark = await _change(request, door)
+        schema, created = await service.create_table(body, mark)
         return json_answer(to_public(schema), 201 if created else 200)
 
     @routes.get(
@@ -50,19 +54,26 @@ def router(door: Door) -> APIRouter:
 
     @routes.patch(
         "/{table}", summary="Add, drop or rename columns; change replication or history",
-        openapi_extra=api.body(api.ref(TableChange), _CHANGE),
+        openapi_extra=api.body(api.ref(TableChange), _CHANGE) | api.headers("Idempotency-Key"),
         responses=api.answers({200: api.answer(TableDocument, "the table as it is now", _SHOWN)}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def alter_table(table: str, request: Request) -> Response:
-        changes = await json_request(request, door, decode_json_object)
-        return json_answer(to_public(await service.alter_table(decoded_part(table), changes)))
+        changes, mark = await _change(request, door)
+        return json_answer(to_public(await service.alter_table(decoded_part(table), changes, mark)))
 
     @routes.delete(
-        "/{table}", summary="Drop a table and its rows", status_code=204,
+        "/{table}", summary="Drop a table and its rows", status_code=204, openapi_extra=api.headers("Idempotency-Key"),
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def drop_table(table: str) -> Response:
-        await service.drop_table(decoded_part(table))
+    async def drop_table(table: str, request: Request) -> Response:
+        await service.drop_table(decoded_part(table), request_mark(head_of(request), b""))
         return Response(status_code=204)
 
     return routes
+
+
+async def _change(request: Request, door: Door) -> tuple[dict[str, Any], RequestMark | None]:
+    """The body, which must be a JSON object, and what the idempotency key leaves in the log."""
+    head, body = await whole_request(request, door)
+    expect_type(head, (JSON,))
+    return decoded(decode_json_object, body), request_mark(head, body)

@@ -21,7 +21,7 @@ from storage.engine import StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
 from storage.frame import make_frame
-from storage.record import Kind, Record, SchemaChange
+from storage.record import Kind, Record, RequestMark, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
@@ -50,7 +50,7 @@ class DictService:
     def tables(self) -> list[TableSchema]:
         return self.catalog.all()
 
-    async def create_table(self, body: dict[str, Any]) -> tuple[TableSchema, bool]:
+    async def create_table(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
         self._need_active()
         wanted = parse_table(body, max((table.id for table in self.catalog.all()), default=0) + 1)
         existing = self.catalog.find(wanted.name)
@@ -61,12 +61,12 @@ class DictService:
         await self._change("put", wanted)
         return self.catalog.get(wanted.name), True
 
-    async def alter_table(self, name: str, body: dict[str, Any]) -> TableSchema:
+    async def alter_table(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
         self._need_active()
         await self._change("put", alter(self.catalog.get(name), body))
         return self.catalog.get(name)
 
-    async def drop_table(self, name: str) -> None:
+    async def drop_table(self, name: str, mark: RequestMark | None = None) -> None:
         self._need_active()
         await self._change("drop", self.catalog.get(name))
 
@@ -134,7 +134,7 @@ class DictService:
 
     # operations
     async def start_operation(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> dict[str, Any]:
         running = [known["id"] for known in self.documents.values() if known["state"] == "running"]
         if running and not dry_run:
@@ -150,6 +150,9 @@ class DictService:
             self.documents[name] = document
         return document
 
+    async def checks(self, kind: str) -> dict[str, Any]:
+        return {"for": kind, "to": self.site, "ok": True, "checks": [], "loss": None}
+
     async def operations(self) -> list[dict[str, Any]]:
         return list(self.documents.values())
 
@@ -163,12 +166,12 @@ class DictService:
         while (document := await self.operation_queue.get()) is not None:
             yield document
 
-    async def abort_operation(self, operation_id: str) -> dict[str, Any]:
+    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
         document = await self.operation(operation_id)
         document["state"] = "aborted"
         return document
 
-    async def resume_operation(self, operation_id: str) -> dict[str, Any]:
+    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
         document = await self.operation(operation_id)
         document["state"] = "running"
         return document

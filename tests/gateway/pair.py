@@ -39,6 +39,7 @@ from storage.wal import Wal, WalSettings
 from switchover.coordinator import Coordinator
 from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints
+from switchover.loss import at_risk
 from switchover.sql_coordinator import SqlCoordinator
 from switchover.sql_journal import SqlJournal
 from tests.gateway.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
@@ -225,3 +226,8 @@ class Pair:
         async for document in operations.follow(started["id"]):
             started = document
         return started
+
+    async def force_failover(self, name: str) -> dict[str, Any]:
+        """As an operator does who reads the loss manifest, and types what it shows."""
+        loss = (await self.running[name].operations.checks("failover"))["loss"]
+        return await self.operate(name, "failover", name, accept_data_loss=at_risk(loss or {}))

@@ -45,6 +45,10 @@ def _lands(word: str) -> bool:
     return {"lost": False, "landing": True}[word]
 
 
+def _end(operation: dict[str, Any]) -> str:
+    return operation["state"] if operation["error"] is None else f"{operation['state']} {operation['error']['code']}"
+
+
 class SiteCommands:
     """Every method `do_xyz` is the command `xyz` (`_` for `-`): it takes the words behind it and gives the answer."""
 
@@ -220,15 +224,16 @@ class SiteCommands:
 
     # ---- role changes
     async def _operate(self, kind: str, words: list[str], to: str | None, **given: Any) -> str:
-        ended = await self.pair.operate(words[0], kind, to, **given)
-        return ended["state"] if ended["error"] is None else f"{ended['state']} {ended['error']['code']}"
+        return _end(await self.pair.operate(words[0], kind, to, **given))
 
     async def do_failover(self, words: list[str]) -> str:
-        """failover SITE [accepting-data-loss]: how the operation ended, and the code of its error."""
+        """failover SITE [accepting-data-loss]: how the operation ended, and the code of its error; or why it was not begun."""
         if words[1:] not in ([], ["accepting-data-loss"]):
             raise ValueError(f"a failover knows no {' '.join(words[1:])!r}")
         self._at(words[0])
-        return await self._operate("failover", words, words[0], **({"accept_data_loss": True} if words[1:] else {}))
+        if words[1:]:
+            return _end(await self.pair.force_failover(words[0]))
+        return await self._operate("failover", words, words[0])
 
     async def do_switchover(self, words: list[str]) -> str:
         self._at(words[0])

@@ -191,7 +191,7 @@ async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pai
     assert (await put(pair, "a", 2, "diverges", "request 2")).mode == "async"
     await pair.stop("a")
     pair.cut = False
-    ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+    ended = await pair.force_failover("b")
     assert ended["state"] == "succeeded", ended
     await put(pair, "b", 3, "after", "request 3")
     await pair.start("a")

@@ -104,7 +104,7 @@ async def test_a_resync_ends_with_its_epoch_and_the_site_follows_the_next_one(tm
         pair.cut = True
         asked = await pair.running["a"].operations.start("resync", None, {}, False, "test")
         await pair.until(lambda: epoch(pair, "a").modes.waiting_for == "the other site's storage")
-        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        ended = await pair.force_failover("b")
         assert ended["state"] == "succeeded", ended
         pair.cut = False
         await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
@@ -138,7 +138,7 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         await pair.crash("a")
         degrading.cancel()
         await asyncio.gather(degrading, return_exceptions=True)
-        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        ended = await pair.force_failover("b")
         assert ended["state"] == "succeeded", ended
         pair.cut = False
         await pair.start("a")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remote_log.messages import STEP_DOWN
-from storage.errors import Conflict, EngineFailed, LogGap, TwinlogError, Unavailable
+from storage.errors import Conflict, EngineFailed, TwinlogError, Unavailable
 from switchover.coordinator import PairState
 from switchover.failpoints import ArmedFailpoints
 from switchover.register import renew_lease
@@ -247,8 +247,8 @@ async def test_a_takeover_without_the_remote_log_is_refused_and_can_be_forced(tm
         await pair.until(lambda: pair.running["b"].operations.running_id is None)
         ended = await pair.operate("b", "failover", "b")
         assert ended["state"] == "failed", ended
-        assert ended["error"]["code"] == LogGap.code
-        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        assert [check["id"] for check in ended["error"]["fields"]["checks"]] == ["remote-log.found"]
+        ended = await pair.force_failover("b")
         assert ended["state"] == "succeeded", ended
         assert (await put(pair, "b", 2, "y")).mode == "async"
 
@@ -276,7 +276,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
             go_on.set()
 
         pair.running["b"].operations._executor._failpoints = Moments({"plan.failover.replay.after": release})
-        failing_over = asyncio.ensure_future(pair.operate("b", "failover", "b", accept_data_loss=True))
+        failing_over = asyncio.ensure_future(pair.force_failover("b"))
         clock = site(pair, "b").ports.clock
         over_s = clock.monotonic_s() + 1.5
         await pair.until(lambda: replayed or clock.monotonic_s() > over_s)

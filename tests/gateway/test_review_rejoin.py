@@ -29,7 +29,7 @@ async def diverge(pair: Pair) -> None:
 
 async def take_over(pair: Pair) -> None:
     await pair.stop("a")
-    ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+    ended = await pair.force_failover("b")
     assert ended["state"] == "succeeded", ended
     pair.cut = False
 
@@ -176,7 +176,7 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
             await put(pair, "a", key, f"a{key}")
         await pair.until(lambda: caught_up(pair, "a", "b"))
         await pair.crash("a")
-        ended = await pair.operate("b", "failover", "b", accept_data_loss=True)
+        ended = await pair.force_failover("b")
         assert ended["state"] == "succeeded", ended
         await pair.start("a")
         assert site(pair, "a").ports.engine.applied_seq < 5

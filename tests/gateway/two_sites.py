@@ -68,7 +68,7 @@ class Door(DictService):
         }
 
     async def start_operation(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> dict[str, Any]:
         if self.refusal is not None and not options.get("accept_data_loss"):
             raise self.refusal

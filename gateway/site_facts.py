@@ -1,0 +1,90 @@
+"""The facts of one site (switchover/facts.py), as they are now: for its own checks, and for the other site that asks.
+
+What always holds: nothing is changed; what does not answer in time is named, and holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Awaitable
+
+from gateway.site import Site
+from remote_log.claims import missing_from, segments_below
+from remote_log.dfs import Dfs
+from storage.errors import TwinlogError
+from switchover.coordinator import PairState
+from switchover.facts import SiteFacts
+
+LOOK_TIMEOUT_S = 2.0
+LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
+try:
+    RELEASE = importlib.metadata.version("twinlog")
+except importlib.metadata.PackageNotFoundError:
+    RELEASE = "source"
+
+
+async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
+    """`state`: the coordinator's value, or why there is none."""
+    settings, ports, epoch = site.settings, site.ports, site.open
+    own_dfs_error, peer_dfs_error, missing, leases, free = await asyncio.gather(
+        _problem(ports.own_dfs.probe()), _problem(ports.peer_dfs.probe()), _missing(site, state), _open_leases(site),
+        _free(site),
+    )
+    now_s = ports.clock.monotonic_s()
+    return SiteFacts(
+        site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
+        lease_s=settings.active.lease_s, drift_margin=settings.active.drift_margin, initial_active=settings.initial_active,
+        policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
+        lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
+        applied_seq=ports.engine.applied_seq, durable_seq=ports.engine.durable_seq,
+        committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied_seq,
+        blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
+        peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
+        opened_by=state.opened_by if state is not None else None, remote_log_missing=missing, open_leases=leases,
+    )
+
+
+async def own_facts(site: Site) -> SiteFacts:
+    """With a look at the coordinator of this site's own."""
+    try:
+        return await site_facts(site, await site.ports.coordinator.read(), None)
+    except TwinlogError as error:
+        return await site_facts(site, None, error.message)
+
+
+async def _problem(work: Awaitable[None]) -> str | None:
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            await work
+    except TimeoutError:
+        return f"the DFS does not answer in {LOOK_TIMEOUT_S:g} s"
+    except TwinlogError as error:
+        return error.message
+    return None
+
+
+async def _missing(site: Site, state: PairState | None) -> str | None:
+    """What the other site's remote log lacks here, while it is the synchronous active."""
+    if state is None or state.mode != "sync" or state.active in (None, site.site):
+        return None
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            return await missing_from(site.ports.own_dfs, site.layout, state.epoch)
+    except (TimeoutError, TwinlogError):
+        return None  # the probe says so
+
+
+async def _open_leases(site: Site) -> int | None:
+    dfs: Dfs = site.ports.own_dfs
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            paths = await segments_below(dfs, site.layout, site.epoch + 1)
+            closed = await asyncio.gather(*(dfs.is_closed(path) for path in paths[-LOOKED_AT_MAX:]))
+    except (TimeoutError, TwinlogError):
+        return None
+    return closed.count(False)
+
+
+async def _free(site: Site) -> int | None:
+    return None if site.ports.free_bytes is None else await site.ports.free_bytes()

@@ -1,0 +1,45 @@
+"""What one site knows of itself, as it stands: the facts that the checks before a role change are judged by.
+
+What always holds: a fact that could not be seen is None, and the reason stands beside it; gathering facts changes nothing.
+The struct is also the answer to the call FACTS between the sites, so that both are judged by the same figures.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+FACTS = "facts"
+
+
+class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One site at one moment."""
+
+    site: str
+    pair: str
+    release: str
+    wall_ms: int
+    # ---- its settings, as far as both sites must agree on them
+    lease_s: float
+    drift_margin: float
+    initial_active: str
+    policy: str
+    # ---- what it is
+    role: str
+    epoch: int
+    mode: str
+    waiting_for: str | None = None
+    lease_left_s: float | None = None  # of its read lease; None: it has no epoch open
+    # ---- what it holds
+    applied_seq: int
+    durable_seq: int
+    committed_seq: int
+    blocker: str | None = None  # why its storage cannot stand in for the active
+    heard_s: float | None = None  # a standby: seconds since it last heard the active
+    free_bytes: int | None = None  # on the disk of its WAL
+    # ---- what it reaches
+    own_dfs_error: str | None = None
+    peer_dfs_error: str | None = None
+    coordinator_error: str | None = None
+    opened_by: str | None = None  # the plan that opened the pair, as the coordinator tells this site
+    remote_log_missing: str | None = None  # what the remote log on its own DFS lacks, if it is the other site's
+    open_leases: int | None = None  # files of the remote log on its own DFS that are not closed
