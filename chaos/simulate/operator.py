@@ -17,6 +17,7 @@ from chaos.simulate.process import Process
 from chaos.simulate.world import Life, World
 from gateway.operations import Operations
 from storage.errors import TwinlogError, Unavailable
+from switchover.loss import at_risk
 
 COMMAND_TIMEOUT_S = 10.0
 PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a command
