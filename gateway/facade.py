@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.cluster_view import cluster_document
 from gateway.operations import Operations
+from gateway.past import check_history, read_row
 from gateway.peer_api import PeerApi
 from gateway.receipt_service import receipt_outcome
 from gateway.service import WriteRequest, WriteResult
@@ -35,8 +36,8 @@ class Facade:
             self._site.for_reads()
 
     def _reads_stale(self) -> bool:
-        """A standby answers labelled reads of its prefix; one that is being filled holds no prefix of anything."""
-        return self._site.role is Role.STANDBY and not self._site.sink.needs_base
+        """A standby answers labelled reads of its prefix; one that is being filled, or mended, holds no prefix of anything."""
+        return self._site.role is Role.STANDBY and self._site.sink.is_prefix
 
     def table(self, name: str) -> TableSchema:
         self._serving(stale=True)
@@ -63,8 +64,7 @@ class Facade:
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
         if stale and self._reads_stale():
-            engine = self._site.ports.engine
-            return engine.get(table.id, key) if as_of is None else await engine.get_as_of(table.id, key, as_of)
+            return await read_row(self._site.ports.engine, self._site.ports.clock, table, key, as_of)
         return await self._site.rows.read(table, key, as_of)
 
     async def scan(
@@ -72,7 +72,10 @@ class Facade:
         as_of: int | None = None, stale: bool = False,
     ) -> Sequence[StoredRow]:
         if stale and self._reads_stale():
-            return await self._site.ports.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+            engine = self._site.ports.engine
+            rows = await engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+            check_history(engine, self._site.ports.clock, table, as_of)
+            return rows
         return await self._site.rows.scan(table, start, end, reverse=reverse, limit=limit, as_of=as_of)
 
     async def receipt(self, receipt: str) -> dict[str, Any]:

@@ -47,7 +47,6 @@ from remote_log.messages import (
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 from storage.schema import TableSchema
 from switchover.facts import FACTS
-from switchover.rejoin import FLOOR
 from switchover.roles import Role
 
 MERGE_ATTEMPTS = 10
@@ -92,9 +91,7 @@ class PeerApi:
         return await self._site.sink.base(from_message(BaseRequest, message))
 
     async def _base_done(self, message: dict[str, Any]) -> msgspec.Struct:
-        position = await self._site.sink.base_done(from_message(BaseDoneRequest, message))
-        await self._site.ports.engine.set_meta(FLOOR, None)  # the base is consistent by itself
-        return position
+        return await self._site.sink.base_done(from_message(BaseDoneRequest, message))
 
     # ---- what the other site asks
     async def _status(self, message: dict[str, Any]) -> msgspec.Struct:
@@ -119,7 +116,8 @@ class PeerApi:
         self._proved_epoch()
         engine = self._site.ports.engine
         rows = [engine.get(table, key) for table, key in request.keys]
-        return RowsReply(engine.applied_seq, [None if row is None else (row.value, row.version) for row in rows])
+        found = [None if row is None else (row.value, row.version) for row in rows]
+        return RowsReply(engine.applied_seq, engine.last_timestamp, found)
 
     def _proved_epoch(self) -> ActiveEpoch:
         """The open epoch, while the lease proves that it still is the active one."""

@@ -50,6 +50,7 @@ PROBLEMS: dict[type[errors.TwinlogError], Row] = {
     errors.InvalidInput: Row(422, "The request is not valid", _NOTHING),
     errors.MalformedBody: Row(400, "The body cannot be parsed", _NOTHING),
     errors.TooLarge: Row(413, "A limit of size or count is exceeded", _NOTHING),
+    errors.HistoryNotHeld: Row(410, "History does not reach back so far", _NOTHING),
     errors.NotFound: Row(404, "Not found", _NOTHING),
     errors.Conflict: Row(409, "Conflict with what is there", _NOTHING),
     errors.PreconditionFailed: Row(412, "The condition does not hold", _NOTHING),

@@ -20,6 +20,7 @@ from gateway.active import ActiveEpoch
 from gateway.admission import Admission
 from gateway.commit import Ack, Pending
 from gateway.conditional import KeyGate, RowKey
+from gateway.past import check_history, read_row
 from gateway.receipts import encode_receipt
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
 from remote_log.lease import ReadLease
@@ -160,7 +161,7 @@ class RowsService:
     # ---- reads
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None) -> StoredRow | None:
         lease = await self._valid_lease()
-        row = self._engine.get(table.id, key) if as_of is None else await self._engine.get_as_of(table.id, key, as_of)
+        row = await read_row(self._engine, self._clock, table, key, as_of)
         self._prove(lease)
         return row
 
@@ -169,6 +170,7 @@ class RowsService:
     ) -> Sequence[StoredRow]:
         lease = await self._valid_lease()
         rows = await self._engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+        check_history(self._engine, self._clock, table, as_of)
         self._prove(lease)
         return rows
 

@@ -2,7 +2,8 @@
 
 What always holds: parts come in key order, the rows of one table after another, then what idempotency keys answered, so that
 a retry is answered from the record at the filled site too; a part is bounded by entries, and by bytes of rows (one row more at
-most; an outcome is small); there is always a first part, also of nothing. Source: protocol.md section 7.
+most; an outcome is small); there is always a first part, also of nothing. How far a base has come is a place in that order, so
+another snapshot can go on where one ended. Source: protocol.md section 7.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
+from remote_log.messages import BaseProgress
 from storage.engine import RequestOutcome, Snapshot, StoredRow
 
 
@@ -23,14 +27,22 @@ class BasePart:
     def entries(self) -> int:
         return len(self.rows) + len(self.outcomes)
 
+    def moves(self, progress: BaseProgress) -> BaseProgress:
+        """`progress` once this part is in, too."""
+        table, key = (self.rows[-1][0], self.rows[-1][1].key) if self.rows else (progress.table, progress.key)
+        request = self.outcomes[-1][0] if self.outcomes else progress.request
+        return msgspec.structs.replace(progress, part=progress.part + 1, table=table, key=key, request=request)
+
 
 async def base_parts(
-    snapshot: Snapshot, tables: Sequence[int], *, entries_max: int, bytes_max: int
+    snapshot: Snapshot, tables: Sequence[int], progress: BaseProgress, *, entries_max: int, bytes_max: int
 ) -> AsyncGenerator[BasePart, None]:
-    """The snapshot's rows of `tables` and its request outcomes."""
+    """The snapshot's rows of `tables`, ascending, and its request outcomes, as far as they lie behind `progress`."""
     part = BasePart()
-    for table in tables:
-        start: bytes | None = None
+    for table in tables if progress.request is None else ():
+        if table < progress.table:
+            continue
+        start = progress.key + b"\0" if table == progress.table else None
         while rows := await snapshot.scan(
             table, start, None, reverse=False, limit=entries_max - part.entries, bytes_max=bytes_max - part.row_bytes
         ):
@@ -40,7 +52,7 @@ async def base_parts(
             if part.entries >= entries_max or part.row_bytes >= bytes_max:
                 yield part
                 part = BasePart()
-    after: str | None = None
+    after = progress.request
     while outcomes := await snapshot.request_outcomes(after, limit=entries_max - part.entries):
         part.outcomes += outcomes
         after = outcomes[-1][0]

@@ -29,14 +29,38 @@ class FollowRequest(msgspec.Struct):
     history: list[tuple[int, int, int, str, str]]  # EpochEntry as a tuple, ascending
 
 
+class BaseProgress(msgspec.Struct, frozen=True):
+    """How far a follower's base data has come. It is stored with the rows, so no two states of a base have the same one.
+
+    `epoch`, `load`, `part`: `part` parts of the sender's base number `load` in `epoch` are in, on top of what `load` went on
+    from. The log goes on after (`seq_epoch`, `seq`), the point of the first snapshot; at (`floor_epoch`, `floor`), that of
+    the latest, the storage is a prefix again. Rows up to (`table`, `key`) are in, then the outcomes up to `request`.
+    """
+
+    epoch: int
+    load: int
+    part: int
+    seq: int
+    seq_epoch: int
+    floor: int
+    floor_epoch: int
+    table: int = 0
+    key: bytes = b""
+    request: str | None = None
+
+
 class Position(msgspec.Struct):
-    """Where a follower stands. `state`: following | diverged | loading | busy (not a standby now; `why` says)."""
+    """Where a follower stands. `state`: following | diverged | loading | busy (not a standby now; `why` says).
+
+    `base`: how far an unfinished base has come; None: there is none that could be gone on with.
+    """
 
     state: str
     applied_seq: int
     applied_epoch: int
     durable_seq: int
     why: str = ""
+    base: BaseProgress | None = None
 
 
 class ReplicateRequest(msgspec.Struct):
@@ -51,26 +75,24 @@ class ReplicateRequest(msgspec.Struct):
 
 
 class BaseRequest(msgspec.Struct):
-    """Part number `part` of the sender's base data number `load` in its epoch; part 0 empties the follower.
+    """A part of base data, taken only by a follower whose progress is exactly `after` (None: by any, which it empties), and
+    which brings it to `upto`.
 
     `rows` in key order: (table, key, value, version). `outcomes` in key order: what idempotency keys answered.
     """
 
     epoch: int
-    load: int
-    part: int
+    after: BaseProgress | None
+    upto: BaseProgress
     rows: list[tuple[int, bytes, bytes, int]]
     outcomes: list[OutcomeRow]
 
 
 class BaseDoneRequest(msgspec.Struct):
-    """The base of `parts` parts is complete at exactly (`seq_epoch`, `seq`)."""
+    """The base that has come to exactly `after` is complete; none of its rows is later than `last_timestamp`."""
 
     epoch: int
-    load: int
-    parts: int
-    seq: int
-    seq_epoch: int
+    after: BaseProgress
     last_timestamp: int
     schemas: dict[int, bytes]
     history: list[tuple[int, int, int, str, str]]
@@ -87,9 +109,10 @@ class RowsRequest(msgspec.Struct):
 
 
 class RowsReply(msgspec.Struct):
-    """Rows as asked, None where absent, read at or after `seq`... the log from there brings them up to date."""
+    """Rows as asked, None where absent, read at `seq`, when `last_timestamp` was the largest applied."""
 
     seq: int
+    last_timestamp: int
     rows: list[tuple[bytes, int] | None]  # (value, version)
 
 

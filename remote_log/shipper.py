@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from remote_log.base_data import base_parts
+from remote_log.base_sender import BaseSender, BaseSettings
 from remote_log.messages import (
-    BASE,
-    BASE_DONE,
     FOLLOW,
     REPLICATE,
     BaseDoneRequest,
@@ -28,12 +25,11 @@ from remote_log.messages import (
     ReplicateRequest,
     from_message,
     pack_history,
-    pack_outcomes,
     to_message,
 )
 from remote_log.transport import Transport
 from storage.clock import Clock
-from storage.engine import Snapshot, StorageEngine
+from storage.engine import StorageEngine
 from storage.errors import Fenced, LogGap, TwinlogError
 from storage.wal import Wal
 
@@ -45,8 +41,7 @@ class ShipperSettings:
     idle_poll_s: float = 0.5  # asks for the durable position when there is nothing to send
     retry_s: float = 0.5
     call_timeout_s: float = 10.0
-    base_part_entries: int = 2_000  # rows and request outcomes
-    base_part_bytes: int = 2 << 20  # of rows
+    base: BaseSettings = field(default_factory=BaseSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +70,29 @@ class Shipper:
         self._settings = settings
         self.view = PeerView()
         self._flush_wanted = False
-        self._loads = 0  # of base data begun in this epoch: the follower tells their parts apart by it
+        self._base = BaseSender(epoch=epoch, engine=engine, wal=wal, clock=clock, call=self._call, settings=settings.base)
         self.frames_shipped = 0
         self.bytes_shipped = 0
-        self.base_rows_sent = 0
+
+    @property
+    def base_rows_sent(self) -> int:
+        return self._base.rows_sent
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self._session()
-            except Fenced as error:
-                self._on_fenced(error)
-                return
-            except TwinlogError as error:
-                self._see(PeerView("unreachable", self.view.applied_seq, self.view.durable_seq, self.view.at_s, error.message))
-            await self._clock.sleep(self._settings.retry_s)
+        try:
+            while True:
+                try:
+                    await self._session()
+                except Fenced as error:
+                    self._on_fenced(error)
+                    return
+                except TwinlogError as error:
+                    view = self.view
+                    self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
+                self._base.release_unused()
+                await self._clock.sleep(self._settings.retry_s)
+        finally:
+            self._base.release()
 
     def ask_flush(self) -> None:
         """Have the peer make what it has applied durable with the next call."""
@@ -115,9 +118,10 @@ class Shipper:
         history = pack_history(self._engine.epochs())
         position = await self._call(FOLLOW, FollowRequest(self._epoch, self._site, history))
         if position.state == "loading":
-            position = await self._send_base()
+            position = await self._base.send(position.base)
         if position.state != "following":
             return
+        self._base.release()
         while True:
             upto = self._applied()
             if position.applied_seq >= upto:
@@ -127,7 +131,7 @@ class Shipper:
                 try:
                     frames = await self._wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
                 except LogGap:
-                    position = await self._send_base()
+                    position = await self._base.send(None)
                     continue
                 frames_data = b"".join(frame.data for frame in frames)
                 self.frames_shipped += len(frames)
@@ -144,31 +148,3 @@ class Shipper:
                 await self._changed.wait()
         except TimeoutError:
             return  # nothing new: ask for the durable position
-
-    async def _send_base(self) -> Position:
-        """Everything the engine holds at one point, in key order, part by part."""
-        self._loads += 1
-        snapshot = await self._engine.snapshot()
-        try:
-            schemas = self._engine.schemas()
-            history = [entry for entry in self._engine.epochs() if entry.first_seq <= snapshot.seq]
-            timestamp = self._engine.last_timestamp
-            parts = await self._send_base_parts(snapshot, sorted(schemas))
-            done = BaseDoneRequest(
-                self._epoch, self._loads, parts, snapshot.seq, history[-1].epoch, timestamp, schemas, pack_history(history)
-            )
-            return await self._call(BASE_DONE, done)
-        finally:
-            snapshot.close()
-
-    async def _send_base_parts(self, snapshot: Snapshot, tables: list[int]) -> int:
-        """How many parts were sent."""
-        settings, sent = self._settings, 0
-        parts = base_parts(snapshot, tables, entries_max=settings.base_part_entries, bytes_max=settings.base_part_bytes)
-        async with aclosing(parts):
-            async for part in parts:
-                rows = [(table, row.key, row.value, row.version) for table, row in part.rows]
-                await self._call(BASE, BaseRequest(self._epoch, self._loads, sent, rows, pack_outcomes(part.outcomes)))
-                self.base_rows_sent += len(rows)
-                sent += 1
-        return sent

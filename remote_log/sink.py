@@ -5,6 +5,8 @@ What always holds:
   frame is accepted;
 - frames are applied in order, without gaps, exactly once (the watermark is in the engine's transaction), so the storage is
   always a prefix of the active's committed log (P4);
+- a part of base data is taken only behind the part that it names, and the progress is in the engine's transaction with its
+  rows: so a base has no holes, two never mix, and one that was cut off goes on where it stands, also after a crash;
 - a site that has diverged, or that is busy becoming something else, accepts nothing and says so.
 Source: protocol.md section 7.
 """
@@ -13,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from remote_log.history import common_end
 from remote_log.messages import (
     BaseDoneRequest,
+    BaseProgress,
     BaseRequest,
     FollowRequest,
     Position,
@@ -32,14 +36,10 @@ from storage.frame import Frame, parse_frame
 
 FOLLOWED_EPOCH = "followed_epoch"
 BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be mended, base data must replace it
+FLOOR = "rejoin_floor"  # a note: below this sequence some rows are later than others, and the storage is no prefix
+BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most
 
-
-class _BasePlace(NamedTuple):
-    """One part of one base; in an epoch only its active counts the loads."""
-
-    epoch: int
-    load: int
-    part: int
+_progress_decoder = msgspec.msgpack.Decoder(BaseProgress)
 
 
 class Sink:
@@ -54,7 +54,7 @@ class Sink:
         self.heard_s: float | None = None
         self._refusal = refusal
         self._lock = asyncio.Lock()
-        self._expected: _BasePlace | None = None  # the part of base data that may come next
+        self._unflushed_bytes = 0  # of base data
         self.followed_epoch = int(engine.meta(FOLLOWED_EPOCH) or b"0")
         self.frames_received = 0
         self.bytes_received = 0
@@ -64,13 +64,29 @@ class Sink:
         """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
         return self._engine.loading or self._engine.meta(BASE_WANTED) is not None
 
+    @property
+    def is_prefix(self) -> bool:
+        """Whether what the storage holds is a prefix of the active's log, and no mixture of two moments."""
+        return not self.needs_base and self._engine.applied_seq >= int(self._engine.meta(FLOOR) or b"0")
+
+    @property
+    def _base_progress(self) -> BaseProgress | None:
+        """Of the unfinished base; None: there is none, or none that this release can go on with."""
+        noted = self._engine.base_progress
+        if noted is None or self._engine.meta(BASE_WANTED) is not None:
+            return None
+        try:
+            return _progress_decoder.decode(noted)
+        except msgspec.MsgspecError:
+            return None
+
     async def want_base(self) -> None:
         """From here on, also after a restart, this site takes nothing before base data. Durable when it returns."""
         await self._engine.set_meta(BASE_WANTED, b"1")
 
     def _position(self, state: str, why: str = "") -> Position:
         engine = self._engine
-        return Position(state, engine.applied_seq, engine.applied_epoch, engine.durable_seq, why)
+        return Position(state, engine.applied_seq, engine.applied_epoch, engine.durable_seq, why, self._base_progress)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch < self.followed_epoch:
@@ -96,7 +112,6 @@ class Sink:
         It may then hold less: the active ships again from where it stands. Raises EngineFailed.
         """
         async with self._lock:
-            self._expected = None  # parts of a base may be gone
             await self._engine.reopen()
             self._on_applied()
 
@@ -109,7 +124,7 @@ class Sink:
                 return self._position("busy", why)
             engine = self._engine
             if self.needs_base:
-                return self._position("loading", "this site needs base data, from its first part")
+                return self._position("loading", "this site needs base data")
             try:
                 end = common_end(unpack_history(request.history), engine.applied_epoch, engine.applied_seq)
             except Refused as error:
@@ -150,22 +165,23 @@ class Sink:
             return self._position("following")
 
     async def base(self, request: BaseRequest) -> Position:
-        """The next part of base data; the first one empties this site's storage. Raises Fenced, Unavailable."""
+        """A part of base data. Raises Fenced, Unavailable."""
         async with self._lock:
             self._check_base(request.epoch)
-            part = _BasePlace(request.epoch, request.load, request.part)
-            first = request.part == 0
-            if first:
-                await self.set_followed_epoch(request.epoch)
-            else:
-                self._check_expected(part)
+            first = request.after is None
+            if request.after is not None:
+                self._check_progress(request.after)
+            await self.set_followed_epoch(request.epoch)
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
-            self._expected = None  # until this part is in: if it fails here, the base begins again
-            await self._engine.load_base(rows, unpack_outcomes(request.outcomes), first)
+            progress = msgspec.msgpack.encode(request.upto)
+            await self._engine.load_base(rows, unpack_outcomes(request.outcomes), progress, first)
             if first:
                 await self._engine.set_meta(BASE_WANTED, None)  # the engine itself knows from here on
                 self._on_applied()
-            self._expected = _BasePlace(request.epoch, request.load, request.part + 1)
+            self._unflushed_bytes += sum(len(key) + len(value) for _, key, value, _ in request.rows)
+            if self._unflushed_bytes >= BASE_FLUSH_BYTES:
+                await self._engine.flush()
+                self._unflushed_bytes = 0
             return self._position("loading")
 
     def _check_base(self, epoch: int) -> None:
@@ -174,22 +190,24 @@ class Sink:
         if why is not None:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
 
-    def _check_expected(self, part: _BasePlace) -> None:
+    def _check_progress(self, after: BaseProgress) -> None:
         """A base has no holes: this site may have restarted, or another base may have begun since the part before."""
-        if part != self._expected:
+        if after != self._base_progress:
             raise Unavailable(
-                f"part {part.part} of base {part.load} of epoch {part.epoch} does not follow what came before: "
-                "begin with the first part", retry_after_s=0,
+                f"base {after.load} of epoch {after.epoch} cannot go on after part {after.part} here: follow first",
+                retry_after_s=0,
             )
 
     async def base_done(self, request: BaseDoneRequest) -> Position:
         """The base is complete: from here on this site follows. Raises Fenced, Unavailable."""
         async with self._lock:
             self._check_base(request.epoch)
-            self._check_expected(_BasePlace(request.epoch, request.load, request.parts))
-            self._expected = None
+            base = request.after
+            self._check_progress(base)
+            # noted first: until the base is finished nothing asks for it, and afterwards it must be there
+            await self._engine.set_meta(FLOOR, str(base.floor).encode() if base.floor > base.seq else None)
             await self._engine.finish_base(
-                request.seq, request.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
+                base.seq, base.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
             )
             self._on_applied()
             return self._position("following")

@@ -130,31 +130,48 @@ class StorageEngine(Protocol):
     async def set_meta(self, name: str, value: bytes | None) -> None:
         """Durable when it returns."""
 
+    def history_from(self, table: int, now_ms: int) -> int:
+        """The oldest version that an as-of read of `table` answers truly at `now_ms`.
+
+        Of a table without `history_s`, the last that was applied. Versions do not come with base data, nor with rows that a
+        rejoin fetched.
+        """
+
     async def replace_rows(
-        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int, last_timestamp: int
     ) -> None:
         """Rejoin only: set (or delete) these (table, key) rows and move the watermark BACK to `applied_seq`.
 
         Epochs above `applied_epoch` are forgotten, and so are the history of these rows and the outcomes of requests
-        above `applied_seq`: they may be of what is cut. One durable transaction.
+        above `applied_seq`: they may be of what is cut. The rows are not older than `last_timestamp`, up to which nothing is
+        known of their versions. One durable transaction.
         """
 
     @property
     def loading(self) -> bool:
         """A base was begun and not finished, here or before a crash: the rows are no prefix, `apply` refuses."""
 
+    @property
+    def base_progress(self) -> bytes | None:
+        """The `progress` of the last part of an unfinished base that is in, here or after a crash; None: not loading."""
+
     async def load_base(
-        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool,
     ) -> None:
         """A part of the base data of a standby: `first` empties the engine and marks it as loading (applied_seq = 0).
 
-        `outcomes`: idempotency keys with what they answered. Only the emptying is durable when it returns.
+        `outcomes`: idempotency keys with what they answered. `progress` is in the same transaction. Only the emptying is
+        durable when it returns.
         """
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
     ) -> None:
-        """The base is complete at exactly `seq`; durable when it returns."""
+        """The base is complete, and the log goes on after `seq`; durable when it returns.
+
+        Rows may be as late as `last_timestamp`: applying what lies between brings all to the same point.
+        """
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions older than their table's `history_s`, and request outcomes older than their time to live."""

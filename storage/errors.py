@@ -4,6 +4,7 @@
     |- InvalidInput            the caller's input is wrong; nothing was logged            422
     |  |- MalformedBody        the body cannot be parsed at all                           400
     |  |- TooLarge             a limit of size or count                                   413
+    |  |- HistoryNotHeld       `as_of` lies before what this site kept of the table       410
     |- NotFound                table, row, operation, receipt                             404
     |- Conflict                a row or table exists already, another operation runs      409
     |- PreconditionFailed      If-Match, a condition that does not hold                   412
@@ -57,6 +58,12 @@ class MalformedBody(InvalidInput):
 
 class TooLarge(InvalidInput):
     code = "too-large"
+
+
+class HistoryNotHeld(InvalidInput):
+    """Fields: `held_from`, the oldest version that can be asked for."""
+
+    code = "history-not-held"
 
 
 class NotFound(TwinlogError):

@@ -24,6 +24,7 @@ from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epo
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
+from remote_log.sink import FLOOR
 from storage.chain import standing
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
@@ -37,7 +38,6 @@ from switchover.coordinator import Coordinator, Mode, PairState, read_or_known, 
 from switchover.failpoints import Failpoints
 from switchover.homes import UNSEEN_STEP
 from switchover.register import abandon_plan, begin_plan, open_plan
-from switchover.rejoin import FLOOR
 
 
 class RemoteLogOpener(Protocol):

@@ -29,7 +29,7 @@ from remote_log.messages import (
     to_message,
     unpack_history,
 )
-from remote_log.sink import Sink
+from remote_log.sink import FLOOR, Sink
 from remote_log.transport import Transport
 from storage.chain import standing
 from storage.engine import EpochEntry, StorageEngine, StoredRow
@@ -41,7 +41,6 @@ from storage.replay import replay
 from storage.wal import Wal
 from switchover.failpoints import Failpoints
 
-FLOOR = "rejoin_floor"
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 QUARANTINE = "quarantine"
 CALL_TIMEOUT_S = 10.0
@@ -157,17 +156,17 @@ class Rejoin:
     async def _refetch(self, touched: list[Frame], end: int) -> None:
         keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in ROW_KINDS})
         rows: list[tuple[int, bytes, StoredRow | None]] = []
-        floor = end
+        floor, last_timestamp = end, 0
         for first in range(0, len(keys), ROWS_PER_CALL):
             part = keys[first : first + ROWS_PER_CALL]
             message = to_message(RowsRequest(part))
             reply = from_message(RowsReply, await self._transport.call(ROWS, message, CALL_TIMEOUT_S))
-            floor = max(floor, reply.seq)
+            floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
             for (table, key), row in zip(part, reply.rows, strict=True):
                 rows.append((table, key, None if row is None else StoredRow(key, row[0], row[1])))
         await self._engine.set_meta(FLOOR, str(floor).encode())
         epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
-        await self._engine.replace_rows(rows, end, epoch)
+        await self._engine.replace_rows(rows, end, epoch, last_timestamp)
         self.report.refetched_rows = len(rows)
 
     async def _quarantine(self, diverging: list[Frame]) -> None:

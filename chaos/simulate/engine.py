@@ -94,16 +94,17 @@ class SimEngine(MemoryEngine):
         await super().purge(now_ms)
 
     async def replace_rows(
-        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int, last_timestamp: int
     ) -> None:
         await self._take(FLUSH_S)
-        await super().replace_rows(rows, applied_seq, applied_epoch)
+        await super().replace_rows(rows, applied_seq, applied_epoch, last_timestamp)
 
     async def load_base(
-        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool,
     ) -> None:
         await self._take(FLUSH_S if first else APPLY_S)
-        await super().load_base(rows, outcomes, first)
+        await super().load_base(rows, outcomes, progress, first)
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]

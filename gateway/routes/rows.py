@@ -84,7 +84,7 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({
             200: api.answer(RowAnswer, "the row", _SHOWN, MSGPACK, headers=_ETAG | STALE),
             304: {"description": "the row is still at a version that If-None-Match names"},
-        }, 404, 406, 421, 429, 503),
+        }, 404, 406, 410, 421, 429, 503),
     )
     async def get(
         table: str, key: str, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False

@@ -44,7 +44,7 @@ def router(door: Door) -> APIRouter:
 
     @routes.get(
         "/rows", summary="Scan rows in key order: `start` included, `end` not", openapi_extra=api.headers("Accept"),
-        responses=api.answers({200: ok}, 404, 406, 421, 429, 503),
+        responses=api.answers({200: ok}, 404, 406, 410, 421, 429, 503),
     )
     async def scan_rows(
         table: str, request: Request, start: Bound = None, end: Bound = None, where: Where = None, columns: Columns = None,

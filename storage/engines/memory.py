@@ -43,12 +43,13 @@ class _Replaced:
 
 @dataclass(slots=True)
 class _Mark:
-    """Before a transaction: the watermark, and how many changes had been noted."""
+    """Before a transaction: the watermark, the progress of a base, and how many changes had been noted."""
 
     noted: int
     seq: int
     epoch: int
     timestamp: int
+    base: bytes | None
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class _State:
     seq: int = 0
     epoch: int = 0
     timestamp: int = 0
-    loading: bool = False
+    base: bytes | None = None  # the progress of an unfinished base
     rows: dict[_Place, StoredRow] = field(default_factory=dict)
     history: dict[_Place, tuple[_Replaced, ...]] = field(default_factory=dict)
     tables: dict[int, Table] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class _State:
 
     def begin(self) -> None:
         """A transaction."""
-        self.marks.append(_Mark(len(self.notes), self.seq, self.epoch, self.timestamp))
+        self.marks.append(_Mark(len(self.notes), self.seq, self.epoch, self.timestamp, self.base))
 
     def put(self, where: dict[Any, Any], key: object, value: object | None) -> None:
         """None: nothing is there any more."""
@@ -94,7 +95,7 @@ class _State:
                 where.pop(key, None)
             else:
                 where[key] = before
-        self.seq, self.epoch, self.timestamp = mark.seq, mark.epoch, mark.timestamp
+        self.seq, self.epoch, self.timestamp, self.base = mark.seq, mark.epoch, mark.timestamp, mark.base
         del self.marks[kept:], self.notes[mark.noted :]
 
 
@@ -162,7 +163,11 @@ class MemoryEngine:
 
     @property
     def loading(self) -> bool:
-        return self._state.loading
+        return self._state.base is not None
+
+    @property
+    def base_progress(self) -> bytes | None:
+        return self._state.base
 
     def schemas(self) -> dict[int, bytes]:
         return {number: table.schema for number, table in self._state.tables.items()}
@@ -184,7 +189,7 @@ class MemoryEngine:
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         self._check_usable()
-        refuse_while_loading(self._state.loading)
+        refuse_while_loading(self.loading)
         state = self._state
         new = admit(frames, state.seq, state.epoch)
         before = len(state.marks)
@@ -219,6 +224,9 @@ class MemoryEngine:
         life = self._life
         return MemorySnapshot(self._state.copy(), lambda: life == self._life)
 
+    def history_from(self, table: int, now_ms: int) -> int:
+        return Tables(self._state.tables).history_from(table, self._state.timestamp, now_ms)
+
     async def purge(self, now_ms: int) -> None:
         self._check_usable()
         state = self._state
@@ -233,7 +241,7 @@ class MemoryEngine:
             state.put(state.requests, key, None)
 
     async def replace_rows(
-        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int
+        self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int, last_timestamp: int
     ) -> None:
         self._check_usable()
         state = self._state
@@ -243,20 +251,23 @@ class MemoryEngine:
             state.rows.pop((table, key), None)
             if row is not None:
                 state.rows[table, key] = row
+        state.tables = dict(Tables(state.tables).without_history({table for table, _, _ in rows}, last_timestamp).by_id)
         state.seq, state.epoch = applied_seq, applied_epoch
         state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
         self._make_durable()
 
     async def load_base(
-        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool,
     ) -> None:
         self._check_usable()
         if first:
-            self._state = _State(loading=True)
+            self._state = _State(base=progress)
         state = self._state
-        refuse_unless_loading(state.loading)
+        refuse_unless_loading(self.loading)
         state.begin()
+        state.base = progress
         for table, row in rows:
             state.put(state.rows, (table, row.key), row)
         for key, outcome in outcomes:
@@ -268,10 +279,11 @@ class MemoryEngine:
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
     ) -> None:
         self._check_usable()
-        refuse_unless_loading(self._state.loading)
+        refuse_unless_loading(self.loading)
         self._state = _State(
-            seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(Tables.of_base(schemas).by_id),
-            epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,
+            seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows,
+            tables=dict(Tables.of_base(schemas, last_timestamp).by_id), epochs={entry.epoch: entry for entry in epochs},
+            requests=self._state.requests,
         )
         self._make_durable()
 
@@ -324,7 +336,7 @@ def _apply(state: _State, frame: Frame, index: int, record: Record) -> None:
     elif record.kind == Kind.DELETE:
         _put(state, place, None, version)
     elif record.kind == Kind.DDL:
-        _change_schema(state, record.value)
+        _change_schema(state, record.value, version)
     elif record.kind == Kind.EPOCH_START:
         entry = epoch_entry(frame, index, record.value)
         state.put(state.epochs, entry.epoch, entry)
@@ -343,8 +355,10 @@ def _put(state: _State, place: _Place, row: StoredRow | None, version: int) -> N
     state.put(state.rows, place, row)
 
 
-def _change_schema(state: _State, value: bytes) -> None:
+def _change_schema(state: _State, value: bytes, version: int) -> None:
     number, table = schema_change(value)
+    if table is not None:
+        table = table.following(state.tables.get(number), version)
     state.put(state.tables, number, table)
     gone: list[dict[_Place, Any]] = [state.rows] if table is None else []
     if table is None or table.history_s == 0:

@@ -24,7 +24,7 @@ from rocksdict import DbClosedError, Rdict, WriteBatch
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import rocks_purge as purging
-from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.effects import Tables, admit, horizon, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_open import Notes, RocksSettings, check_room, open_database, write_options
 from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part, cut, load_state
@@ -148,7 +148,11 @@ class RocksEngine:
     @property
     def loading(self) -> bool:
         """A base was begun and not finished: the rows are no prefix of anything."""
-        return self._state.loading
+        return self._state.base is not None
+
+    @property
+    def base_progress(self) -> bytes | None:
+        return self._state.base
 
     def schemas(self) -> dict[int, bytes]:
         return self._state.tables.schemas()
@@ -165,7 +169,7 @@ class RocksEngine:
         """
         assert not self._applying, "frames are applied in order: one apply at a time"
         state = self._state
-        refuse_while_loading(state.loading)
+        refuse_while_loading(self.loading)
         new = admit(frames, state.seq, state.epoch)
         if not new or self._apply_inline(new):
             return
@@ -199,7 +203,7 @@ class RocksEngine:
         if not self._write(changes.ranges, changes.changes):
             return False
         epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
-        self._state = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, False, changes.tables, epochs)
+        self._state = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
         return True
 
     def _write(self, ranges: Sequence[layout.Range], changes: Mapping[bytes, bytes | None]) -> bool:
@@ -292,6 +296,10 @@ class RocksEngine:
     async def set_meta(self, name: str, value: bytes | None) -> None:
         await self._upkeep.submit(lambda: self._notes.put(name, value))
 
+    def history_from(self, table: int, now_ms: int) -> int:
+        state = self._state
+        return state.tables.history_from(table, state.timestamp, now_ms)
+
     async def purge(self, now_ms: int) -> None:
         """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
         begin: bytes | None = layout.HISTORY[0]
@@ -307,7 +315,7 @@ class RocksEngine:
         return after
 
     def _purge_requests(self, now_ms: int) -> bool:
-        oldest_kept = purging.horizon(now_ms, self._settings.request_ttl_s)
+        oldest_kept = horizon(now_ms, self._settings.request_ttl_s)
         more = False
 
         def attempt() -> bool:
@@ -341,24 +349,31 @@ class RocksEngine:
 
     # --- base data and rejoin ---
 
-    async def replace_rows(self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int) -> None:
+    async def replace_rows(
+        self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int, last_timestamp: int
+    ) -> None:
         def write() -> Write:
-            return cut(self._state, self._view(), self._database.get, rows, applied_seq, applied_epoch)
+            return cut(self._state, self._view(), self._database.get, rows, applied_seq, applied_epoch, last_timestamp)
 
         await self._upkeep.submit(lambda: self._move(write, durably=True))
 
     async def load_base(
-        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool,
     ) -> None:
         if not first:
             refuse_unless_loading(self.loading)
-        await self._upkeep.submit(lambda: self._move(lambda: base_part(self._state, rows, outcomes, first), durably=first))
+
+        def write() -> Write:
+            return base_part(self._state, rows, outcomes, progress, first)
+
+        await self._upkeep.submit(lambda: self._move(write, durably=first))
 
     async def finish_base(
         self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
     ) -> None:
         refuse_unless_loading(self.loading)
-        write = base_end(seq, epoch, last_timestamp, Tables.of_base(schemas), epochs)
+        write = base_end(seq, epoch, last_timestamp, Tables.of_base(schemas, last_timestamp), epochs)
         await self._upkeep.submit(lambda: self._move(lambda: write, durably=True))
 
     def _move(self, make: Callable[[], Write], durably: bool) -> None:

@@ -74,7 +74,7 @@ class Changes:
                     self._keep(record, key, version)
                 changes[key] = None
             elif kind == _DDL:
-                self._change_schema(record.value)
+                self._change_schema(record.value, version)
                 kept = self.tables.with_history
             elif kind == _EPOCH_START:
                 self._begin_epoch(frame, version - frame.timestamp, record.value)
@@ -107,8 +107,10 @@ class Changes:
             self.changes[history_key(record.table, record.key, version)] = old
         self.changes[key] = version.to_bytes(VERSION_BYTES, "big") + merge_values(old[VERSION_BYTES:], record.value)
 
-    def _change_schema(self, value: bytes) -> None:
+    def _change_schema(self, value: bytes, version: int) -> None:
         number, table = schema_change(value)
+        if table is not None:
+            table = table.following(self.tables.by_id.get(number), version)
         had_history = number in self.tables.with_history
         self.tables = self.tables.changed(number, table)
         if table is None:

@@ -1,7 +1,7 @@
 """Where everything lies inside the one RocksDB column family: a prefix byte each, because one column family has one
 memtable, and so what a flush makes durable is always a prefix of what was written.
 
-    00 name                              watermark, format, "a base is being loaded"
+    00 name                              watermark, format, progress of a base that is being loaded
     01 table(8) key                  ->  version(8) value                      rows
     02 table(8) key* until(8)        ->  version(8) value                      versions of rows that were replaced
     03 table(8)                      ->  Table                                 schemas

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 
-from storage.clock import COUNTER_BITS
 from storage.engine import RequestOutcome
-from storage.engines.effects import Tables
+from storage.engines.effects import Tables, horizon
 from storage.engines.rocks_layout import (
     HISTORY,
     REQUESTS_BY_AGE,
@@ -25,11 +24,6 @@ from storage.engines.rocks_view import View
 
 CHUNK = 4096
 Get = Callable[[bytes], bytes | None]
-
-
-def horizon(now_ms: int, kept_s: int) -> int:
-    """The hybrid timestamp `kept_s` before `now_ms`; what ended at or before it may go."""
-    return max(now_ms - kept_s * 1000, 0) << COUNTER_BITS
 
 
 def old_history(view: View, tables: Tables, now_ms: int, begin: bytes) -> tuple[list[bytes], bytes | None]:

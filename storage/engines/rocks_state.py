@@ -24,12 +24,9 @@ class State(NamedTuple):
     seq: int
     epoch: int
     timestamp: int
-    loading: bool
+    base: bytes | None  # the progress of an unfinished base
     tables: Tables
     epochs: tuple[EpochEntry, ...]
-
-
-NOTHING_LOADED = State(0, 0, 0, True, Tables({}), ())
 
 
 class Write(NamedTuple):
@@ -48,41 +45,45 @@ def load_state(view: View) -> State:
         int.from_bytes(key[1:], "big"): layout.decode_table(value) for key, value in view.walk(layout.SCHEMAS)
     })
     epochs = tuple(layout.decode_epoch(value) for _, value in view.walk(layout.EPOCHS))
-    return State(seq, epoch, timestamp, view.get(layout.LOADING_KEY) is not None, tables, epochs)
+    return State(seq, epoch, timestamp, view.get(layout.LOADING_KEY), tables, epochs)
 
 
 def cut(
-    state: State, view: View, get: Callable[[bytes], bytes | None], rows: Sequence[Replacement], seq: int, epoch: int
+    state: State, view: View, get: Callable[[bytes], bytes | None], rows: Sequence[Replacement], seq: int, epoch: int,
+    last_timestamp: int,
 ) -> Write:
     """Set these rows, and go back to `seq`. Their history goes too, for it may hold what is cut, and so do the outcomes of
     requests above `seq`: answering a retry from one would acknowledge a write that no longer exists.
     """
+    tables = state.tables.without_history({table for table, _, _ in rows}, last_timestamp)
     assert seq <= state.seq, f"the watermark goes back: it is {state.seq}, not below {seq}"
     changes: dict[bytes, bytes | None] = {}
     for table, key, row in rows:
         changes.update((entry, None) for entry, _ in view.walk(layout.key_history_range(table, key)))
         changes[layout.row_prefix(table) + key] = None if row is None else layout.pack_row(row.version, row.value)
+    changes.update((layout.schema_key(number), layout.encode(table)) for number, table in tables.by_id.items())
     changes.update(dict.fromkeys(requests_after(view, get, seq)))
     changes.update((layout.epoch_key(entry.epoch), None) for entry in state.epochs if entry.epoch > epoch)
     changes[layout.APPLIED_KEY] = layout.pack_applied(seq, epoch, state.timestamp)
     kept = tuple(entry for entry in state.epochs if entry.epoch <= epoch)
-    return Write((), changes, state._replace(seq=seq, epoch=epoch, epochs=kept))
+    return Write((), changes, state._replace(seq=seq, epoch=epoch, tables=tables, epochs=kept))
 
 
 def base_part(
-    state: State, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], first: bool
+    state: State, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+    first: bool,
 ) -> Write:
-    """Rows and request outcomes of a base; the first part empties the database and marks it as loading."""
+    """Rows and request outcomes of a base, and how far it has come; the first part empties the database."""
     changes: dict[bytes, bytes | None] = {
         layout.row_prefix(table) + row.key: layout.pack_row(row.version, row.value) for table, row in rows
     }
     for key, outcome in outcomes:
         changes.update(layout.request_entries(key, outcome))
+    changes[layout.LOADING_KEY] = progress
     if not first:
-        return Write((), changes, state)
-    changes[layout.LOADING_KEY] = b""
+        return Write((), changes, state._replace(base=progress))
     changes[layout.APPLIED_KEY] = layout.pack_applied(0, 0, 0)
-    return Write((layout.CONTENT,), changes, NOTHING_LOADED)
+    return Write((layout.CONTENT,), changes, State(0, 0, 0, progress, Tables({}), ()))
 
 
 def base_end(seq: int, epoch: int, timestamp: int, tables: Tables, epochs: Sequence[EpochEntry]) -> Write:
@@ -92,4 +93,4 @@ def base_end(seq: int, epoch: int, timestamp: int, tables: Tables, epochs: Seque
     }
     changes.update((layout.schema_key(number), layout.encode(table)) for number, table in tables.by_id.items())
     changes.update((layout.epoch_key(entry.epoch), layout.encode(entry)) for entry in epochs)
-    return Write((), changes, State(seq, epoch, timestamp, False, tables, tuple(epochs)))
+    return Write((), changes, State(seq, epoch, timestamp, None, tables, tuple(epochs)))

@@ -12,8 +12,9 @@ import pytest
 
 from gateway.service import Mutation, WriteRequest, WriteResult
 from gateway.site import Site
+from remote_log.base_sender import BaseSettings
 from remote_log.messages import BASE
-from storage.errors import EngineFailed, PeerError
+from storage.errors import EngineFailed, HistoryNotHeld, PeerError
 from storage.rows import RowCodec
 from tests.gateway.pair import Pair, settings
 
@@ -28,7 +29,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     made = Pair(tmp_path)
     for name, changes in made.settings.items():
         active = settings(name).active
-        parts = replace(active.shipper, base_part_entries=50, base_part_bytes=20_000)
+        parts = replace(active.shipper, base=BaseSettings(part_entries=50, part_bytes=20_000))
         changes["active"] = replace(active, shipper=parts)
     await made.start("a")
     await made.start("b")
@@ -155,7 +156,7 @@ async def test_an_empty_standby_joins_a_pair_whose_log_is_trimmed_and_takes_over
     assert not (await put(pair, "b", 1, "new", "a new request")).replayed
 
 
-async def test_an_interrupted_base_is_taken_up_from_its_first_part(pair: Pair) -> None:
+async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> None:
     results = await fill(pair, "a")
     await lose_storage(pair, "b")
     await pair.start("b")
@@ -176,10 +177,75 @@ async def test_an_interrupted_base_is_taken_up_from_its_first_part(pair: Pair) -
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     interrupted.parts = 10_000
     await pair.until(lambda: caught_up(pair, "a", "b"))
+    epoch = site(pair, "a").open
+    assert epoch is not None
+    assert epoch.shipper.base_rows_sent == ROWS + 1
     assert await content(pair, "b") == await content(pair, "a")
     ended = await pair.operate("b", "switchover", "b")
     assert ended["state"] == "succeeded", ended
     await check_retries_at(pair, "b", results)
+
+
+async def test_an_active_that_restarts_in_the_middle_goes_on_from_another_snapshot(pair: Pair) -> None:
+    results = await fill(pair, "a")
+    await lose_storage(pair, "b")
+    await pair.start("b")
+    interrupted = interrupt(pair, "b", parts=3)
+    await pair.until(lambda: interrupted.refused > 0)
+    before = site(pair, "a").open
+    assert before is not None
+    sent = before.shipper.base_rows_sent
+    assert 0 < sent < ROWS
+    await put(pair, "a", 0, "changed, though it is in already")
+    await put(pair, "a", ROWS, "new at the end", f"request {ROWS}")
+    await pair.stop("a")
+    await pair.start("a")
+    interrupted.parts = 10_000
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and caught_up(pair, "a", "b"))
+    after = site(pair, "a").open
+    assert after is not None
+    assert after.shipper.base_rows_sent == ROWS + 2 - sent
+    assert await content(pair, "b") == await content(pair, "a")
+    ended = await pair.operate("b", "switchover", "b")
+    assert ended["state"] == "succeeded", ended
+    await check_retries_at(pair, "b", results)
+
+
+async def test_history_that_did_not_come_with_base_data_is_not_made_up(pair: Pair) -> None:
+    """The row was there at that time. A site that was filled later does not know it, and says so."""
+    await pair.running["a"].facade.create_table({**TABLE, "history_s": 3600})
+    first, second = await put(pair, "a", 1, "first"), await put(pair, "a", 1, "second")
+    await pair.running["a"].facade.create_table(SMALL)
+    small = await put(pair, "a", 1, "first", table_name="small")
+    await put(pair, "a", 1, "second", table_name="small")
+    table = pair.running["a"].facade.table("t")
+    key, value = RowCodec(table).encode_json_row({"k": 1, "v": "first"})
+    row = await pair.running["a"].facade.read(table, key, as_of=first.version)
+    assert row is not None
+    assert row.value == value
+    with pytest.raises(HistoryNotHeld, match="none is kept"):
+        await pair.running["a"].facade.read(pair.running["a"].facade.table("small"), key, as_of=small.version)
+    await lose_storage(pair, "b")
+    await pair.start("b")
+    await site(pair, "b").sink.want_base()
+    await pair.until(lambda: caught_up(pair, "a", "b"))
+    for stale, name in ((True, "b"), (False, "b")):
+        if not stale:
+            assert (await pair.operate("b", "switchover", "b"))["state"] == "succeeded"
+        facade = pair.running[name].facade
+        for as_of in (first.version, second.version):
+            with pytest.raises(HistoryNotHeld, match="not held at this site") as refused:
+                await facade.read(table, key, as_of=as_of, stale=stale)
+            with pytest.raises(HistoryNotHeld):
+                await facade.scan(table, None, None, reverse=False, limit=9, as_of=as_of, stale=stale)
+        held_from = refused.value.fields["held_from"]
+        assert isinstance(held_from, int)
+        rows = await facade.scan(table, None, None, reverse=False, limit=9, as_of=held_from, stale=stale)
+        assert [row.version for row in rows] == [second.version]
+    third = await put(pair, "b", 1, "third")
+    row = await pair.running["b"].facade.read(table, key, as_of=third.version - 1)
+    assert row is not None
+    assert row.version == second.version
 
 
 async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pair: Pair) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from remote_log.base_data import BasePart, base_parts
 from remote_log.messages import (
     BaseDoneRequest,
+    BaseProgress,
     BaseRequest,
     FollowRequest,
     ReplicateRequest,
     pack_history,
     pack_outcomes,
 )
-from remote_log.sink import Sink
+from remote_log.sink import FLOOR, Sink
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.memory import MemoryEngine
@@ -25,10 +27,13 @@ from tests.storage.engine_rig import Log, T, noop, put_table, request, schema_of
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
 
 
-async def parts_of(engine: MemoryEngine, **bounds: int) -> list[BasePart]:
+NOTHING = BaseProgress(3, 1, 0, 100, 3, 100, 3)
+
+
+async def parts_of(engine: MemoryEngine, progress: BaseProgress = NOTHING, **bounds: int) -> list[BasePart]:
     snapshot = await engine.snapshot()
     try:
-        return [part async for part in base_parts(snapshot, sorted(engine.schemas()), **bounds)]
+        return [part async for part in base_parts(snapshot, sorted(engine.schemas()), progress, **bounds)]
     finally:
         snapshot.close()
 
@@ -65,6 +70,17 @@ async def test_parts_are_bounded_by_bytes_too() -> None:
     assert sum(len(part.outcomes) for part in parts) == 20
 
 
+async def test_what_lies_behind_a_progress_is_all_that_was_not_in_it() -> None:
+    engine = await filled(tables=3, rows=4, row_bytes=10)
+    whole = await parts_of(engine, entries_max=5, bytes_max=1 << 20)
+    progress = NOTHING
+    for number, part in enumerate(whole):
+        progress = part.moves(progress)
+        assert progress.part == number + 1
+        rest = await parts_of(engine, progress, entries_max=5, bytes_max=1 << 20)
+        assert rest == (whole[number + 1 :] or [BasePart()])
+
+
 async def test_nothing_at_all_is_one_empty_part() -> None:
     assert await parts_of(MemoryEngine(), entries_max=10, bytes_max=10) == [BasePart()]
 
@@ -82,15 +98,24 @@ class Standby:
     def restart(self) -> None:
         self.sink = Sink(self.engine, SystemClock(), refusal=lambda: None, on_applied=lambda: self.told.append("applied"))
 
+    def progress(self, part: int, load: int = 1, epoch: int = 3) -> BaseProgress:
+        return BaseProgress(epoch, load, part, 100, 3, 100, 3, T if part else 0, b"%d" % (part - 1) if part else b"")
+
     async def part(self, part: int, load: int = 1, epoch: int = 3) -> str:
         rows = [(T, b"%d" % part, value(c1=load), 1000 + part)]
         outcome = RequestOutcome(b"digest", epoch, 50 + part, 1000 + part, 1, part == 1)
-        message = BaseRequest(epoch, load, part, rows, pack_outcomes([(f"r{part}", outcome)]))
-        return (await self.sink.base(message)).state
+        after = self.progress(part, load, epoch) if part else None
+        upto = self.progress(part + 1, load, epoch)
+        message = BaseRequest(epoch, after, upto, rows, pack_outcomes([(f"r{part}", outcome)]))
+        position = await self.sink.base(message)
+        assert position.base == upto
+        return position.state
 
     async def done(self, parts: int, load: int = 1, epoch: int = 3) -> str:
-        message = BaseDoneRequest(epoch, load, parts, 100, 3, 5000, {T: schema_of(T)}, pack_history(HISTORY))
-        return (await self.sink.base_done(message)).state
+        after = self.progress(parts, load, epoch)
+        return (await self.sink.base_done(
+            BaseDoneRequest(epoch, after, 5000, {T: schema_of(T)}, pack_history(HISTORY))
+        )).state
 
     async def follow(self, epoch: int = 3) -> str:
         return (await self.sink.follow(FollowRequest(epoch, "b", pack_history(HISTORY)))).state
@@ -131,21 +156,74 @@ async def test_a_base_has_no_holes() -> None:
     assert await standby.keys() == [b"0", b"1"]
 
 
-async def test_after_a_restart_in_the_middle_the_base_begins_again() -> None:
+async def test_after_a_crash_the_base_goes_on_where_the_engine_stands() -> None:
     """The engine may have lost parts that were answered for: it is not durable in between."""
     standby = Standby()
-    for n in range(2):
-        await standby.part(n)
+    await standby.part(0)
+    await standby.part(1)
+    await standby.engine.flush()
+    await standby.part(2)
     standby.engine.crash()
     standby.restart()
     assert standby.sink.needs_base
-    assert await standby.follow() == "loading"
-    for call in (standby.part(2), standby.done(2)):
+    position = await standby.sink.follow(FollowRequest(3, "b", pack_history(HISTORY)))
+    assert (position.state, position.base) == ("loading", standby.progress(2))
+    for call in (standby.part(3), standby.part(1), standby.done(3)):
         with pytest.raises(Unavailable):
             await call
-    await standby.part(0, load=2)
-    assert await standby.done(1, load=2) == "following"
-    assert await standby.keys() == [b"0"]
+    await standby.part(2)
+    assert await standby.done(3) == "following"
+    assert await standby.keys() == [b"0", b"1", b"2"]
+
+
+async def test_another_snapshot_goes_on_behind_what_is_in_and_is_a_prefix_only_at_its_own_point() -> None:
+    standby = Standby()
+    await standby.part(0)
+    later = msgspec.structs.replace(standby.progress(1), epoch=4, load=1, part=2, floor=120, floor_epoch=4, key=b"9")
+    rows = [(T, b"9", value(c1=9), 1009)]
+    await standby.sink.base(BaseRequest(4, standby.progress(1), later, rows, []))
+    with pytest.raises(Fenced):
+        await standby.part(1)
+    history = pack_history(HISTORY)
+    await standby.sink.base_done(BaseDoneRequest(4, later, 5000, {T: schema_of(T)}, history))
+    assert await standby.keys() == [b"0", b"9"]
+    assert (standby.engine.applied_seq, standby.engine.applied_epoch) == (100, 3)
+    standby.restart()
+    assert not standby.sink.needs_base
+    assert not standby.sink.is_prefix
+    log = Log()
+    log.seq, log.epoch = 100, 3
+    await standby.engine.apply([log.frame(*[noop()] * 19)])
+    assert not standby.sink.is_prefix
+    await standby.engine.apply([log.frame(noop())])
+    assert standby.sink.is_prefix
+
+
+async def test_a_base_in_one_piece_forgets_the_floor_of_a_rejoin() -> None:
+    standby = Standby()
+    await standby.engine.set_meta(FLOOR, b"5000")
+    await standby.part(0)
+    await standby.done(1)
+    assert standby.sink.is_prefix
+
+
+async def test_a_progress_that_is_not_understood_is_as_good_as_none() -> None:
+    standby = Standby()
+    await standby.engine.load_base([], [], b"", first=True)
+    position = await standby.sink.follow(FollowRequest(3, "b", pack_history(HISTORY)))
+    assert (position.state, position.base) == ("loading", None)
+
+
+async def test_an_unfinished_base_is_made_durable_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remote_log.sink.BASE_FLUSH_BYTES", 12)
+    standby = Standby()
+    for part in range(5):
+        await standby.part(part)
+    row_bytes = 1 + len(value(c1=1))
+    standby.engine.crash()
+    parts = -(-12 // row_bytes)
+    standby.restart()
+    assert len(await standby.keys()) == 5 // parts * parts
 
 
 async def test_after_the_storage_was_opened_anew_the_base_begins_again() -> None:

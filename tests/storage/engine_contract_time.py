@@ -210,7 +210,8 @@ class EngineTimeContract:
         timestamp = engine.last_timestamp
         fetched = StoredRow(b"a", value(c1="b's"), log.timestamp + 100)
         old_b = StoredRow(b"b", value(c1=1), kept.timestamp + 3)
-        await engine.replace_rows([(T, b"a", fetched), (T, b"b", old_b), (T, b"new", None)], kept.last_seq, 1)
+        replaced = [(T, b"a", fetched), (T, b"b", old_b), (T, b"new", None)]
+        await engine.replace_rows(replaced, kept.last_seq, 1, fetched.version + 7)
         for _ in range(2):
             engine = rig.engine
             assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (kept.last_seq, 1, kept.last_seq)
@@ -218,6 +219,7 @@ class EngineTimeContract:
             assert [entry.epoch for entry in engine.epochs()] == [1]
             assert (engine.get(T, b"a"), engine.get(T, b"b"), engine.get(T, b"new")) == (fetched, old_b, None)
             assert list(await scan(engine)) == [b"a", b"b", b"untouched"]
+            assert engine.history_from(T, 0) == fetched.version + 7
             assert engine.request_outcome("kept") is not None
             assert (engine.request_outcome("cut"), engine.request_outcome("cut too")) == (None, None)
             assert (await scan(engine, as_of=cut[1].timestamp - 1)).get(b"a") is None  # what was cut is not history
@@ -235,13 +237,17 @@ class EngineTimeContract:
         rows = [StoredRow(key, value(c1=number), 500 * SECOND + number) for number, key in enumerate(TRICKY)]
         epochs = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(4, 80, 79, "b", "takeover")]
         outcomes = [(key, RequestOutcome(b"d", 4, 90 + n, (800 + n) * SECOND, 2, n == 1)) for n, key in enumerate("sr")]
-        await engine.load_base([(T, row) for row in rows[:5]], [], first=True)
-        await engine.load_base([(T, row) for row in rows[5:]], outcomes, first=False)
+        await engine.load_base([(T, row) for row in rows[:5]], [], b"first", first=True)
+        assert engine.base_progress == b"first"
+        await engine.load_base([(T, row) for row in rows[5:]], outcomes, b"second", first=False)
+        assert engine.base_progress == b"second"
         await engine.finish_base(100, 4, 900 * SECOND, {T: schema_of(T, history_s=60)}, epochs)
         for _ in range(2):
             engine = rig.engine
             assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (100, 4, 100)
-            assert engine.last_timestamp == 900 * SECOND
+            assert engine.last_timestamp == engine.history_from(T, 0) == 900 * SECOND
+            assert not engine.loading
+            assert engine.base_progress is None
             assert (engine.schemas(), engine.epochs()) == ({T: schema_of(T, history_s=60)}, epochs)
             assert await engine.scan(T, None, None, reverse=False, limit=100) == rows
             assert engine.request_outcome("before") is None
@@ -255,12 +261,51 @@ class EngineTimeContract:
         await rig.engine.purge((800 * SECOND >> COUNTER_BITS) + 24 * 3600 * 1000)  # outcomes of a base grow old too
         assert [rig.engine.request_outcome(key) is None for key in "sr"] == [True, False]
 
+    async def test_what_a_crash_leaves_of_a_base_is_as_far_as_its_progress_says(self, rig: Rig) -> None:
+        rows = [StoredRow(b"%d" % n, value(c1=n), SECOND + n) for n in range(4)]
+        await rig.engine.load_base([(T, rows[0])], [], b"0", first=True)
+        await rig.engine.load_base([(T, rows[1])], [], b"1", first=False)
+        await rig.engine.flush()
+        await rig.engine.load_base([(T, rows[2])], [], b"2", first=False)
+        await rig.crash()
+        assert rig.engine.loading
+        assert rig.engine.base_progress == b"1"
+        assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows[:2]
+        await rig.engine.load_base([(T, rows[2])], [], b"2", first=False)
+        await rig.restart()
+        assert rig.engine.base_progress == b"2"
+        await rig.engine.load_base([(T, rows[3])], [], b"3", first=False)
+        await rig.engine.finish_base(2, 1, 2 * SECOND, {T: schema_of(T)}, [])
+        assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows
+
+    async def test_history_is_answered_for_from_where_it_was_kept(self, rig: Rig) -> None:
+        log = Log()
+        made = log.frame(put_table(T, 0), upsert(b"k", value(c1=1)))
+        await rig.engine.apply([made])
+        assert rig.engine.history_from(T, 0) == rig.engine.last_timestamp  # nothing is kept: only what is there now
+        assert rig.engine.history_from(T + 1, 0) == 0
+        on = log.frame(noop(), put_table(T, 60), put_table(T + 1, 60))
+        await rig.engine.apply([on])
+        assert rig.engine.history_from(T, 0) == on.timestamp + 1
+        assert rig.engine.history_from(T + 1, 0) == 0  # it was empty before
+        await rig.engine.apply([log.frame(put_table(T, 100))])
+        assert rig.engine.history_from(T, 0) == on.timestamp + 1
+        now_ms = (on.timestamp >> COUNTER_BITS) + 200_000
+        assert rig.engine.history_from(T, now_ms) == (now_ms - 100_000) << COUNTER_BITS
+        await rig.restart()
+        assert rig.engine.history_from(T, 0) == on.timestamp + 1
+        off = log.frame(put_table(T, 0))
+        await rig.engine.apply([off])
+        again = log.frame(put_table(T, 60))
+        await rig.engine.apply([again])
+        assert rig.engine.history_from(T, 0) == again.timestamp
+
     async def test_an_interrupted_base_begins_anew(self, rig: Rig) -> None:
         log = Log()
         await rig.engine.apply([log.frame(put_table(), upsert(b"before", value(c1=1)))])
         await rig.engine.set_meta("role", b"standby")
         half = RequestOutcome(b"d", 1, 1, SECOND, 1, False)
-        await rig.engine.load_base([(T, StoredRow(b"half", value(c1=1), SECOND))], [("half", half)], first=True)
+        await rig.engine.load_base([(T, StoredRow(b"half", value(c1=1), SECOND))], [("half", half)], b"p", first=True)
         await rig.engine.flush()
         await rig.crash()
         engine = rig.engine
@@ -270,7 +315,7 @@ class EngineTimeContract:
         assert engine.schemas() == {}
         with pytest.raises(Refused):
             await engine.apply([Log().frame(noop())])
-        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], first=True)
+        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], b"p", first=True)
         await engine.finish_base(2, 1, SECOND, {T: schema_of(T)}, [])
         assert engine.request_outcome("half") is None
         assert await scan(engine) == {b"whole": value(c1=2)}
@@ -280,7 +325,7 @@ class EngineTimeContract:
 
     async def test_a_base_without_its_first_part_is_refused(self, rig: Rig) -> None:
         with pytest.raises(Refused):
-            await rig.engine.load_base([], [], first=False)
+            await rig.engine.load_base([], [], b"p", first=False)
         with pytest.raises(Refused):
             await rig.engine.finish_base(1, 1, 1, {}, [])
 

@@ -65,7 +65,7 @@ def marked(chosen: list[tuple[Record, tuple[str, int] | None]]) -> list[Record]:
 
 async def everything(engine: StorageEngine, moments: list[int]) -> dict[str, Any]:
     told: dict[str, Any] = {
-        "applied": (engine.applied_seq, engine.applied_epoch, engine.last_timestamp, engine.durable_seq, engine.loading),
+        "applied": (engine.applied_seq, engine.applied_epoch, engine.last_timestamp, engine.durable_seq, engine.base_progress),
         "schemas": engine.schemas(),
         "epochs": engine.epochs(),
         "requests": [engine.request_outcome(key) for key in REQUESTS],
@@ -73,6 +73,7 @@ async def everything(engine: StorageEngine, moments: list[int]) -> dict[str, Any
     }
     for table in TABLES:
         told[f"rows {table}"] = await engine.scan(table, None, None, reverse=False, limit=1000)
+        told[f"history {table}"] = [engine.history_from(table, moment >> COUNTER_BITS) for moment in moments]
         told[f"gets {table}"] = [engine.get(table, key) for key in KEYS]
         for moment in moments:
             told[f"{table} as of {moment}"] = await engine.scan(table, None, None, reverse=False, limit=1000, as_of=moment)
@@ -189,7 +190,7 @@ class Twins(RuleBasedStateMachine):
         fetched = [
             (table, key, None if row is None else StoredRow(key, row, self.log.timestamp + 1)) for table, key, row in replaced
         ]
-        self.both("replace_rows", fetched, min(seq, self.memory.applied_seq), epoch)
+        self.both("replace_rows", fetched, min(seq, self.memory.applied_seq), epoch, self.log.timestamp + 1)
         self.go_back(self.memory.applied_seq)
         self.log.epoch += 1
 
@@ -203,13 +204,13 @@ class Twins(RuleBasedStateMachine):
             (key, RequestOutcome(b"d", self.log.epoch, self.log.seq, self.log.timestamp + 1, n, n == 1))
             for n, key in enumerate(asked)
         ]
-        self.both("load_base", rows[:3], outcomes[:1], True)
+        self.both("load_base", rows[:3], outcomes[:1], b"one", True)
         self.frames = []
         if data.draw(st.booleans(), "crash in mid-base"):
             self.crash()
         if data.draw(st.booleans(), "never finished"):
             return
-        self.both("load_base", rows[3:], outcomes[1:], False)
+        self.both("load_base", rows[3:], outcomes[1:], b"two", False)
         self.log.seq += 7
         epochs = self.memory.epochs()
         self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, {1: schema_of(1, kept)}, epochs)
