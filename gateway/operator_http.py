@@ -6,6 +6,9 @@ there; whatever else a site answers wrongly is the error of its problem document
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +26,15 @@ LOOK_TIMEOUT = httpx.Timeout(3.0)
 EVENT_TIMEOUT = httpx.Timeout(5.0, read=40.0)  # an idle stream carries a comment every 15 s
 
 
+def who() -> str:
+    """Who runs this command, for the history: user@host, in ASCII. It is what they say, and proves nothing."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user, as in a container
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()[:100]
+
+
 class OperatorHttp:
     """Both sites by their addresses."""
 
@@ -33,8 +45,11 @@ class OperatorHttp:
     def close(self) -> None:
         self._http.close()
 
-    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return self._exchange(site, method, path, body, LOOK_TIMEOUT if method == "GET" else ASK_TIMEOUT)
+    def ask(
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        slow = method != "GET" or path.startswith("/v1/checks")
+        return self._exchange(site, method, path, body, ASK_TIMEOUT if slow else LOOK_TIMEOUT, key)
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         def look(site: str) -> dict[str, Any] | Exception:
@@ -58,10 +73,12 @@ class OperatorHttp:
             raise PeerError(f"site {site}: the stream of events broke: {error}", site=site, sent=True) from error
 
     def _exchange(
-        self, site: str, method: str, path: str, body: Mapping[str, Any] | None, timeout: httpx.Timeout
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None, timeout: httpx.Timeout, key: str | None = None
     ) -> dict[str, Any]:
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "Twinlog-Actor": who()}
+        if key is not None:
+            headers["Idempotency-Key"] = key
         try:
             response = self._http.request(method, self.urls[site] + path, content=content, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:

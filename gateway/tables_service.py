@@ -60,7 +60,9 @@ class TablesService:
         if mark is None or found is None:
             return False
         if found.digest != mark.digest:
-            raise InvalidInput(f"the idempotency key {mark.key!r} was used for a different request: use a new key", key=mark.key)
+            raise InvalidInput(
+                f"the idempotency key {mark.key!r} was used for a different request: use a new key", key=mark.key
+            )
         self._check_lease(active)
         return True
 

@@ -6,6 +6,7 @@ the command says that it is still running, or may be, and how to follow it (exit
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,25 +23,42 @@ from switchover.terminal import Exit, notes, out, print_json
 RUNNING = ("running",)
 RETRIES = 20
 RETRY_S = 0.5
+ORDER_ATTEMPTS = 3
 
 
 def start(
     pair: PairAccess, order: Sequence[str], kind: str, to: str | None, options: Mapping[str, Any], dry_run: bool
 ) -> tuple[str, dict[str, Any]]:
-    """Ask the first site of `order` that answers. (site, operation document)."""
+    """Ask the first site of `order` that answers. (site, operation document).
+
+    One whose answer is lost is asked again, under the same idempotency key, and no other in its place.
+    """
     body = {"kind": kind, "to": to, "options": dict(options), "dry_run": dry_run}
     silent: list[PeerError] = []
     for site in order:
         try:
-            return site, pair.ask(site, "POST", "/v1/operations", body)
+            return site, _order(pair, site, kind, body)
         except PeerError as error:
-            if error.fields.get("sent"):
-                raise OutcomeUnknown(
-                    f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history`"
-                ) from error
             silent.append(error)
             notes().print(f"[yellow]site {site} does not answer ({escape(error.message)})[/]")
     raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of one of them")
+
+
+def _order(pair: PairAccess, site: str, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises PeerError only when the order certainly did not reach the site."""
+    key, lost = secrets.token_hex(16), False
+    for attempt in range(ORDER_ATTEMPTS):
+        try:
+            return pair.ask(site, "POST", "/v1/operations", body, key)
+        except PeerError as error:
+            lost = lost or bool(error.fields.get("sent"))
+            if not lost:
+                raise
+            if attempt + 1 < ORDER_ATTEMPTS:
+                time.sleep(RETRY_S)
+    raise OutcomeUnknown(
+        f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history`"
+    )
 
 
 def find(pair: PairAccess, operation_id: str) -> tuple[str, dict[str, Any]]:

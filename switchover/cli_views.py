@@ -15,12 +15,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from switchover.loss import at_risk
+
 UNKNOWN = "[yellow]unknown[/]"
 _ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}
 _STEP_MARKS = {
     "done": "[green]✓[/]", "running": "[cyan]▸[/]", "failed": "[red]✗[/]", "interrupted": "[yellow]✗[/]",
     "undone": "[yellow]↶[/]", "undo_failed": "[red]↶[/]",
 }
+
+_CHECK_STYLES = {"ok": "green", "warning": "yellow", "unknown": "yellow", "failed": "bold red"}
+_LOSS_LINES = (
+    ("asynchronous_since_seq", "asynchronous since sequence"), ("active_committed_seq", "the lost active told of sequence"),
+    ("this_site_holds_seq", "this site holds sequence"),
+)
 
 
 def figure(value: Any, unit: str = "") -> str:
@@ -234,29 +242,38 @@ def _fact(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def checks_screen(found: Mapping[str, Any]) -> Group:
+    """The checks one by one, what to do about those that are not ok, and what comes of it."""
+    checks = found["checks"]
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        status = str(check["status"])
+        table.add_row(f"[{_CHECK_STYLES.get(status, 'yellow')}]{status}[/]", escape(check["id"]), escape(check["seen"]))
+        if check["fix"]:
+            table.add_row("", "", f"[bold]{escape('-> ' + check['fix'])}[/]")
+    counts = [(sum(check["status"] == status for check in checks), status) for status in _CHECK_STYLES]
+    told = ", ".join(f"{count} {status}" for count, status in counts if count)
+    what = f"{found['for']} {'of' if found['for'] == 'rejoin' else 'to'} {found['to']}"
+    end = f"[green]A {what} would begin now[/]" if found["ok"] else f"[bold red]A {what} would be refused now[/]"
+    return Group(table, Text(), Text.from_markup(f"{end}: {told}. Nothing was changed."))
+
+
 def loss_screen(manifest: Mapping[str, Any]) -> Group:
-    """The loss manifest: what a failover may lose, as a count or as a bound."""
-    lines: list[RenderableType] = [Text.from_markup(
-        f"[bold red]Acknowledged writes may be lost.[/] Records at risk: [bold]{at_risk_text(manifest)}[/]"
-    )]
-    facts = {name: value for name, value in manifest.items() if name not in ("records_at_risk", "keys")}
+    """The loss manifest: what a failover may lose, as a lower bound with its time, or as unknown."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name.replace("_", " "), UNKNOWN if value is None else escape(_fact(value)))
-    lines.append(table)
-    keys = manifest.get("keys") or ()
-    lines += [Text(f"  {_words(key)}") for key in keys[:20]]
-    if len(keys) > 20:
-        lines.append(Text(f"  ... and {len(keys) - 20:,} more; --json shows all of them", style="dim"))
-    return Group(*lines)
-
-
-def at_risk_text(manifest: Mapping[str, Any]) -> str:
-    """What the operator has to type: the count, or `unknown`."""
-    count = manifest.get("records_at_risk")
-    return str(count) if isinstance(count, int) else "unknown"
+    for name, title in _LOSS_LINES:
+        table.add_row(title, figure(manifest.get(name)))
+    risk = at_risk(manifest)
+    shown = UNKNOWN if risk == "unknown" else f"at least {risk:,}"
+    return Group(
+        Text.from_markup(f"[bold red]Acknowledged writes may be lost.[/] Records at risk: [bold]{shown}[/]"),
+        Text(str(manifest.get("statement", ""))), table,
+    )
 
 
 def history_table(operations: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -14,8 +14,10 @@ class PairAccess(Protocol):
     def urls(self) -> Mapping[str, str]:
         """Site -> address."""
 
-    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One JSON exchange."""
+    def ask(
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """One JSON exchange; `key`: the idempotency key of what must not be done twice."""
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         """GET `path` from every site at the same time: its document, or the error."""

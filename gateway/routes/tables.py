@@ -27,7 +27,8 @@ def router(door: Door) -> APIRouter:
     service = door.service
 
     @routes.post(
-        "", summary="Create a table", status_code=201, openapi_extra=api.body(api.ref(TableDocument), _SHOWN) | api.headers("Idempotency-Key"),
+        "", summary="Create a table", status_code=201,
+        openapi_extra=api.body(api.ref(TableDocument), _SHOWN) | api.headers("Idempotency-Key"),
         responses=api.answers({
             201: api.answer(TableDocument, "created", _SHOWN),
             200: api.answer(TableDocument, "an equal table exists already", _SHOWN),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gateway.cli import app
 from gateway.client import TwinlogClient
 from gateway.client_flow import Patience
 from gateway.demo_files import write_files
+from gateway.operator_http import who
 from storage.errors import OutcomeUnknown, PeerError
 from storage.frame import Frame, make_frame
 from storage.record import Kind, Record
@@ -108,8 +109,29 @@ def test_a_dry_run_is_the_same_request_and_asks_nothing(run: Run, sites: TwoSite
     assert ["would", "claim", "lock", "every"] in [line.split()[:4] for line in result.stdout.splitlines()]
     (document,) = sites.doors["b"].documents.values()
     assert (document["kind"], document["dry_run"]) == ("switchover", True)
-    assert run("validate", "--for", "failover", "--to", "b").exit_code == 0
+
+
+def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, sites: TwoSites) -> None:
+    result = run("validate")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0][:2] == ["ok", "peer.answers"]
+    assert lines[1][:2] == ["warning", "clock.skew"]
+    assert "-> see to NTP at both sites" in result.stdout
+    assert "A switchover to b would begin now: 1 ok, 1 warning. Nothing was changed." in result.stdout
+    found = json.loads(run("validate", "--for", "failover", "--to", "b", "--json").stdout)
+    assert [check["id"] for check in found["checks"]] == ["peer.answers", "clock.skew"]
     assert run("validate", "--for", "nonsense").exit_code == 2
+    assert run("validate", "--to", "c").exit_code == 2
+    sites.doors["b"].refusal = refused_for_loss()
+    refused = run("validate", "--for", "failover", "--to", "b")
+    assert (refused.exit_code, "A failover to b would be refused now" in refused.stdout) == (1, True)
+    assert not sites.doors["b"].documents
+    sites.stop("b")
+    silent = run("validate")
+    assert (silent.exit_code, silent.stdout.split()[:2]) == (1, ["failed", "site.answers"])
+    sites.stop("a")
+    assert run("validate").exit_code == 4
 
 
 def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None:
@@ -129,15 +151,22 @@ def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, 
     sites.doors["b"].refusal = refused_for_loss()
     plain = run("failover", "--to", "b", "--yes")
     assert plain.exit_code == 1
-    assert "Records at risk: 17" in plain.stderr
+    assert "Records at risk: at least 17" in plain.stderr
     assert not sites.doors["b"].documents
     wrong = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="16\n")
-    assert wrong.exit_code == 1
+    assert (wrong.exit_code, "Records at risk: at least 17" in wrong.stderr) == (1, True)
+    assert run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="many\n").exit_code == 2
     assert not sites.doors["b"].documents
     right = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="17\n")
     assert right.exit_code == 0
-    assert sites.doors["b"].documents["op-1"]["options"] == {"accept_data_loss": True, "accepted_records": 17}
+    assert sites.doors["b"].documents["op-1"]["options"] == {"accept_data_loss": 17}
+    assert sites.doors["b"].documents["op-1"]["actor"].split()[0] == who(), "who asks stands in the history"
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "17", "--yes").exit_code == 0
+    sites.doors["b"].refusal = None
+    assert run("failover", "--to", "b", "--accept-data-loss", "--count", "unknown", "--yes").exit_code == 0
+    assert sites.doors["b"].documents["op-3"]["options"] == {"accept_data_loss": "unknown"}
+    assert "going on as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
+    assert sites.doors["b"].documents["op-4"]["options"] == {}
 
 
 def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
@@ -157,7 +186,7 @@ class Vanishing:
         self.urls = {"a": "http://a", "b": "http://b"}
         self.silences = silences
 
-    def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
         if method == "POST":
             return {"id": "op-1", "kind": "switchover", "state": "running", "steps": []}
         self.silences -= 1
@@ -186,9 +215,9 @@ def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]
     asked = []
 
     class Interrupted(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
             asked.append((method, path))
-            return super().ask(site, method, path, body)
+            return super().ask(site, method, path, body, key)
 
         def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
             raise KeyboardInterrupt
@@ -202,18 +231,20 @@ def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]
     assert asked == [("POST", "/v1/operations")]
 
 
-def test_an_order_whose_answer_was_lost_is_not_given_to_another_site() -> None:
-    asked = []
+def test_an_order_whose_answer_was_lost_is_not_given_to_another_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
+    asked: list[tuple[str, str | None]] = []
 
     class Losing(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-            asked.append(site)
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+            asked.append((site, key))
             raise PeerError("broken", sent=site == "b")
 
     pair = Losing(0)
     with pytest.raises(OutcomeUnknown, match="may be running"):
         cli_follow.start(pair, ["a", "b", "a"], "degrade", None, {}, dry_run=False)
-    assert asked == ["a", "b"]
+    assert [site for site, _ in asked] == ["a", "b", "b", "b"]
+    assert len({key for site, key in asked if site == "b"}) == 1, "asked again, not anew"
 
 
 def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:

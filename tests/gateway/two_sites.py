@@ -15,6 +15,7 @@ from gateway.http_app import build_app
 from gateway.server import HttpServer, ServerSettings, listen
 from gateway.service import WriteRequest, WriteResult
 from storage.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
+from switchover.loss import at_risk
 from tests.gateway.dict_service import DictService
 
 STEPS = (
@@ -30,6 +31,10 @@ class Door(DictService):
         self.pair = pair
         self.faults: list[str] = []
         self.refusal: TwinlogError | None = None
+        self.judged = [
+            {"id": "peer.answers", "status": "ok", "seen": "site a answers", "fix": ""},
+            {"id": "clock.skew", "status": "warning", "seen": "7.0 s behind site b", "fix": "see to NTP at both sites"},
+        ]
         self.seen_keys: list[str | None] = []
 
     def active(self) -> dict[str, Any] | None:
@@ -70,7 +75,7 @@ class Door(DictService):
     async def start_operation(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> dict[str, Any]:
-        if self.refusal is not None and not options.get("accept_data_loss"):
+        if self.refusal is not None and options.get("accept_data_loss") != at_risk(self.loss() or {}):
             raise self.refusal
         document = {
             "id": f"op-{len(self.documents) + 1}", "kind": kind, "to": to, "options": options, "actor": actor,
@@ -79,6 +84,13 @@ class Door(DictService):
         }
         self.documents[str(document["id"])] = document
         return document
+
+    def loss(self) -> dict[str, Any] | None:
+        manifest = self.refusal.fields.get("manifest") if self.refusal is not None else None
+        return manifest if isinstance(manifest, dict) else None
+
+    async def checks(self, kind: str) -> dict[str, Any]:
+        return {"for": kind, "to": self.site, "ok": self.refusal is None, "checks": self.judged, "loss": self.loss()}
 
     async def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
         document = await self.operation(operation_id)
