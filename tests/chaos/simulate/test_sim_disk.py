@@ -267,6 +267,23 @@ def test_a_crash_amid_changes_leaves_each_done_or_not_in_their_order() -> None:
     assert not {names for names in left_behind if "x" in names and "y" in names}
 
 
+def test_what_a_killed_process_had_not_begun_never_happens() -> None:
+    rig = Rig()
+
+    async def change(name: str) -> None:
+        await rig.files.write_new(name, b"x")
+
+    async def main() -> None:
+        for name in ("begun", "waiting", "last"):
+            rig.process.spawn(change(name))
+        await asyncio.sleep(0)
+        rig.loop.kill(rig.process)
+        await asyncio.sleep(10)
+
+    rig.outside(main())
+    assert set(rig.disk.stored) == {"begun"}
+
+
 def test_a_paused_process_syncs_what_was_written_and_writes_no_more() -> None:
     rig = Rig()
     ended: list[str] = []

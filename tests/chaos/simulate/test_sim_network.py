@@ -168,7 +168,9 @@ def test_an_answer_for_a_killed_caller_changes_nothing(rig: Rig) -> None:
     assert seen == []
 
 
-def test_an_answer_that_came_during_a_pause_is_taken_though_the_deadline_passed(rig: Rig) -> None:
+@pytest.mark.parametrize("way_s", [0.0, 3.0])
+def test_an_answer_that_came_during_a_pause_is_taken_though_the_deadline_passed(rig: Rig, way_s: float) -> None:
+    rig.network.link("a", "b").base_s = way_s
     async def main() -> None:
         calling = rig.caller.spawn(rig.call(timeout_s=1.0))
         await asyncio.sleep(0)
@@ -303,6 +305,20 @@ def test_a_connection_keeps_order_and_what_is_lost_is_only_late(rig: Rig) -> Non
 
     rig.run(main())
     assert (sent.got, sent.broke) == (list(range(20)), [])
+
+
+def test_what_is_behind_something_slow_on_a_connection_is_slow_too(rig: Rig) -> None:
+    at: list[tuple[str, float]] = []
+    connection = Connection(rig.network, "a", "b", lambda _: None)
+
+    async def main() -> None:
+        connection.send(lambda: at.append(("slow", rig.loop.now_s)), after_s=5.0)
+        connection.send(lambda: at.append(("quick", rig.loop.now_s)))
+        await asyncio.sleep(10)
+
+    rig.run(main())
+    assert [name for name, _ in at] == ["slow", "quick"]
+    assert all(5.0 < moment < 5.1 for _, moment in at)
 
 
 def test_a_silent_cut_delays_a_connection_until_it_heals(rig: Rig) -> None:
