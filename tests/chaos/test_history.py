@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos import history as h
@@ -53,6 +53,7 @@ LINES: list[st.SearchStrategy[Any]] = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(LINES), max_size=8))
 def test_what_is_dumped_can_be_loaded(lines: list[h.Line]) -> None:
     history = h.history_of(lines)

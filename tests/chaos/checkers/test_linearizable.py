@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.checkers.linearizable import check
@@ -218,14 +218,14 @@ def random_steps(random: Random, kinds: list[str], *, unique: bool) -> list[Step
 def test_it_says_what_brute_force_says(kinds: list[str], unique: bool) -> None:
     random = Random(2013)
     verdicts = {True: 0, False: 0}
-    for _ in range(2500):
+    for _ in range(1500):
         steps = random_steps(random, kinds, unique=unique)
         recovered_s = float(random.randint(8, 30))
         expected = possible_by_brute_force(steps, recovered_s)
         found = check(plot_of(steps, recovered_s, unique=unique).history())
         assert (found == []) == expected, (steps, recovered_s, found)
         verdicts[expected] += 1
-    assert min(verdicts.values()) > 200, verdicts
+    assert min(verdicts.values()) > 150, verdicts
 
 
 # ---- against a register that really is one
@@ -252,6 +252,7 @@ def played(random: Random, calls: int, *, overlap: float, kinds: list[str]) -> l
     return [step if step.end > step.begin else step._replace(end=step.begin + 0.001) for step in steps]
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(2, 60), st.sampled_from([0.4, 20.0, 200.0]))
 def test_a_real_register_is_never_accused(random: Any, calls: int, overlap: float) -> None:
     for kinds in (["write", "read"], ["write", "read", "delete", "swap", "insert"]):
@@ -260,6 +261,7 @@ def test_a_real_register_is_never_accused(random: Any, calls: int, overlap: floa
         assert found == [], steps
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(8, 40), st.sampled_from(["drop", "swap", "stale"]), st.booleans())
 def test_a_planted_lie_in_a_quiet_history_is_found(random: Any, calls: int, lie: str, deletes: bool) -> None:
     """Without overlap the value at each moment is known, so each of these lies is one."""
