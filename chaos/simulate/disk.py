@@ -13,13 +13,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import end
 from chaos.simulate.process import Process
+from chaos.simulate.stored import Stored, cut_short, flipped, share_of
 from storage.errors import LogError, SyncFailed
 
 Landed = Literal["nothing", "part", "all", "cached"]
@@ -29,43 +30,6 @@ READ_S = (0.00005, 0.0002)
 WRITE_BACK_S = 30.0  # at most, until the system writes by itself what nobody syncs any more
 HAPPENED, HALF = 0.4, 0.7  # of a change that was under way at a crash: below it has happened, below it has in part
 CUT_SHORT = 0.2  # of the writes that were under way at a SIGKILL
-
-
-@dataclass(slots=True, eq=False)
-class Stored:
-    """A file as the operating system sees it: `data`, then zeros up to `size`. `unsynced`: (offset, length) of writes that
-    are in memory only; before them there were zeros, for each place of a log is written once."""
-
-    data: bytearray
-    size: int
-    synced_size: int
-    is_log: bool = False
-    is_open: bool = False
-    unsynced: list[tuple[int, int]] = field(default_factory=list)
-
-    def write(self, offset: int, data: bytes) -> None:
-        held = self.data
-        if len(held) < offset:
-            held.extend(bytes(offset - len(held)))
-        held[offset : offset + len(data)] = data
-        self.size = max(self.size, offset + len(data))
-
-    def synced(self) -> None:
-        self.unsynced.clear()
-        self.synced_size = self.size
-
-    def keep(self, choose: Callable[[bytes], bytes]) -> None:
-        """Of each write that is not synced, only what `choose` leaves of it is on the disk."""
-        writes, self.unsynced = self.unsynced, []
-        kept = [(offset, choose(bytes(self.data[offset : offset + length]))) for offset, length in writes]
-        for offset, length in writes:
-            self.data[offset : offset + length] = bytes(length)
-        self.size = self.synced_size
-        del self.data[self.size :]
-        for offset, data in kept:
-            if data:
-                self.write(offset, data)
-        self.synced_size = self.size
 
 
 class SimDisk:
@@ -119,7 +83,7 @@ class SimDisk:
         random = self.random
         for stored in self.stored.values():
             if stored.unsynced:
-                stored.keep(lambda data: _flipped(random, _share(random, data)) if flips else _share(random, data))
+                stored.keep(lambda data: flipped(random, share_of(random, data)) if flips else share_of(random, data))
 
     def wipe(self) -> None:
         """A new disk for a machine that does not run."""
@@ -244,7 +208,7 @@ class SimLogFile:
         elif landed == "nothing":
             stored.keep(lambda data: b"")
         elif landed == "part":
-            stored.keep(lambda data: _share(random, data))
+            stored.keep(lambda data: share_of(random, data))
 
 
 class SimFiles:
@@ -282,7 +246,7 @@ class SimFiles:
         def half() -> None:
             if path not in disk.stored:
                 written = disk.random.randrange(size_bytes + 1)
-                begun = bytearray(_share(disk.random, header)[:written])
+                begun = bytearray(share_of(disk.random, header)[:written])
                 disk.stored[path] = Stored(begun, written, written, is_log=True)
 
         stored = await self._change(happen, half)
@@ -316,7 +280,7 @@ class SimFiles:
             disk.stored[path] = Stored(bytearray(data), len(data), len(data))
 
         def half() -> None:
-            begun = _share(disk.random, data)
+            begun = share_of(disk.random, data)
             disk.stored[f"{path}.new"] = Stored(bytearray(begun), len(begun), len(begun))
 
         await self._change(happen, half)
@@ -395,32 +359,3 @@ class _Change:
     happen: Callable[[], Any]
     half: Callable[[], None] | None
     future: asyncio.Future[Any]
-
-
-def cut_short(stored: Stored, random: Random) -> None:
-    """The write was cut short: only its first bytes came to the operating system."""
-    left = random.randrange(sum(length for _, length in stored.unsynced) + 1)
-    kept: list[tuple[int, int]] = []
-    for offset, length in stored.unsynced:
-        take = min(left, length)
-        stored.data[offset + take : offset + length] = bytes(length - take)
-        left -= take
-        if take:
-            kept.append((offset, take))
-    stored.unsynced = kept
-
-
-def _share(random: Random, data: bytes) -> bytes:
-    """Nothing, all, or the first bytes."""
-    draw = random.random()
-    if draw < 0.3:
-        return b""
-    return data if draw < 0.6 else data[: random.randrange(len(data) + 1)]
-
-
-def _flipped(random: Random, data: bytes) -> bytes:
-    if not data or random.random() < 0.5:
-        return data
-    changed = bytearray(data)
-    changed[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    return bytes(changed)

@@ -73,11 +73,11 @@ def test_a_process_killed_at_any_moment_leaves_a_prefix() -> None:
 
 
 async def rejoin(engine: SimEngine) -> None:
-    await engine.replace_rows([(T, b"a", THEIRS)], 4, 1)
+    await engine.replace_rows([(T, b"a", THEIRS)], 4, 1, 1 << 40)
 
 
 async def fill(engine: SimEngine) -> None:
-    await engine.load_base([(T, THEIRS)], [], first=True)
+    await engine.load_base([(T, THEIRS)], [], b"1", first=True)
     await engine.finish_base(100, 4, 1 << 40, {T: schema_of(T)}, [])
 
 
