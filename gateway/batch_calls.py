@@ -12,9 +12,10 @@ from gateway.documents import BatchAnswer
 from gateway.door import Door
 from gateway.http_request import ARROW, JSON, MSGPACK, NDJSON, Head, etag, expect_type, wanted_type
 from gateway.problems import Answer
-from gateway.service import WriteResult
+from gateway.service import Mutation, WriteResult
 from storage.arrow_rows import arrow_records
-from storage.errors import InvalidInput
+from storage.errors import InvalidInput, NotFound
+from storage.record import Record
 
 T = TypeVar("T")
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)
@@ -26,25 +27,33 @@ async def mutate_rows(door: Door, head: Head, table: str, body: bytes) -> Answer
     """All mutations of the body, or none."""
     kind = expect_type(head, BATCH_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    codec = door.codec(table)
     rows_max = door.config.batch_rows_max
-    if kind == ARROW:
-        records = await asyncio.to_thread(arrow_records, body, codec, rows_max=rows_max)
-        if not records:
-            raise InvalidInput("the Arrow stream holds no row: send at least one")
-        return _answer(await door.write(codec.schema, head, body, (), records=records), answer_type)
-    mutations = await _converted(body, lambda: decode_batch(codec, kind, body, rows_max))
-    return _answer(await door.write(codec.schema, head, body, mutations), answer_type)
+    mutations: list[Mutation] = []
+    records: list[Record] | None = None
+    try:
+        codec = door.codec(table)
+        if kind == ARROW:
+            records = await asyncio.to_thread(arrow_records, body, codec, rows_max=rows_max)
+            if not records:
+                raise InvalidInput("the Arrow stream holds no row: send at least one")
+        else:
+            mutations = await _converted(body, lambda: decode_batch(codec, kind, body, rows_max))
+    except (InvalidInput, NotFound) as error:
+        return _answer(await door.repeated(head, body, error), answer_type)
+    return _answer(await door.write(codec.schema, head, body, mutations, records=records), answer_type)
 
 
 async def check_row(door: Door, head: Head, table: str, key_path: str, body: bytes) -> Answer:
     """The mutations of the body, if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
     kind = expect_type(head, ANSWER_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    codec = door.codec(table)
-    key = codec.keys.key_from_path(key_path)
     rows_max = door.config.batch_rows_max
-    conditions, mutations = await _converted(body, lambda: decode_check(codec, kind, body, key, rows_max))
+    try:
+        codec = door.codec(table)
+        key = codec.keys.key_from_path(key_path)
+        conditions, mutations = await _converted(body, lambda: decode_check(codec, kind, body, key, rows_max))
+    except (InvalidInput, NotFound) as error:
+        return _answer(await door.repeated(head, body, error), answer_type)
     return _answer(await door.write(codec.schema, head, body, mutations, conditions), answer_type)
 
 

@@ -251,7 +251,13 @@ class _Attempt:
             self.retry_after_s = _retry_after_s(reply, error)
             self.view.active = None
         else:
-            raise error
+            raise self._settled_by(error)
+
+    def _settled_by(self, error: TwinlogError) -> TwinlogError:
+        """What a definite refusal says of the whole call: an earlier attempt may still be on its way, and be taken there."""
+        if self.is_unknown and error.fields.get("outcome") == "not_applied":
+            error.fields["outcome"] = "unknown"
+        return error
 
     def _may_change(self, reply: Reply, error: TwinlogError) -> bool:
         """Whether another attempt can end otherwise. Notes when this one leaves the fate of a write open."""

@@ -16,6 +16,7 @@ from gateway.metrics import DoorMetrics
 from gateway.problems import Answer, answer_for
 from gateway.service import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
+from storage.errors import TwinlogError
 from storage.record import Record
 from storage.rows import RowCodec, RowCodecs
 from storage.schema import TableSchema
@@ -50,6 +51,17 @@ class Door:
         result = await self.service.write(request, deadline_s(head, self.config))
         self.metrics.ack_s[result.mode](time.perf_counter() - began_s)
         return result
+
+    async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
+        """The recorded answer to a write that is sent again and does not read any more as it did: its table has changed.
+
+        Raises `error`, what is wrong with it now, when nothing is recorded: then nothing was applied.
+        """
+        key, digest = idempotency(head, body)
+        found = await self.service.recorded(key, digest, deadline_s(head, self.config)) if key is not None else None
+        if found is None:
+            raise error
+        return found
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
         began_s = time.perf_counter()

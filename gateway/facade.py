@@ -62,6 +62,9 @@ class Facade:
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
         return await self._site.rows.write(request, deadline_s)
 
+    async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
+        return await self._site.rows.recorded(key, digest, deadline_s)
+
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
         if stale and self._reads_stale():
             return await read_row(self._site.ports.engine, self._site.ports.clock, table, key, as_of)

@@ -1,7 +1,8 @@
 """One row over HTTP: put, change, delete, read, check-and-mutate. The hot path and the plain routes both end here.
 
 What always holds: the answer of a write carries its version as ETag; a read is of the version in its ETag; an answer that
-may be behind says so in `Twinlog-Stale`. Source: product.md section 2.
+may be behind says so in `Twinlog-Stale`; a write that is sent again gets its first answer, also when its table has changed
+since and would not take it any more. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gateway.http_request import (
 )
 from gateway.problems import Answer
 from gateway.service import Mutation, WriteResult
-from storage.errors import NotFound
+from storage.errors import InvalidInput, NotFound
 
 STALE_HEADER = b"twinlog-stale"
 ROW_TYPES = (JSON, MSGPACK)
@@ -33,8 +34,11 @@ async def put_row(door: Door, head: Head, table: str, key_path: str, body: bytes
     """Write the whole row that `body` holds. `key_path` is as it stands in the request line, percent-encoded."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
-    codec = door.codec(table)
-    key, value = codec.encode_row_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
+    try:
+        codec = door.codec(table)
+        key, value = codec.encode_row_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
+    except (InvalidInput, NotFound) as error:
+        return write_answer(await door.repeated(head, body, error), answer_type)
     result = await door.write(codec.schema, head, body, (Mutation("upsert", key, value),), row_conditions(head, key))
     return write_answer(result, answer_type)
 
@@ -43,8 +47,11 @@ async def patch_row(door: Door, head: Head, table: str, key_path: str, body: byt
     """Change the columns that `body` holds. Raises NotFound when there is no such row."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
-    codec = door.codec(table)
-    key, changes = codec.encode_changes_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
+    try:
+        codec = door.codec(table)
+        key, changes = codec.encode_changes_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
+    except (InvalidInput, NotFound) as error:
+        return write_answer(await door.repeated(head, body, error), answer_type)
     result = await door.write(codec.schema, head, body, (Mutation("update", key, changes),), row_conditions(head, key))
     return write_answer(result, answer_type)
 
@@ -52,8 +59,11 @@ async def patch_row(door: Door, head: Head, table: str, key_path: str, body: byt
 async def delete_row(door: Door, head: Head, table: str, key_path: str) -> Answer:
     """Delete the row; one that is not there is deleted all the same, unless a condition says otherwise."""
     answer_type = wanted_type(head, ROW_TYPES)
-    codec = door.codec(table)
-    key = codec.keys.key_from_path(key_path)
+    try:
+        codec = door.codec(table)
+        key = codec.keys.key_from_path(key_path)
+    except (InvalidInput, NotFound) as error:
+        return write_answer(await door.repeated(head, b"", error), answer_type)
     result = await door.write(codec.schema, head, b"", (Mutation("delete", key),), row_conditions(head, key))
     return write_answer(result, answer_type)
 

@@ -63,16 +63,9 @@ class RowsService:
         return await self._write_keyed(active, request, request.idempotency_key, until_s)
 
     async def _write_keyed(self, active: ActiveEpoch, request: WriteRequest, key: str, until_s: float) -> WriteResult:
-        while key in self._running:  # the same request, sent again while the first is under way
-            await self._bounded(asyncio.wait([self._running[key]]), until_s)
-        found = self._engine.request_outcome(key)
-        if found is not None:
-            if found.digest != request.digest:
-                raise InvalidInput(f"the idempotency key {key!r} was used for a different request: use a new key", key=key)
-            await self._await_lease(active.lease, until_s)  # it acknowledges again
-            mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
-            receipt = encode_receipt(0, found.epoch, found.seq, mode)
-            return WriteResult(found.version, receipt, mode, found.count, replayed=True)
+        recorded = await self._recorded(active, key, request.digest, until_s)
+        if recorded is not None:
+            return recorded
         done = self._running[key] = asyncio.get_running_loop().create_future()
 
         def settled() -> None:
@@ -80,6 +73,28 @@ class RowsService:
             done.set_result(None)
 
         return self._result(active, await self._write_once(active, request, until_s, settled), request.count)
+
+    async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
+        """The answer to the request that bore this key, if it was applied; waits for one that is under way.
+
+        For a repeated request that does not read any more as it did (its table has changed since): it may not be told that
+        nothing was applied. Raises InvalidInput when the key was of a different request.
+        """
+        until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)
+        return await self._recorded(self._source.for_writes(), key, digest, until_s)
+
+    async def _recorded(self, active: ActiveEpoch, key: str, digest: bytes, until_s: float) -> WriteResult | None:
+        while key in self._running:  # the same request, sent again while the first is under way
+            await self._bounded(asyncio.wait([self._running[key]]), until_s)
+        found = self._engine.request_outcome(key)
+        if found is None:
+            return None
+        if found.digest != digest:
+            raise InvalidInput(f"the idempotency key {key!r} was used for a different request: use a new key", key=key)
+        await self._await_lease(active.lease, until_s)  # it acknowledges again
+        mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
+        receipt = encode_receipt(0, found.epoch, found.seq, mode)
+        return WriteResult(found.version, receipt, mode, found.count, replayed=True)
 
     async def _write_once(
         self, active: ActiveEpoch, request: WriteRequest, until_s: float, settled: Callable[[], None] | None = None

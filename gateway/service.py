@@ -92,6 +92,9 @@ class SiteService(Protocol):
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
         """Raises PreconditionFailed, NotFound (update of an absent row), Overloaded, Unavailable, NotActive, OutcomeUnknown."""
 
+    async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
+        """The answer to the write that bore this idempotency key, if it was applied; waits for one that is under way."""
+
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None: ...
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,

@@ -103,7 +103,12 @@ class Nemesis:
         ways = [(target[0], target[2])] if target[1] == ">" else [(target[0], target[2]), (target[2], target[0])]
         for src, dst in ways:
             network.cut(src, dst, how)
-        return lambda: [network.heal(src, dst) for src, dst in ways] and None
+
+        def heal() -> None:
+            for src, dst in ways:
+                network.heal(src, dst)
+
+        return heal
 
     def _slow_link(self, target: str, fault: Fault) -> Undo:
         for link in self._world.network.between(target[0], target[2]):

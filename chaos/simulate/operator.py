@@ -62,11 +62,12 @@ class Operator:
         return str(document["id"])
 
     async def _last(self, what: str, life: Life) -> str:
-        """Abort or resume the last operation."""
+        """Abort or resume the last operation that can be."""
         operations = _of(life)
-        for document in (await operations.all())[:1]:
-            await (operations.abort if what == "abort" else operations.resume)(document["id"])
-            return str(document["id"])
+        for document in await operations.all():
+            if document["resumable" if what == "resume" else "abortable"] and not document["dry_run"]:
+                await (operations.abort if what == "abort" else operations.resume)(document["id"])
+                return str(document["id"])
         return "none"
 
     # ---- the handbook
@@ -95,10 +96,8 @@ class Operator:
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:
                 continue
-            last = (await life.operations.all())[:1]
             state = self._world.register.value
-            unfinished = state is not None and state.switching is not None and state.switching.site == site
-            if unfinished and last and last[0]["resumable"] and not last[0]["dry_run"]:
+            if state is not None and state.switching is not None and state.switching.site == site:
                 self.command("resume", site)
                 return True
             if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:

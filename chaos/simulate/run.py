@@ -29,7 +29,7 @@ from chaos.simulate.observe import ObservedRegister, Observer
 from chaos.simulate.operator import Operator
 from chaos.simulate.plan import SITES, Plan
 from chaos.simulate.process import Process
-from chaos.simulate.world import OTHER, REQUEST_DEADLINE_S, World, until
+from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
 
@@ -58,7 +58,7 @@ class Result:
 class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.loop = VirtualLoop()
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()
         self.world = World(plan, self.loop, ObservedRegister(self.loop, self.recorder))
         self.observer = Observer(self.world, self.recorder)
@@ -83,8 +83,8 @@ class Run:
                 self.loop.run(self._main(), steps_max=STEPS_MAX)
             except Stuck as error:
                 self.broken("liveness", f"The run got stuck: {error}")
-            for error in self.loop.errors:
-                self.broken("internal", f"Nobody took an exception: {error!r}")
+            for untaken in self.loop.errors:
+                self.broken("internal", f"Nobody took an exception: {untaken!r}")
             history = self.recorder.history()
             judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
         return Result(
@@ -144,7 +144,8 @@ class Run:
 
     async def _ask(self, client: SimClient, name: str, operation: Operation, *, learn: bool = False) -> None:
         now_s = self.loop.now_s
-        call = self.recorder.begin(name, operation, now_s, now_s + PATIENCE.deadline_s)
+        deadline_s = None if operation.kind == "scan" else now_s + PATIENCE.deadline_s  # a scan has one for each page
+        call = self.recorder.begin(name, operation, now_s, deadline_s)
         outcome = await client.execute(operation)
         self.recorder.end(call, outcome, self.loop.now_s)
         if learn:

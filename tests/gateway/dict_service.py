@@ -83,15 +83,21 @@ class DictService:
             failure, self.failure = self.failure, None
             raise failure
         if request.idempotency_key is not None:
-            found = self.engine.request_outcome(request.idempotency_key)
+            found = await self.recorded(request.idempotency_key, request.digest)
             if found is not None:
-                if found.digest != request.digest:
-                    raise InvalidInput("the idempotency key was used for a different request: use a new key")
-                return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count, replayed=True)
+                return found
         for condition in conditions_of(request):
             check_condition(condition, self.engine.get(request.table.id, condition.key))
         version = await self._apply(to_records(request))
         return WriteResult(version, encode_receipt(0, 1, self.engine.applied_seq, "sync"), "sync", request.count)
+
+    async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
+        found = self.engine.request_outcome(key)
+        if found is None:
+            return None
+        if found.digest != digest:
+            raise InvalidInput("the idempotency key was used for a different request: use a new key")
+        return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count, replayed=True)
 
     async def _apply(self, records: list[Record]) -> int:
         first, self._next = self._next, self._next + len(records)

@@ -208,6 +208,20 @@ def test_an_outcome_stays_unknown_when_only_refusals_follow(uncertain: Answer) -
     assert pair.now_s <= 20
 
 
+def test_a_refusal_after_a_lost_attempt_does_not_say_that_nothing_was_applied() -> None:
+    """The lost attempt may still be on its way to a site that will take it."""
+    answers: list[Answer] = [problem(412, "precondition-failed", outcome="not_applied"), LOST]
+    pair = healthy()
+    pair.sites["http://a"] = site("a", "ACTIVE", active("a", 3), lambda request, now_s: answers.pop())
+    with pytest.raises(PreconditionFailed) as caught:
+        pair.run(WRITE, deadline_s=20)
+    assert caught.value.fields["outcome"] == "unknown"
+    answers = [problem(412, "precondition-failed", outcome="not_applied")]
+    with pytest.raises(PreconditionFailed) as caught:
+        pair.run(WRITE, deadline_s=20)
+    assert caught.value.fields["outcome"] == "not_applied"
+
+
 @pytest.mark.parametrize("definite", [REFUSED, problem(503, "unavailable"), problem(504, "unavailable", outcome="not_applied")])
 def test_a_write_that_reached_nobody_was_certainly_not_applied(definite: Answer) -> None:
     pair = healthy()

@@ -98,6 +98,31 @@ async def test_an_idempotency_key_answers_the_first_outcome(door: DoorClient) ->
     problem(elsewhere, 422, "invalid-input")
 
 
+async def test_a_repeated_write_is_answered_though_its_table_has_changed(door: DoorClient) -> None:
+    """Found by the simulator, seed 145: told `not_applied` by a table that no longer takes what it took before."""
+    keyed = {"idempotency-key": "k1"}
+    first = await door.put("UA,1", {"note": "1"}, **keyed)
+    changed = (await door.http.patch(f"{ROWS}/UA,1", json={"note": "2"}, headers={"idempotency-key": "k2"})).json()
+    row = {"carrier": "UA", "flight": 1, "note": "3"}
+    checked = {"conditions": [{"exists": True}], "mutations": [{"op": "upsert", "row": row}]}
+    check = (await door.http.post(f"{ROWS}/UA,1:check", json=checked, headers={"idempotency-key": "k3"})).json()
+    batch = {"mutations": [{"op": "upsert", "row": {"carrier": "UA", "flight": 2, "note": "x"}}]}
+    batched = (await door.http.post(f"{ROWS}:mutate", json=batch, headers={"idempotency-key": "k4"})).json()
+    gone = (await door.http.delete(f"{ROWS}/UA,2", headers={"idempotency-key": "k5"})).json()
+    dropped = await door.http.patch(ROWS.removesuffix("/rows"), json={"drop": ["note"]})
+    assert dropped.status_code == 200, dropped.text
+    assert await door.put("UA,1", {"note": "1"}, **keyed) == first
+    assert (await door.http.patch(f"{ROWS}/UA,1", json={"note": "2"}, headers={"idempotency-key": "k2"})).json() == changed
+    assert (await door.http.post(f"{ROWS}/UA,1:check", json=checked, headers={"idempotency-key": "k3"})).json() == check
+    assert (await door.http.post(f"{ROWS}:mutate", json=batch, headers={"idempotency-key": "k4"})).json() == batched
+    new = await door.http.put(f"{ROWS}/UA,3", json={"note": "1"}, headers={"idempotency-key": "k6"})
+    problem(new, 422, "invalid-input", outcome="not_applied")
+    assert (await door.http.delete(ROWS.removesuffix("/rows"))).status_code == 204
+    assert await door.put("UA,1", {"note": "1"}, **keyed) == first
+    assert (await door.http.delete(f"{ROWS}/UA,2", headers={"idempotency-key": "k5"})).json() == gone
+    problem(await door.http.put(f"{ROWS}/UA,3", json={}, headers={"idempotency-key": "k6"}), 404, "not-found")
+
+
 @pytest.mark.parametrize("key", ["", "a b", "x" * 129, "a\tb"])
 async def test_an_idempotency_key_has_a_form(door: DoorClient, key: str) -> None:
     answer = await door.http.put(f"{ROWS}/UA,1", json={}, headers={"idempotency-key": key})
