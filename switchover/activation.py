@@ -6,7 +6,9 @@ starts again from the first with a new epoch: epochs are cheap, and no half-know
 
 What always holds:
 - nothing is read before every lower epoch is fenced at the arbiter, the DFS that both followers of an epoch meet at (P2);
-- the storage is durable with everything that was read before the new epoch opens, and before anything is deleted (P1, P9);
+- what was read goes to the own WAL before the new epoch opens, and to the storage only when this plan has the last word: the end
+  of it may never have been committed, and a plan that loses must not have applied what another log leaves out (P4, P5);
+- the storage is durable with all of it before anything is deleted (P1, P9);
 - a gap between what the storage holds and what the log offers stops the plan (nothing acknowledged is skipped silently);
 - the coordinator's value is the last word: opening is a compare-and-set on the value that this plan began with.
 Source: protocol.md section 5.
@@ -105,7 +107,8 @@ class Activation:
         self._done: set[str] = set()
         self._high_seq = 0
         self._copies: list[Frame] = []
-        self._replayed = 0
+        self._tail_read: list[Frame] = []  # applied once this plan has the last word, and not before
+        self._end = 0  # sequence that the new epoch continues from
 
     @property
     def _takes_over(self) -> bool:
@@ -213,10 +216,9 @@ class Activation:
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
         if not self._takes_over and self._mode_before == "sync":
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
-        await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
-        await self._apply(tail)
+        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
         self._check_old_active()
-        self._replayed = len(tail)
+        await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         self._reached("replay")
 
@@ -301,7 +303,7 @@ class Activation:
 
     def _check_old_active(self) -> None:
         """What an asynchronous active committed after its drain is in no remote log: it must have been shipped."""
-        held, there = self.ports.engine.applied_seq, self.request.peer_durable_seq
+        held, there = self._end, self.request.peer_durable_seq
         if held < there and not self.request.accept_data_loss:
             raise LogGap(
                 f"the old active stopped at sequence {there}, but only {held} arrived here: open the old one again "
@@ -309,13 +311,11 @@ class Activation:
                 held_seq=held, offered_previous=there,
             )
 
-    async def _apply(self, tail: list[Frame]) -> None:
-        """The tail goes to the storage, which is then made durable."""
-        engine = self.ports.engine
-        await replay(engine, tail)
+    async def _apply(self, frames: list[Frame]) -> None:
+        """What was read, and the start, go to the storage, which is then made durable: what was read may be deleted then."""
+        await replay(self.ports.engine, frames)
         self.ports.failpoints.hit("activation.applied")
-        self.ports.hybrid.observe(engine.last_timestamp)
-        await engine.flush()
+        await self.ports.engine.flush()
 
     async def open(self) -> Opened:
         """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
@@ -324,23 +324,23 @@ class Activation:
         if self._needs_arbiter:
             await check_not_fenced(self._arbiter, ports.layout, self.epoch)
         mode = self._opening_mode()
-        end_before = ports.engine.applied_seq
         now = await ports.coordinator.read()
         self._check_mode_stayed(now)
-        value = open_plan(now, request.plan_id, mode, end_before)
+        value = open_plan(now, request.plan_id, mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
         try:
             await ports.wal.append(start)
             ports.failpoints.hit("activation.started")
             await ports.coordinator.compare_and_set(value.state_id, value)
+            self._reached("open")
+            # only now: the end of what was read may never have been committed, and another plan's log may leave it out
+            await self._apply([*self._tail_read, start])
         except BaseException:
             if remote is not None:
                 await remote.close()
             raise
-        self._reached("open")
-        await ports.engine.apply([start])
-        return Opened(self.epoch, mode, start, remote, self._replayed, len(self._copies))
+        return Opened(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
 
     def _check_mode_stayed(self, now: PairState | None) -> None:
         """Without a coordinator the old active may have been degraded by command, out of this site's sight, since the begin."""
@@ -355,15 +355,15 @@ class Activation:
         if self.request.kind == "takeover":
             return "async"
         if self.request.kind == "switchover":
-            return "sync" if self.request.peer_durable_seq >= self.ports.engine.applied_seq else "async"
+            return "sync" if self.request.peer_durable_seq >= self._end else "async"
         return self._mode_before
 
     def _start_frame(self, mode: str) -> Frame:
         engine = self.ports.engine
         mark = EpochStart(self.epoch, self.ports.site, self.request.kind, self.request.plan_id)
-        self.ports.hybrid.observe(engine.last_timestamp)
+        self.ports.hybrid.observe(max([engine.last_timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
         return make_frame(
-            epoch=self.epoch, first_seq=self._high_seq + 1, previous=engine.applied_seq, committed=engine.applied_seq,
+            epoch=self.epoch, first_seq=self._high_seq + 1, previous=self._end, committed=self._end,
             timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
             records=[Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
         )

@@ -126,7 +126,8 @@ class Rejoin:
         the very frame that is here, and so with all that it links to."""
         ends = {(before.epoch, after.previous) for before, after in pairwise(self._history)}
         known = [frame.last_seq for frame in standing(frames) if (frame.epoch, frame.last_seq) in ends]
-        return max([frame.committed for frame in frames] + known, default=0)
+        opened = {entry.epoch for entry in self._history}  # the start of an epoch that never opened attests nothing
+        return max([frame.committed for frame in frames if frame.epoch in opened] + known, default=0)
 
     async def _cut(self, frames: list[Frame]) -> None:
         """Quarantine or drop what diverges; bring the storage back to the common end."""

@@ -145,6 +145,10 @@ class SiteCommands:
         waiting = self._at(words[0]).site.waiting_for or "nothing"
         return "yes" if " ".join(words[1:]) in waiting else waiting
 
+    async def do_base_rows(self, words: list[str]) -> str:
+        """base-rows SITE: how many rows of base data it has sent in its open epoch."""
+        return str(self._at(words[0]).site.for_reads().shipper.base_rows_sent)
+
     # ---- faults
     async def do_remote_log(self, words: list[str]) -> str:
         """remote-log SITE down|up|hangs|flows|fails N lost|landing: between it and the other site's DFS."""
