@@ -33,6 +33,9 @@ GOOD: dict[str, Callable[[Plot], Plot]] = {
     "an unknown delete that took effect late": lambda p: (
         p.write("k", "x", 0, 1).delete("k", 2, 3, "unknown").read("k", "x", 4, 5).read("k", None, 6, 7)
     ),
+    "no row before and after an unknown write": lambda p: (
+        p.write("k", "x", 0, 1, "unknown").delete("k", 0, 20).read("k", "x", 0, 20).read("k", None, 5, 6).recovered(4)
+    ),
     "one of two swaps wins": lambda p: (
         p.write("k", "x", 0, 1).swap("k", "x", "y", 2, 5).swap("k", "x", "z", 2, 5, "not_applied").read("k", "y", 6, 7)
     ),
