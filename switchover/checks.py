@@ -268,8 +268,10 @@ def _remote_log_found(facts: Facts) -> Judgement:
     state = facts.state
     if facts.own.own_dfs_error is not None or state is None:
         return Judgement("unknown", "it could not be looked for")
-    if state.mode != "sync" or not facts.stands_in:
-        return Judgement("ok", "nothing was acknowledged that only the remote log here could have")
+    if not facts.stands_in:
+        return Judgement("ok", "this site was the active itself: it is not read here")
+    if state.mode != "sync":
+        return Judgement("ok", "asynchronous: it ends where the active went on alone")
     if facts.own.remote_log_missing is None:
         return Judgement("ok", f"the one of epoch {state.epoch} is on the DFS of site {facts.own.site}")
     seen = f"missing: {facts.own.remote_log_missing}"
@@ -282,7 +284,7 @@ def _open_leases(facts: Facts) -> Judgement:
     count = facts.own.open_leases
     if count is None:
         return Judgement("unknown", "they could not be listed")
-    seen = "one file is open" if count == 1 else f"{count} files are open"
+    seen = "one file is open" if count == 1 else f"{count} files are open" if count else "none"
     if count > OPEN_LEASES_WARNING:
         return Judgement("warning", seen, "the fence closes one after another: it takes the longer")
     return Judgement("ok", seen + (", the fence closes it" if count == 1 else ", the fence closes them" if count else ""))
@@ -294,7 +296,7 @@ def _disk(facts: Facts) -> Judgement:
     for site in (facts.own, facts.peer):
         if site is None or site.free_bytes is None:
             continue
-        seen.append(f"{site.free_bytes / (1 << 30):,.1f} GiB free at site {site.site}")
+        seen.append(f"{site.free_bytes / (1 << 30):,.1f} GiB free at {site.site}")
         if site.free_bytes < DISK_WARNING_BYTES:
             short.append(site.site)
             blocks = site is facts.own and site.free_bytes < DISK_FAILED_BYTES and facts.kind == "switchover"

@@ -157,7 +157,7 @@ def _lines(coming: Iterator[dict[str, Any]], first: dict[str, Any]) -> dict[str,
                 shown[name] = state
                 _, label, taken, said = step_cells(step)
                 console.print(f"{state:8} {label:10} {taken:>8}  {said}".rstrip(), soft_wrap=True)
-    if last.get("dry_run"):
+    if last.get("dry_run") and last.get("state") == "succeeded":
         for step in last.get("steps") or ():
             if step.get("state") == "pending":
                 what = escape(str(step.get("what", "")))

@@ -220,7 +220,7 @@ def _words(value: Any) -> str:
         return str(value)
     if "message" in value:
         return str(value["message"])
-    shown = {name: fact for name, fact in value.items() if fact not in (None, "", [], {})}
+    shown = {name: fact for name, fact in value.items() if fact not in (None, "", [], {}) and not _is_table(fact)}
     parts = []
     done, total = shown.pop("done", None), shown.pop("total", None)
     if isinstance(done, int) and isinstance(total, int) and total:
@@ -232,9 +232,14 @@ def _words(value: Any) -> str:
     return ", ".join([*parts, *(f"{name.replace('_', ' ')} {_fact(fact)}" for name, fact in shown.items())])
 
 
+def _is_table(value: Any) -> bool:
+    """Too much for a line: --json has it."""
+    return isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+
+
 def _fact(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"({_words(value)})"
+        return f"({value['statement'] if 'statement' in value else _words(value)})"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -51,12 +51,13 @@ class Findings:
                               for check in self.failed)
             raise Refused(words, checks=msgspec.to_builtins(self.failed), manifest=self.manifest)
         return {
-            "ok": sum(check.status == "ok" for check in self.checks), "warnings": self._said("warning"),
-            "cannot_verify": self._said("unknown"), "manifest": self.manifest,
+            "ok": sum(check.status == "ok" for check in self.checks), "warnings": self._ids("warning"),
+            "cannot_verify": self._ids("unknown"), "manifest": self.manifest,
+            "not_ok": msgspec.to_builtins([check for check in self.checks if check.status != "ok"]),
         }
 
-    def _said(self, status: str) -> list[str]:
-        return [f"{check.id}: {check.seen}" for check in self.checks if check.status == status]
+    def _ids(self, status: str) -> list[str]:
+        return [check.id for check in self.checks if check.status == status]
 
 
 class Preflight:
