@@ -119,6 +119,16 @@ class SiteCommands:
             await self.pair.crash(site)
         return "down"
 
+    async def do_again(self, words: list[str]) -> str:
+        """again SITE stays|restarts: its role, the same process or after a crash and a start with the same faults."""
+        site, what = words
+        if {"stays": False, "restarts": True}[what]:
+            down = self.pair.faults[site].remote_down
+            await self.do_crash([site])
+            self.pair.faults[site].remote_down = down
+            await self.do_start([site])
+        return str(self._at(site).site.role)
+
     async def do_wipe(self, words: list[str]) -> str:
         """wipe SITE: a new disk for a site that does not run; its DFS is another machine's."""
         assert words[0] not in self.pair.running
@@ -238,6 +248,13 @@ class SiteCommands:
         if words[1:]:
             return _end(await self.pair.force_failover(words[0]))
         return await self._operate("failover", words, words[0])
+
+    async def do_cannot_verify(self, words: list[str]) -> str:
+        """cannot-verify SITE TEXT...: `yes` when a dry run of a failover to it names this as unknown."""
+        site, *text = words
+        ended = await self._at(site).operations.start("failover", site, {}, True, "test")
+        unknown = ended["steps"][0]["detail"]["cannot_verify"]
+        return "yes" if any(" ".join(text) in what for what in unknown) else "no"
 
     async def do_switchover(self, words: list[str]) -> str:
         self._at(words[0])
