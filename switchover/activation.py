@@ -6,8 +6,8 @@ starts again from the first with a new epoch: epochs are cheap, and no half-know
 
 What always holds:
 - nothing is read before every lower epoch is fenced at the arbiter, the DFS that both followers of an epoch meet at (P2);
-- what was read goes to the own WAL before the new epoch opens, and to the storage only when this plan has the last word: the end
-  of it may never have been committed, and a plan that loses must not have applied what another log leaves out (P4, P5);
+- what was read goes to the own WAL before the new epoch opens, and to the storage only when this plan has the last word: the
+  end may never have been committed, and a plan that loses must not have applied what another log leaves out (P4, P5);
 - the storage is durable with all of it before anything is deleted (P1, P9);
 - a gap between what the storage holds and what the log offers stops the plan (nothing acknowledged is skipped silently);
 - the coordinator's value is the last word: opening is a compare-and-set on the value that this plan began with.
@@ -266,7 +266,7 @@ class Activation:
         if missing is not None:
             raise LogGap(
                 f"the remote log of epoch {before.epoch} is not on this site's DFS (missing: {missing}): acknowledged writes "
-                "would be missing too; bring the DFS back, or the old active, or force with --accept-data-loss",
+                "would be missing too; bring the DFS back, or the old active, or force: --accept-data-loss --count unknown",
                 held_seq=engine.applied_seq,
             )
 

@@ -80,4 +80,4 @@ def acceptance_problem(manifest: Mapping[str, Any] | None, accepted: object) -> 
     said = str(manifest["statement"])
     if accepted is None:
         return Problem(said, f"bring site {manifest['active']} back and nothing is lost; else repeat with --accept-data-loss")
-    return Problem(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "see the loss manifest, and decide anew")
+    return Problem(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")
