@@ -98,6 +98,9 @@ class OsFiles:
     async def truncate_tail(self, path: str, offset: int) -> None:
         await self._change("cut", path, lambda: _zero_from(self._root / path, offset))
 
+    async def make_durable(self, path: str) -> None:
+        await self._change("sync", path, lambda: _sync_file(self._root / path))
+
     async def delete(self, path: str) -> None:
         def remove() -> None:
             target = self._root / path
@@ -196,6 +199,14 @@ def _read(target: Path, offset: int, length: int | None) -> bytes:
     with target.open("rb") as file:
         file.seek(offset)
         return file.read() if length is None else file.read(length)
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _zero_from(target: Path, offset: int) -> None:

@@ -1,7 +1,8 @@
 """Opening the local log after a crash: every segment is checked, the torn tail is cut, and nothing else is changed.
 
-What always holds: what is cut was never acknowledged, as far as these files can prove; anything else that is wrong is a
-DamagedLog that names file and offset. Empty segments at the end (made ahead, or torn at birth) go away, so that the last
+What always holds: what is cut was never acknowledged, as far as these files can prove; what stays is durable before it is
+used, for the process before may have died between a write and its sync; anything else that is wrong is a DamagedLog that
+names file and offset. Empty segments at the end (made ahead, or torn at birth) go away, so that the last
 one holds the last frame. Names that are no segment's are left alone. Source: protocol.md sections 3 and 4.
 """
 
@@ -52,6 +53,8 @@ async def _cut(files: Files, segments: list[Segment], torn: dict[Segment, int]) 
         await files.delete(segments.pop().path)
     if segments and segments[-1] in torn:
         await files.truncate_tail(segments[-1].path, torn[segments[-1]])
+    for segment in segments:
+        await files.make_durable(segment.path)
 
 
 def _checked(header: SegmentHeader | None, path: str, epoch: int) -> SegmentHeader:

@@ -301,6 +301,14 @@ class SimFiles:
 
         await self._change(happen, half)
 
+    async def make_durable(self, path: str) -> None:
+        def happen() -> None:
+            stored = self._look(path)
+            self._disk.refuse_change("sync", path, needs_room=False)
+            stored.synced()
+
+        await self._change(happen)
+
     async def delete(self, path: str) -> None:
         def happen() -> None:
             self._disk.refuse_change("delete", path, needs_room=False)

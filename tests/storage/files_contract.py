@@ -72,6 +72,15 @@ class FilesContract:
         with pytest.raises(LogError):
             await files.truncate_tail("absent", 0)
 
+    async def test_what_another_process_left_is_made_durable(self, files: Files) -> None:
+        log = await files.create_log("x", HEADER, 500)
+        await log.append(b"\xff" * 36)
+        await log.close()
+        await files.make_durable("x")
+        assert await files.read("x") == HEADER + b"\xff" * 36 + bytes(500 - len(HEADER) - 36)
+        with pytest.raises(LogError):
+            await files.make_durable("absent")
+
     async def test_delete_and_rename(self, files: Files) -> None:
         await files.write_new("one/x", b"1")
         await files.write_new("two/y", b"2")

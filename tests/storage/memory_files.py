@@ -128,6 +128,10 @@ class MemoryFiles:
         durable = self.files[path].durable
         durable[offset:] = bytes(len(durable) - offset)
 
+    async def make_durable(self, path: str) -> None:
+        if path not in self.files:
+            raise LogError(f"cannot sync {path}")
+
     async def delete(self, path: str) -> None:
         await asyncio.sleep(0)
         self.files.pop(path, None)

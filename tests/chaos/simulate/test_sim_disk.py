@@ -385,7 +385,6 @@ def test_a_wal_on_it_keeps_what_it_acknowledged_through_any_crash() -> None:
     assert max(live_through(WalLives(seed, write_back_s=0.0)) for seed in range(40)) > 100
 
 
-@pytest.mark.xfail(reason="recovery takes for durable what it reads, without a sync: a machine lost soon after loses that")
 def test_a_wal_on_it_keeps_what_it_built_upon_when_the_machine_is_lost_after_the_process() -> None:
     for seed in range(40):
         live_through(WalLives(seed, write_back_s=30.0))
