@@ -232,6 +232,8 @@ class ActiveEpoch:
         clock, after_s = self.ports.clock, self.settings.resync_after_s
         while True:
             await clock.sleep(self.settings.noop_interval_s)
+            if self.modes.unsettled:
+                await self._settle()
             if after_s is None or not self.auto_resync or self.core.mode is Mode.SYNC or self._mode_lock.locked():
                 continue
             if not await self._is_well():
@@ -248,6 +250,17 @@ class ActiveEpoch:
                 except TwinlogError as error:
                     self._well_since_s = None
                     self.last_background_error = error.message
+
+    async def _settle(self) -> None:
+        """Whatever the policy: as long as the coordinator says async, nobody may take over without force."""
+        try:
+            async with self._mode_lock:
+                if self.modes.unsettled and self.core.mode is Mode.SYNC:
+                    await self.modes.settle()
+        except Fenced as error:
+            self._on_end(error)
+        except TwinlogError as error:
+            self.last_background_error = error.message
 
     async def _is_well(self) -> bool:
         if self.shipper.view.state != "following":

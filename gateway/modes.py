@@ -62,6 +62,7 @@ class Modes:
         self.degrades_waiting = 0
         self.making_remote = asyncio.Lock()  # from a new writer's first segment until `remote` names it
         self._maybe_recorded = False  # the coordinator may say sync although it did not answer so
+        self.unsettled = False  # the coordinator may say async, of a degrade that has not taken place here
 
     async def degrade(self, *, by_command: bool) -> None:
         """Acknowledge with the WAL alone from now on. Raises PlanSuperseded while a takeover runs. `by_command`: also where
@@ -74,7 +75,9 @@ class Modes:
             def change(state: PairState | None) -> PairState:
                 return self._downgraded(state, since)
 
+            self.unsettled = True
             await (self._coordinator.force(change) if by_command else update(self._coordinator, change))
+            self.unsettled = False
             # what waits now was written while the mode was sync: only this note tells a later rejoin that it was acknowledged
             await self._engine.set_meta(ASYNC_EPOCH, str(self._epoch).encode())
         self._failpoints.hit("degrade.recorded")
@@ -85,6 +88,11 @@ class Modes:
             self._commit.submit_mark(Record(Kind.MODE, value=b"async"), MARK_TIMEOUT_S)
         if remote is not None:
             await remote.close()
+
+    async def settle(self) -> None:
+        """A degrade whose answer was lost has not taken place: have the coordinator say so. Only while the mode is sync."""
+        await update(self._coordinator, lambda state: resync(state, self._site, self._epoch))
+        self.unsettled = False
 
     def _downgraded(self, state: PairState | None, since: int) -> PairState:
         """Always a new value, so that a resync whose answer was lost cannot take place after it."""

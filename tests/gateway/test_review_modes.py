@@ -76,6 +76,19 @@ async def tightening(pair: Pair) -> asyncio.Task[None]:
     return resyncing
 
 
+async def test_the_coordinator_is_told_that_a_degrade_with_a_lost_answer_has_not_taken_place(tmp_path: Path) -> None:
+    """Found by the simulator (seed 716): else nobody may take over without force, though nothing could be lost."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        lost = lose_answer(pair, "a", "async")
+        assert (await pair.operate("a", "degrade"))["state"] == "failed"
+        assert lost == ["async"]
+        async with asyncio.timeout(10):
+            while (await coordinator_value(pair, "a")).mode != "sync":
+                await asyncio.sleep(0.01)
+        assert (await put(pair, "a", 1, "both logs")).mode == "sync"
+        assert pair.role("a") == "ACTIVE"
+
+
 async def test_a_degrade_does_not_wait_for_a_resync_that_hangs(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         resyncing = await tightening(pair)
