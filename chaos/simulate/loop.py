@@ -44,6 +44,15 @@ class Handle:
         return self.when_s
 
 
+class _Task(asyncio.Task[Any]):
+    """Its hash is a number and no address, so that a set of tasks has the same order in every run."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """`now_s` is seconds since the beginning of the run. `steps` counts callbacks: two equal runs have equal counts."""
 
@@ -92,7 +101,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Result]:
         context = copy_context() if context is None else context
-        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
+        task = _Task(coro, loop=self, name=name or "task", context=context)
+        self._asked += 1
+        task.number = self._asked
         process = context.get(CURRENT)
         if process is not None:
             process.keep(task)
