@@ -4,7 +4,7 @@ What always holds, here and in attempt.py, which drives one operation:
 - until a step that is not abortable has started, an operation can be given up: its effects are undone in reverse order, by
   command, or by itself when a step fails; after that it only goes forward, and `resume` takes it up at the first step not done;
 - an operation that the journal calls running while nobody runs it was interrupted, whatever interrupted it;
-- only the last operation is taken up again: an older plan would act on a pair that has moved on.
+- only the last operation that changed something is taken up again: an older plan would act on a pair that has moved on.
 Steps are idempotent: one that was interrupted runs again. Source: protocol.md section 8, reference switchover-lessons 1 to 3.
 """
 
@@ -20,7 +20,7 @@ from storage.errors import Conflict, NotFound, Refused
 from switchover.attempt import Attempt, history_entry
 from switchover.failpoints import Failpoints
 from switchover.journal import Journal
-from switchover.operations import HistoryEntry, Json, Operation, StepRecord, as_found, document, past_return, taken_up
+from switchover.operations import HistoryEntry, Json, Operation, StepRecord, as_found, document, never_began, past_return, taken_up
 from switchover.plan import Plan, PlanMaker
 
 
@@ -165,7 +165,7 @@ class Executor:
         for later in await self._journal.operations(1000):
             if later.id == operation.id:
                 break
-            if not later.dry_run:
+            if not later.dry_run and not never_began(later):
                 raise Refused(
                     f"operation {later.id} ({later.kind}) has run since {operation.id} stopped: start a new one",
                     id=operation.id,

@@ -64,10 +64,11 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 def document(operation: Operation) -> Json:
-    """The JSON form, with what may be commanded next: `resumable`, `abortable`."""
+    """The JSON form, with what may be commanded next: `resumable`, `abortable`; `never_began`: its preflight said no."""
     built: Json = msgspec.to_builtins(operation)
     stopped = operation.state in ("failed", "interrupted")
     built["resumable"] = stopped and not operation.aborting
+    built["never_began"] = never_began(operation)
     built["abortable"] = (stopped or operation.state == "running") and past_return(operation) is None
     return built
 
@@ -82,6 +83,11 @@ def with_step(operation: Operation, index: int, **changes: Any) -> Operation:
 def past_return(operation: Operation) -> StepRecord | None:
     """The step that took the operation past the point of no return; None while it can be given up."""
     return next((step for step in operation.steps if not step.abortable and step.state != "pending"), None)
+
+
+def never_began(operation: Operation) -> bool:
+    """It ended in its first step, the preflight, which only looks."""
+    return operation.state != "running" and all(step.state == "pending" for step in operation.steps[1:])
 
 
 def as_found(operation: Operation) -> Operation:

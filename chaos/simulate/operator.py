@@ -65,7 +65,8 @@ class Operator:
         """Abort or resume the last operation that can be."""
         operations = _of(life)
         for document in await operations.all():
-            if document["resumable" if what == "resume" else "abortable"] and not document["dry_run"]:
+            can = document["resumable" if what == "resume" else "abortable"]
+            if can and not document["dry_run"] and not document["never_began"]:
                 await (operations.abort if what == "abort" else operations.resume)(document["id"])
                 return str(document["id"])
         return "none"

@@ -27,7 +27,7 @@ from chaos.simulate.loop import Stuck, VirtualLoop
 from chaos.simulate.nemesis import Nemesis
 from chaos.simulate.observe import ObservedRegister, Observer
 from chaos.simulate.operator import Operator
-from chaos.simulate.plan import SITES, Plan
+from chaos.simulate.plan import FAULTS_END_S, SITES, Plan
 from chaos.simulate.process import Process
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
@@ -36,6 +36,7 @@ from chaos.workloads.workload import Workload, creations
 START_S = 30.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
+CLIENTS_END_S = FAULTS_END_S + 8.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
 
@@ -138,6 +139,8 @@ class Run:
         client = SimClient(self.world, name, chance)
         for asked in range(number, self.plan.operations, self.plan.clients):
             await asyncio.sleep(chance.expovariate(1 / self.plan.knobs.op_interval_s))
+            if self.loop.now_s > self._begun_s + CLIENTS_END_S:
+                return
             operation = self.workload.next(name)
             if asked not in self.plan.skipped:
                 await self._ask(client, name, operation, learn=True)

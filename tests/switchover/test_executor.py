@@ -378,6 +378,21 @@ async def test_a_dry_run_does_not_bar_a_resume(executor: Executor, world: World)
     assert (await executor.wait("op-1"))["state"] == "succeeded"
 
 
+async def test_an_operation_that_its_preflight_refused_does_not_bar_a_resume(executor: Executor, world: World) -> None:
+    """Found by the simulator (seeds 331, 1155): the one that stopped half-way could not be taken up any more."""
+    world.hooks["claim"] = failing(Unavailable("later"))
+    await start(executor, "op-1")
+    await executor.wait("op-1")
+    world.hooks["preflight"] = failing(Refused("not now"))
+    await start(executor, "op-2")
+    assert (await executor.wait("op-2"))["never_began"]
+    world.hooks.clear()
+    await executor.resume("op-1", "bob")
+    ended = await executor.wait("op-1")
+    assert ended["state"] == "succeeded"
+    assert not ended["never_began"]
+
+
 async def test_a_plan_of_another_release_is_not_taken_up(executor: Executor, world: World) -> None:
     world.hooks["claim"] = failing(Unavailable("later"))
     await start(executor)
