@@ -41,11 +41,13 @@ class Record:
 
 
 class Processes:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, coordinator: bool = True) -> None:
         self.directory = directory
         self.ports = {"a": free_port(), "b": free_port()}
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
         self.configs = write_files(directory, self.ports, dfs="directory", engine="rocksdb")
+        for config in () if coordinator else self.configs.values():
+            config.write_text(config.read_text().partition("[coordinator]")[0])
         self.running: dict[str, BaseProcess] = {}
         self.http = httpx.Client(timeout=15.0, trust_env=False)
         self.record = Record()

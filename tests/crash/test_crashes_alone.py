@@ -1,0 +1,34 @@
+"""The same of a pair without a coordinator, whose register is on the two DFSs: a restart and a takeover die at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.processes import Processes
+from tests.crash.test_crashes import (
+    test_the_restarting_active_dies_at_every_step_of_activation,
+    test_the_takeover_dies_at_every_step_and_is_asked_for_again,
+)
+
+__all__ = [
+    "test_the_restarting_active_dies_at_every_step_of_activation",
+    "test_the_takeover_dies_at_every_step_and_is_asked_for_again",
+]
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Processes]:
+    made = Processes(tmp_path, coordinator=False)
+    made.start("a")
+    made.start("b")
+    try:
+        made.until_roles("ACTIVE", "STANDBY")
+        made.create_table("a")
+        yield made
+    finally:
+        made.close()
+        assert not (tmp_path / "coordinator.db").exists()
