@@ -219,6 +219,7 @@ class Activation:
         self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
         self._check_old_active()
         await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
+        await self.ports.engine.flush()  # what was shipped may be in no log here
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         self._reached("replay")
 
