@@ -5,16 +5,21 @@ Header, little endian, 60 bytes, then the payload:
     magic 4s | version B | flags B | log H | count I | epoch Q | first_seq Q | previous Q | timestamp Q
     | committed Q | payload_length I | crc32c I
 
-What always holds: the CRC covers the header (with a zero CRC field) and the payload; `previous` is the last sequence
-that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
+The payload is a msgpack array of records; with the flag COMPRESSED its length I, and then what zstd makes of it.
+
+What always holds: the CRC covers the header (with a zero CRC field) and the payload as it stands; `previous` is the last
+sequence that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
 `committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it
-(chain.py and segment.py tell damage from a torn tail by it). Source: protocol.md section 3.
+(chain.py and segment.py tell damage from a torn tail by it); a payload is compressed only where that saves a quarter of it,
+and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import IntFlag
+from functools import cache
+from typing import Any
 
 import crc32c
 
@@ -26,12 +31,19 @@ VERSION = 1
 _HEADER = struct.Struct("<4sBBHIQQQQQII")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
-PAYLOAD_BYTES_MAX = 64 << 20
+PAYLOAD_BYTES_MAX = 64 << 20  # as records, before it is compressed
+COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
+_WORTH_IT = 0.75  # of the size it had
+_LENGTH_BYTES = 4
 
 
 class Flags(IntFlag):
     NONE = 0
     ASYNC = 1  # made while only the local log was needed for the acknowledgement
+    COMPRESSED = 2
+
+
+_KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED)
 
 
 class BrokenFrame(LogError):
@@ -60,7 +72,8 @@ class Frame:
     @property
     def records(self) -> list[Record]:
         if self._records is None:
-            self._records = decode_records(memoryview(self.data)[HEADER_BYTES:])
+            payload = memoryview(self.data)[HEADER_BYTES:]
+            self._records = decode_records(_expanded(payload) if self.flags & Flags.COMPRESSED else payload)
         return self._records
 
     def release_records(self) -> None:
@@ -86,11 +99,15 @@ def make_frame(
     *, epoch: int, first_seq: int, previous: int, timestamp: int, committed: int, records: list[Record],
     flags: int = 0, log: int = 0,
 ) -> Frame:
-    """Encode `records` (at least one) into a frame."""
+    """Encode `records` (at least one) into a frame. HOT."""
     payload = encode_records(records)
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise LogError(f"a frame of {len(payload)} bytes is above the limit of {PAYLOAD_BYTES_MAX}")
     count = len(records)
+    if len(payload) >= COMPRESS_BYTES_MIN:
+        compressed = _compressed(payload)
+        if len(compressed) <= _WORTH_IT * len(payload):
+            payload, flags = compressed, flags | Flags.COMPRESSED
     bare = _HEADER.pack(
         MAGIC, VERSION, flags, log, count, epoch, first_seq, previous, timestamp, committed, len(payload), 0
     )
@@ -121,7 +138,34 @@ def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
         raise BrokenFrame("the frame's CRC does not match", offset=offset)
     if version != VERSION:
         raise LogError(f"frame format version {version} is not known to this release (it knows {VERSION})")
+    if flags & ~_KNOWN_FLAGS:
+        raise LogError(f"frame flags {flags:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
     return Frame(
         log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
         committed=committed, flags=flags, data=data,
     )
+
+
+@cache
+def _zstd() -> Any:
+    """Imported when there is something to compress: a command line that reads no frame must not wait for pyarrow."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    return pa.Codec("zstd", compression_level=1)
+
+
+def _compressed(payload: bytes) -> bytes:
+    compressed: bytes = _zstd().compress(payload, asbytes=True)
+    return len(payload).to_bytes(_LENGTH_BYTES, "little") + compressed
+
+
+def _expanded(payload: memoryview) -> bytes:
+    """Raises LogError for anything that `_compressed` did not make, before it takes more memory than a frame may."""
+    length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    if length > PAYLOAD_BYTES_MAX:
+        raise LogError(f"a frame's payload would expand to {length} bytes, above the limit of {PAYLOAD_BYTES_MAX}")
+    try:
+        expanded: bytes = _zstd().decompress(payload[_LENGTH_BYTES:], decompressed_size=length, asbytes=True)
+    except (OSError, ValueError) as error:  # pyarrow's ArrowException are both
+        raise LogError(f"a frame's payload cannot be expanded: {error}") from error
+    return expanded

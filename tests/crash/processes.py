@@ -15,6 +15,7 @@ import httpx
 
 from gateway.demo_files import write_files
 from tests.crash import serve_site
+from tests.storage.noise import noise
 
 _spawning = multiprocessing.get_context("forkserver")  # a process that has everything imported, and is forked for each site
 _spawning.set_forkserver_preload(["tests.crash.serve_site"])
@@ -110,7 +111,7 @@ class Processes:
         self._next += 1
         key, value = f"k{self._next % 7}", self._next
         try:
-            row = {"v": value, "pad": "x" * padding}
+            row = {"v": value, "pad": noise(padding)}
             deadline = {"Twinlog-Deadline-S": str(DEADLINE_S)}
             answer = self.http.put(f"{self.urls[site]}/v1/tables/t/rows/{key}", json=row, headers=deadline)
         except httpx.ConnectError:

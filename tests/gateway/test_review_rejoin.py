@@ -16,8 +16,9 @@ from storage.errors import Conflict, DfsError, SyncFailed
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import Moments, caught_up, epoch, open_pair, put, rows, site, turns
+from tests.storage.noise import noise
 
-LONG = "x" * 10_000  # a WAL segment of the test pair takes six such rows
+LONG = noise(10_000)  # a WAL segment of the test pair takes six such rows
 
 
 async def diverge(pair: Pair) -> None:

@@ -19,6 +19,7 @@ from storage.os_files import OsFiles
 from storage.wal import Wal, WalSettings
 from tests.storage.log_frames import a_frame, run
 from tests.storage.memory_files import MemoryFiles
+from tests.storage.noise import noise
 
 SMALL = WalSettings(segment_bytes=1000, tail_bytes_max=1 << 20)
 NO_TAIL = WalSettings(segment_bytes=1000, tail_bytes_max=1)  # keeps the newest frame only: reads come from files
@@ -166,7 +167,7 @@ async def test_a_disk_that_is_full_when_the_next_segment_is_made_is_tried_again(
 async def test_a_frame_larger_than_a_segment_gets_one_of_its_own() -> None:
     files = MemoryFiles()
     wal = await started(files, NO_TAIL)
-    frames = [*run(1, 6), a_frame(7, value=bytes(600_000)), *run(8, 3)]
+    frames = [*run(1, 6), a_frame(7, value=noise(600_000).encode()), *run(8, 3)]
     for frame in frames:
         await wal.append(frame)
         await settle()
