@@ -19,10 +19,10 @@ from starlette.exceptions import HTTPException
 
 from gateway.config import HttpConfig
 from gateway.service import Condition
-from storage.clock import COUNTER_BITS
 from storage.engine import StoredRow
 from storage.errors import InvalidInput, MalformedBody, TooLarge
 from storage.record import RequestMark
+from storage.timestamps import COUNTER_BITS
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

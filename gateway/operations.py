@@ -102,7 +102,7 @@ class Operations:
         return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, f"site {self._site.site}")
 
     async def undo_again(self) -> None:
-        """Abort the last operation that began once more, if a step of it could not be undone: what was in the way may be gone."""
+        """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
         began = [one for one in await self._executor.operations(LISTED_MAX) if not one["dry_run"] and not one["never_began"]]
         for last in began[:1]:
             if last["abortable"] and any(step["state"] == "undo_failed" for step in last["steps"]):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from storage.clock import COUNTER_BITS, Clock
+from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import HistoryNotHeld
 from storage.schema import TableSchema
+from storage.timestamps import COUNTER_BITS
 
 
 async def read_row(engine: StorageEngine, clock: Clock, table: TableSchema, key: bytes, as_of: int | None) -> StoredRow | None:

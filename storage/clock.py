@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import Protocol
 
-COUNTER_BITS = 16
+from storage.timestamps import COUNTER_BITS
 
 
 class Clock(Protocol):

@@ -20,7 +20,17 @@ from storage.errors import Conflict, NotFound, Refused
 from switchover.attempt import Attempt, history_entry
 from switchover.failpoints import Failpoints
 from switchover.journal import Journal
-from switchover.operations import HistoryEntry, Json, Operation, StepRecord, as_found, document, never_began, past_return, taken_up
+from switchover.operations import (
+    HistoryEntry,
+    Json,
+    Operation,
+    StepRecord,
+    as_found,
+    document,
+    never_began,
+    past_return,
+    taken_up,
+)
 from switchover.plan import Plan, PlanMaker
 
 

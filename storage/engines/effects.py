@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from storage.clock import COUNTER_BITS
 from storage.engine import EpochEntry, RequestOutcome
 from storage.errors import EngineFailed, LogError, LogGap, Refused
 from storage.frame import Flags, Frame
 from storage.record import EpochStart, RequestMark, SchemaChange
 from storage.schema import decode_schema
+from storage.timestamps import COUNTER_BITS
 
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from storage.clock import COUNTER_BITS
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.effects import (
     Table,
@@ -28,6 +27,7 @@ from storage.engines.effects import (
 from storage.errors import EngineFailed, LogError
 from storage.frame import Frame
 from storage.record import Kind, Record
+from storage.timestamps import COUNTER_BITS
 from storage.values import merge_values
 
 REQUEST_TTL_S = 24 * 3600

@@ -83,8 +83,8 @@ async def test_the_coordinator_is_told_that_a_degrade_with_a_lost_answer_has_not
         assert (await pair.operate("a", "degrade"))["state"] == "failed"
         assert lost == ["async"]
         async with asyncio.timeout(10):
-            while (await coordinator_value(pair, "a")).mode != "sync":
-                await asyncio.sleep(0.01)
+            while (await coordinator_value(pair, "a")).mode != "sync":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # a poll of observable state, bounded by the time-out
         assert (await put(pair, "a", 1, "both logs")).mode == "sync"
         assert pair.role("a") == "ACTIVE"
 

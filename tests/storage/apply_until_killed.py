@@ -10,10 +10,10 @@ import random
 import sys
 from pathlib import Path
 
-from storage.clock import COUNTER_BITS
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.frame import Frame, make_frame
+from storage.timestamps import COUNTER_BITS
 from tests.storage.engine_rig import delete, put_table, request, update, upsert, value
 
 # So small that memtables fill, and files are compacted, many times before the end.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from storage.clock import COUNTER_BITS
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.errors import Refused
 from storage.frame import Flags
 from storage.record import Kind, Record
+from storage.timestamps import COUNTER_BITS
 from tests.storage.engine_rig import (
     SECOND,
     TRICKY,

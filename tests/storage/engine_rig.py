@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from storage.clock import COUNTER_BITS
 from storage.engine import StorageEngine, StoredRow
 from storage.frame import Frame, make_frame
 from storage.record import EpochStart, Kind, Record, RequestMark, SchemaChange
 from storage.schema import TableSchema, encode_schema
+from storage.timestamps import COUNTER_BITS
 
 encode = msgspec.msgpack.encode
 T = 7  # the table of most tests

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.clock import COUNTER_BITS
 from storage.engine import RequestOutcome, StorageEngine, StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.frame import Flags, Frame
 from storage.record import Kind, Record
+from storage.timestamps import COUNTER_BITS
 from tests.storage.engine_rig import (
     SECOND,
     Log,

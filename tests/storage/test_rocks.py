@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from storage.clock import COUNTER_BITS
 from storage.engines.memory import MemoryEngine
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_layout import Range
 from storage.engines.rocks_open import RocksSettings
 from storage.errors import DataDirectoryError, EngineFailed
 from storage.frame import Frame
+from storage.timestamps import COUNTER_BITS
 from tests.storage.engine_rig import SECOND, Log, T, noop, put_table, request, scan, update, upsert, value
 
 DAY_MS = 24 * 3600 * 1000
