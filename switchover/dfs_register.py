@@ -27,6 +27,8 @@ from switchover.homes import forks, next_home, rank, reconciled
 from switchover.register import renew_lease
 from switchover.register_folder import RegisterFolder, Tip
 
+HUNG_FOR_S = 10.0
+HURRY = 0.1  # share of the deadline
 _T = TypeVar("_T")
 Tips = dict[str, Tip]  # by site; a DFS that does not answer is not in it
 
@@ -45,6 +47,8 @@ class DfsCoordinator:
         self._first_home = peer if initial_active == site else site
         self._known: PairState | None = None  # the highest value met
         self._unseen: str | None = None
+        self._clock = clock
+        self._hung_s: dict[str, float] = {}  # site -> when its DFS was last waited for in vain
 
     # ---- the port
     async def read(self) -> PairState | None:
@@ -154,8 +158,16 @@ class DfsCoordinator:
         return tips
 
     async def _tip(self, site: str) -> Tip | None:
+        """A DFS that hung a moment ago is not waited for as long again: a role change looks many times."""
+        now_s = self._clock.monotonic_s()
+        hung_lately = now_s - self._hung_s.get(site, -HUNG_FOR_S) < HUNG_FOR_S
         try:
-            return await self._within(self._folders[site].tip())
+            async with asyncio.timeout(self._deadline_s * HURRY if hung_lately else self._deadline_s):
+                return await self._folders[site].tip()
+        except TimeoutError:
+            if not hung_lately:
+                self._hung_s[site] = now_s
+            return None
         except DfsError:
             return None
 
