@@ -154,6 +154,18 @@ class RemoteLog(Line, tag="remote_log", frozen=True, omit_defaults=True):
     needed_bytes: int
 
 
+class Copies(Line, tag="copies", frozen=True, omit_defaults=True):
+    """A look at a synchronous epoch: the last sequence that `site` had committed, and those up to which the log can be followed
+    with what is durable at that site alone (`held`: storage and WAL), and at the other one (`held_there`: and remote log)."""
+
+    site: str
+    epoch: int
+    at_s: float
+    committed: int
+    held: int
+    held_there: int
+
+
 class Position(Line, tag="position", frozen=True, omit_defaults=True):
     """How far a site is. `committed` is that of an active (of a standby: 0)."""
 
@@ -265,13 +277,13 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 
 AnyLine = (
-    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Position | RoleChange | Moment | Dump | SiteLog
+    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | Moment | Dump | SiteLog
     | Quarantine | TableUse | Limits
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
-    RemoteLog: "remote_logs", Position: "positions", RoleChange: "role_changes", Moment: "moments", Dump: "dumps",
-    SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
+    RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes",
+    Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -286,6 +298,7 @@ class History:
     modes: tuple[ModeRecorded, ...] = ()
     reads_served: tuple[ReadsServed, ...] = ()
     remote_logs: tuple[RemoteLog, ...] = ()
+    copies: tuple[Copies, ...] = ()
     positions: tuple[Position, ...] = ()
     role_changes: tuple[RoleChange, ...] = ()
     moments: tuple[Moment, ...] = ()

@@ -17,6 +17,7 @@ from chaos.checkers import (
     phantom,
     prefix,
     scans,
+    two_copies,
 )
 from chaos.checkers.violation import Violation
 from chaos.history import History
@@ -24,6 +25,7 @@ from chaos.history import History
 Checker = Callable[[History], list[Violation]]
 _MODULES = (
     linearizable, acknowledged, phantom, one_active, prefix, convergence, bounded, honest, deadline, batches, scans,
+    two_copies,
 )
 CHECKERS: MappingProxyType[str, Checker] = MappingProxyType({module.NAME: module.check for module in _MODULES})
 

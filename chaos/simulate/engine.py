@@ -31,6 +31,12 @@ class SimEngine(MemoryEngine):
         self.slow = 1.0
         self._applying = False
 
+    @property
+    def durable_epoch(self) -> int:
+        """Of the frame that ends at `durable_seq`."""
+        marks = self._state.marks
+        return marks[0].epoch if marks else self._state.epoch
+
     def crash(self, kept: int | None = None) -> None:
         """The process is gone. `kept`: transactions since the last flush that survive; None: as it happens."""
         self._applying = False

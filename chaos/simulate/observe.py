@@ -25,6 +25,7 @@ from chaos.history import (
     Stored,
 )
 from chaos.simulate.coordinator import SimRegister
+from chaos.simulate.copies import copies
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
@@ -87,6 +88,9 @@ class Observer:
             view = site.open.shipper.view
             needed = sum(segment.bytes for segment in segments if segment.last_seq > (view.durable_seq or 0))
             held = sum(segment.bytes for segment in segments)
+            seen = copies(self._world, name, site)
+            if seen is not None:
+                self._recorder.note(seen)
             self._recorder.note(RemoteLog(name, site.open.epoch, now_s, held, len(segments), needed))
 
     # ---- at the end

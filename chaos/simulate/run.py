@@ -32,6 +32,7 @@ from chaos.simulate.process import Process
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
+from storage.errors import TwinlogError
 
 START_S = 30.0
 RECOVERY_S = 90.0
@@ -84,6 +85,8 @@ class Run:
                 self.loop.run(self._main(), steps_max=STEPS_MAX)
             except Stuck as error:
                 self.broken("liveness", f"The run got stuck: {error}")
+            except TwinlogError as error:
+                self.broken("internal", f"What is stored cannot be read as a whole: {error}")
             for untaken in self.loop.errors:
                 self.broken("internal", f"Nobody took an exception: {untaken!r}")
             history = self.recorder.history()

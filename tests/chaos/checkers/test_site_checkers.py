@@ -9,6 +9,7 @@ import pytest
 from chaos.checkers import CHECKERS, check_all
 from chaos.history import (
     Ack,
+    Copies,
     Dump,
     Limits,
     LoggedFrame,
@@ -94,6 +95,9 @@ CLEAN: dict[str, dict[str, Build]] = {
         ),
         "on its way while it was recorded": lambda p: p.add(ModeRecorded(1, "async", 5)).call(WRITE, 4, 6, ack("a", 1)),
     },
+    "two_copies": {
+        "both lead to what is committed": lambda p: p.add(Copies("a", 1, 3, committed=5, held=7, held_there=5)),
+    },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
         "within the slack": lambda p: p.call(READ, 0, 5.4, Outcome("unknown"), 5),
@@ -177,6 +181,10 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         "sync in asynchronous mode": (
             lambda p: p.add(ModeRecorded(1, "async", 0)).call(WRITE, 5, 6, ack("a", 1)), "while the register said",
         ),
+    },
+    "two_copies": {
+        "the standby": (lambda p: p.add(Copies("a", 1, 3, 5, 7, 4), Copies("a", 1, 4, 5, 7, 4)), "remote log lead to 4 only"),
+        "the active": (lambda p: p.add(Copies("a", 1, 3, 5, 4, 7)), "the active's storage and WAL lead to 4 only."),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),

@@ -1,0 +1,112 @@
+"""Planted bugs of the logs, their commit rule, their readers and their trimming."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import gateway.commit_core
+import storage.frame
+from chaos.simulate.bugs.bug import Bug
+from gateway.commit import CommitLog
+from gateway.commit_core import CommitCore, Committed, Failed
+from remote_log.messages import Position
+from remote_log.sink import Sink
+from remote_log.trimmer import Trimmer
+from storage.frame import Frame, make_frame
+from storage.wal import Wal
+
+_append = Wal.append
+_append_local, _acknowledge = CommitLog._append_local, CommitLog._acknowledge
+_local_failed = CommitCore.local_failed
+_trim = Trimmer.trim
+_EARLY = "early"
+DISK = ("crash", "fail-sync", "hang-disk", "failover", "degrade")
+DFS = ("cut", "fail-append", "hang-dfs", "dfs-down", "failover")
+
+
+# ---- the commit rule
+def _answer_at_once(self: Wal, frame: Frame) -> asyncio.Future[None]:
+    _append(self, frame).add_done_callback(lambda synced: synced.cancelled() or synced.exception())
+    answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    answered.set_result(None)
+    return answered
+
+
+def _advance_by_local(self: CommitCore) -> Committed | None:
+    frames: list[Frame] = []
+    while self._in_flight and self._in_flight[0].last_seq <= self.local:
+        frames.append(self._in_flight.popleft())
+    if not frames:
+        return None
+    self.committed = frames[-1].last_seq
+    return Committed(frames, self.mode.label)
+
+
+def _apply_early(self: CommitLog, frame: Frame) -> None:
+    _append_local(self, frame)
+    self._to_apply.append(Committed([frame], _EARLY))
+    self._wake.set()
+
+
+def _acknowledge_late(self: CommitLog, group: Committed) -> None:
+    if group.label != _EARLY:
+        _acknowledge(self, group)
+
+
+def _physical_predecessor(*, first_seq: int, previous: int, **fields: Any) -> Frame:
+    return make_frame(first_seq=first_seq, previous=first_seq - 1, **fields)
+
+
+def _same_sequence_again(self: CommitCore) -> Failed:
+    failed = _local_failed(self)
+    self.next_seq = self.standing + 1
+    return failed
+
+
+# ---- reading and trimming
+def _durable_as_applied(self: Sink, state: str, why: str = "") -> Position:
+    engine = self._engine
+    return Position(state, engine.applied_seq, engine.applied_epoch, engine.applied_seq, why, self._base_progress)
+
+
+async def _trim_too_much(self: Trimmer, writer: Any, durable_seq: int) -> list[str]:
+    return await _trim(self, writer, durable_seq + 50)
+
+
+BUGS = (
+    Bug(
+        "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies", "liveness"), 0, 50,
+        ((Wal, "append", _answer_at_once),), DISK,
+    ),
+    Bug(
+        "ack-before-remote", "A frame is committed once the WAL has it, in every mode.", "P1",
+        ("two_copies", "acknowledged", "linearizable"), 0, 20, ((CommitCore, "_advance", _advance_by_local),), DFS,
+    ),
+    Bug(
+        "apply-before-commit", "Frames go to the storage, and to clients and the standby, before they are committed.",
+        "P4", ("prefix",), 0, 20,
+        ((CommitLog, "_append_local", _apply_early), (CommitLog, "_acknowledge", _acknowledge_late)), DFS,
+    ),
+    Bug(
+        "forget-previous", "Each frame names the sequence right before it as previous, also one that failed.", "P5",
+        ("liveness",), 0, 20, ((gateway.commit_core, "make_frame", _physical_predecessor),), DISK,
+    ),
+    Bug(
+        "sequence-again-after-failure", "The sequences of frames that failed in the WAL are given to the next ones.", "P5",
+        ("liveness",), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
+    ),
+    Bug(
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("internal",), 0, 100,
+        ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), DISK,
+    ),
+    Bug(
+        "trim-at-applied", "The standby reports what it has applied as durable, and the logs are trimmed there.", "P9",
+        ("two_copies",), 0, 20, ((Sink, "_position", _durable_as_applied),),
+    ),
+    Bug(
+        "trim-above-safepoint", "The remote log loses segments that the standby has not applied.", "P9",
+        ("two_copies",), 0, 20, ((Trimmer, "trim", _trim_too_much),),
+    ),
+)

@@ -1,0 +1,154 @@
+"""Planted bugs of fencing, leases, modes and role changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+import remote_log.claims
+import remote_log.remote_segments
+import switchover.activation
+from chaos.simulate.bugs.bug import Bug
+from gateway.modes import Modes
+from remote_log.lease import ReadLease
+from remote_log.sink import Sink
+from storage.errors import PlanSuperseded
+from storage.replay import replay
+from storage.segment import scan_segment
+from switchover.activation import Activation
+from switchover.coordinator import PairState, Switching
+from switchover.homes import next_epoch
+from switchover.register import open_plan
+from switchover.rejoin import Rejoin
+
+TAKEOVERS = ("pause", "cut", "slow-link", "failover")
+FORCED = ("crash", "pause", "cut", "dfs-down", "failover", "degrade", "resync")
+_begin, _replay = Activation.begin, Activation.replay
+
+
+async def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _no_check(*_: Any) -> None:
+    return None
+
+
+# ---- fencing and leases
+async def _read_though_open(dfs: Any, layout: Any, path: str) -> Any:
+    return scan_segment(await dfs.read(path), path).frames
+
+
+def _always_valid(self: ReadLease, now_s: float) -> bool:
+    return self._start_s > -1
+
+
+# ---- modes
+def _unrecorded(self: Modes, state: PairState, since: int) -> PairState:
+    return state
+
+
+def _has_caught_up(self: Modes) -> bool:
+    return True
+
+
+# ---- activation
+async def _numbers_from_storage(self: Activation) -> None:
+    if "replay" not in self._done:
+        await _replay(self)
+        self._high_seq = self.ports.engine.applied_seq
+
+
+async def _begin_without_asking(self: Activation) -> None:
+    if self.request.kind != "restart" or "begin" in self._done:
+        await _begin(self)
+        return
+    self.before = state = await self.ports.coordinator.read()
+    assert state is not None
+    self.epoch = next_epoch(max([state.epoch_allocated, *(each.epoch for each in self.ports.wal.segments())]), state.home)
+    _restarts[self.request.plan_id] = Switching(self.request.plan_id, self.ports.site, self.epoch, "restart", 0)
+    self._reached("begin")
+
+
+def _open_anyway(state: PairState | None, plan_id: str, mode: Any, async_since_seq: int | None = None) -> PairState:
+    try:
+        return open_plan(state, plan_id, mode, async_since_seq)
+    except PlanSuperseded:
+        if state is None or plan_id not in _restarts:
+            raise
+        mine = _restarts[plan_id]
+        taken = replace(state, switching=mine, epoch_allocated=max(state.epoch_allocated, mine.epoch))
+        return open_plan(taken, plan_id, mode, async_since_seq)
+
+
+_restarts: dict[str, Switching] = {}
+
+
+async def _apply_only(self: Activation, frames: Any) -> None:
+    await replay(self.ports.engine, frames)
+
+
+async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
+    await self.ports.wal.start(self.epoch, self._high_seq + 1)
+
+
+# ---- rejoin
+async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
+    epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
+    await self._engine.replace_rows([], end, epoch, self._engine.last_timestamp)
+
+
+BUGS = (
+    Bug(
+        "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
+        ("one_active",), 0, 50,
+        ((switchover.activation, "fence", _nothing), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
+    ),
+    Bug(
+        "no-claim-check", "A writer does not look at the claims after it made a segment.", "P2", ("one_active",), 0, 50,
+        ((remote_log.remote_segments, "check_not_fenced", _nothing),), TAKEOVERS,
+    ),
+    Bug(
+        "serve-without-lease", "Reads are served and writes acknowledged though the lease has run out.", "P2",
+        ("one_active",), 0, 50, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
+    ),
+    Bug(
+        "no-epoch-check-at-sink", "A site takes shipped frames of every epoch.", "P2", ("liveness",), 0, 50,
+        ((Sink, "_check_epoch", _no_check),), FORCED,
+    ),
+    Bug(
+        "no-check-at-sink", "A site takes shipped frames of every epoch, and whatever its role is.", "P2", ("liveness",), 0, 50,
+        ((Sink, "_check_following", _no_check),), FORCED,
+    ),
+    Bug(
+        "downgrade-unrecorded", "A downgrade is not recorded at the coordinator.", "P8", ("honest",), 0, 20,
+        ((Modes, "_downgraded", _unrecorded),), FORCED,
+    ),
+    Bug(
+        "resync-too-early", "The mode is called sync before the standby has what was acknowledged asynchronously.", "P1",
+        ("two_copies",), 0, 50, ((Modes, "_peer_has_caught_up", _has_caught_up),), FORCED,
+    ),
+    Bug(
+        "sequence-again-after-restart", "A new epoch counts on from what the storage held before the replay.", "P1",
+        ("acknowledged", "liveness"), 0, 50, ((Activation, "replay", _numbers_from_storage),), ("crash",),
+    ),
+    Bug(
+        "restart-without-asking", "A restart opens without having taken the pair at the coordinator.", "P2",
+        ("one_active",), 0, 50,
+        ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)), FORCED,
+    ),
+    Bug(
+        "open-before-durable", "A takeover opens with a storage that is not durable, and with nothing of it in its WAL.", "P1",
+        ("liveness", "acknowledged"), 0, 50,
+        ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), FORCED,
+    ),
+    Bug(
+        "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 0, 50,
+        ((Rejoin, "_refetch", _keep_rows),), FORCED,
+    ),
+    Bug(
+        "rejoin-keeps-tail", "A rejoin keeps the diverging end of its log.", "P6", ("liveness",), 0, 50,
+        ((Rejoin, "_cut", _nothing),), FORCED,
+    ),
+)

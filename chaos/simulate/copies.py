@@ -1,0 +1,63 @@
+"""How far each site, left alone with what is durable there, could follow the log of a synchronous epoch that is open.
+
+What always holds: it looks at bytes, not at what the product believes: at the active the synced bytes of its WAL, at the other
+site those of the remote log, each behind what the storage there has durably; a frame that cannot be read is not there.
+Source: protocol.md, P1 and P9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chaos.history import Copies
+from chaos.simulate.engine import SimEngine
+from chaos.simulate.world import OTHER, World
+from gateway.site import Site
+from remote_log.layout import SegmentName
+from remote_log.sink import BASE_WANTED
+from storage.chain import reachable
+from storage.errors import TwinlogError
+from storage.frame import Frame, parse_frame
+from storage.segment import HEADER_BYTES
+
+
+def copies(world: World, name: str, site: Site) -> Copies | None:
+    """Of the epoch that is open at `site`. None: it is not synchronous, or the other site's storage waits for base data."""
+    state, here, there = world.register.value, world.machines[name], world.machines[OTHER[name]]
+    if site.open is None or state is None or (state.epoch, state.active, state.mode) != (site.open.epoch, name, "sync"):
+        return None
+    if there.engine.loading or there.engine.meta(BASE_WANTED) is not None:
+        return None
+    wal = [
+        bytes(stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
+        for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
+    ]
+    remote = [
+        bytes(file.data) for path, file in sorted(there.dfs.files.items()) if isinstance(site.layout.parse(path), SegmentName)
+    ]
+    return Copies(
+        name, site.open.epoch, world.loop.now_s, site.open.core.committed, _reached(here.engine, wal),
+        _reached(there.engine, remote),
+    )
+
+
+def _reached(engine: SimEngine, segments: Iterable[bytes]) -> int:
+    """The last sequence to which what is durable leads."""
+    frames = [frame for data in segments for frame in _frames(data)]
+    try:
+        led = reachable(frames, engine.durable_seq, engine.durable_epoch)
+    except TwinlogError:
+        led = []
+    return led[-1].last_seq if led else engine.durable_seq
+
+
+def _frames(data: bytes) -> list[Frame]:
+    frames: list[Frame] = []
+    offset = HEADER_BYTES
+    while True:
+        try:
+            frame = parse_frame(data, offset)
+        except TwinlogError:
+            return frames
+        frames.append(frame)
+        offset += len(frame.data)
