@@ -253,8 +253,8 @@ class SiteCommands:
         """cannot-verify SITE TEXT...: `yes` when a dry run of a failover to it names this as unknown."""
         site, *text = words
         ended = await self._at(site).operations.start("failover", site, {}, True, "test")
-        unknown = ended["steps"][0]["detail"]["cannot_verify"]
-        return "yes" if any(" ".join(text) in what for what in unknown) else "no"
+        unknown = [check["seen"] for check in ended["steps"][0]["detail"]["not_ok"] if check["status"] == "unknown"]
+        return "yes" if any(" ".join(text) in seen for seen in unknown) else "no"
 
     async def do_switchover(self, words: list[str]) -> str:
         self._at(words[0])
