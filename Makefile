@@ -19,7 +19,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml --extra flights --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench story lock
+.PHONY: help setup run test check fmt bench simulate story lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ fmt: setup ## sort imports, mend what ruff can mend
 
 bench: setup ## throughput and latency, sync against async, into out/ (ARGS="--rounds 5 --seconds 3")
 	@$(BIN)/python -m bench.run $(ARGS)
+
+simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
+	@$(BIN)/python -m chaos simulate $(ARGS)
 
 story: setup ## a load of all flights lives through a lost site, a failover, a rejoin and a switchover back
 	@$(BIN)/python -m tools.story $(ARGS)

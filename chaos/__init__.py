@@ -1,5 +1,5 @@
-"""Room for the programme that breaks the pair on purpose; empty so far.
+"""The programme that breaks the pair on purpose, and finds out whether its promises held.
 
-What will live here: the deterministic simulator of the whole pair, fault injection against real processes, workloads,
-and the checkers that hold their histories against the promises of docs/protocol.md. Nothing imports this package.
+simulate/ is the deterministic simulator of the whole pair; workloads/ is what its clients do, history.py what is recorded of
+a run, checkers/ what holds that against the promises of docs/protocol.md. Nothing imports this package.
 """

@@ -47,10 +47,12 @@ class Handle:
 class _Task(asyncio.Task[Any]):
     """Its hash is a number and no address, so that a set of tasks has the same order in every run."""
 
-    number = 0
+    def __init__(self, number: int, *given: Any, **more: Any) -> None:
+        self._number = number  # first: to be made is to be put into a set
+        super().__init__(*given, **more)
 
     def __hash__(self) -> int:
-        return self.number
+        return self._number
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -101,9 +103,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Result]:
         context = copy_context() if context is None else context
-        task = _Task(coro, loop=self, name=name or "task", context=context)
         self._asked += 1
-        task.number = self._asked
+        task = _Task(self._asked, coro, loop=self, name=name or "task", context=context)
         process = context.get(CURRENT)
         if process is not None:
             process.keep(task)

@@ -1,0 +1,109 @@
+"""Whole runs: the same plan gives the same trace anywhere, every promise holds, and a failing one is made smaller."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from chaos.checkers.violation import Violation
+from chaos.simulate.cli import main
+from chaos.simulate.plan import BY_NAME, Fault, Plan, draw, parse, text
+from chaos.simulate.run import Result, Run
+from chaos.simulate.shrink import shrink
+from storage.errors import InvalidInput
+
+ROOT = Path(__file__).parents[3]
+CLEAN_SEEDS = 60
+_PRINT = "from chaos.simulate.plan import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=200, deadline=None)
+def test_a_plan_survives_its_text(seed: int) -> None:
+    plan = draw(seed)
+    assert parse(text(plan)) == plan
+    assert draw(seed) == plan
+    assert all(fault.kind in BY_NAME for fault in plan.faults)
+
+
+@pytest.mark.parametrize(("line", "named"), [
+    ("at x crash a", "line 2"), ("at 1 flood a", "flood"), ("at 1 crash a until 3", "until"), ("sed 3", "sed"),
+    ("knob lease_s long", "knob"), ("workload dancing", "dancing"), ("skipped 1,x", "line 2"),
+])
+def test_a_plan_that_is_none_names_its_line(line: str, named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        parse(f"seed 1\n{line}\n")
+
+
+def test_only_the_named_faults_are_drawn() -> None:
+    assert {fault.kind for seed in range(200) for fault in draw(seed, ("crash", "cut")).faults} == {"crash", "cut"}
+
+
+def _trace_hash(hash_seed: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", _PRINT], capture_output=True, text=True, check=True, timeout=50, cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+    ).stdout
+
+
+def test_one_seed_gives_one_trace_in_every_process() -> None:
+    first = _trace_hash("0")
+    assert len(first) > 16
+    assert first == _trace_hash("4242")
+
+
+def test_the_trace_is_of_the_plan() -> None:
+    plan = draw(3)
+    first = Run(plan).execute()
+    assert Run(plan).execute().trace_hash == first.trace_hash
+    assert Run(replace(plan, seed=4)).execute().trace_hash != first.trace_hash
+
+
+def test_every_promise_holds_for_the_first_seeds() -> None:
+    """A small part of `make simulate`. Each run works: operations are answered, and faults happen."""
+    operations = faults = acknowledged = 0
+    for seed in range(CLEAN_SEEDS):
+        result = Run(draw(seed)).execute()
+        assert result.violations == (), f"seed {seed}: {result.violations[0]}"
+        operations, faults = operations + result.operations, faults + result.faults
+        acknowledged += sum(call.outcome is not None and call.outcome.ack is not None for call in result.history.calls)
+    assert operations > 150 * CLEAN_SEEDS
+    assert faults > 4 * CLEAN_SEEDS
+    assert acknowledged > 40 * CLEAN_SEEDS
+
+
+def _failing(plan: Plan) -> Result:
+    """A made-up run that fails as long as a crash of b is in it and 40 operations are asked."""
+    result = Run(replace(plan, operations=0, faults=(), clients=1)).execute()
+    fails = any(fault.kind == "crash" and fault.target == "b" for fault in plan.faults)
+    fails = fails and plan.operations - len(plan.skipped) >= 40
+    broken = (Violation("P1", "made_up", "It broke."),) if fails else ()
+    return Result(plan, result.history, broken, (), "", 0.0, 0, 0, 0)
+
+
+def test_a_failing_plan_is_made_smaller_while_it_fails_alike() -> None:
+    crash = Fault(3.0, "crash", "b", 1.0, "machine")
+    drawn = draw(5)
+    failed = _failing(replace(drawn, faults=tuple(sorted((*drawn.faults, crash), key=lambda fault: fault.at_s))))
+    small = shrink(failed, _failing, runs_max=60)
+    assert [fault.kind for fault in small.plan.faults] == ["crash"]
+    assert small.violations
+    assert 40 <= small.plan.operations - len(small.plan.skipped) < 80
+
+
+def test_simulate_and_replay_tell_what_they_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seeds", "2", "--seed", "7", "--jobs", "1", "--json"]) == 0
+    assert '"failed": []' in capsys.readouterr().out
+    (tmp_path / "plan.txt").write_text(text(draw(7)))
+    assert main(["replay", str(tmp_path / "plan.txt")]) == 0
+    assert "every promise held" in capsys.readouterr().out
+    (tmp_path / "plan.txt").write_text("seed x\n")
+    assert main(["replay", str(tmp_path / "plan.txt")]) == 2
+    assert "line 1" in capsys.readouterr().err
