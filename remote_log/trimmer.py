@@ -59,6 +59,10 @@ class Trimmer:
         segments = writer.segments if writer is not None else []
         own = {segment.path: segment for segment in segments}
         kept = next((segment.path for segment in reversed(segments) if segment.begun), None)
+        if writer is not None and epoch == self._epoch:
+            for segment in segments:
+                if segment.closed and segment.path not in paths:  # deleted by a call whose answer was lost
+                    writer.forget(segment.path)
         gone = []
         for path in paths:
             try:

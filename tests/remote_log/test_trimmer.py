@@ -119,6 +119,20 @@ async def test_what_cannot_be_deleted_is_reported_and_tried_again(dfs: MemoryDfs
     await writer.close()
 
 
+async def test_what_was_deleted_without_an_answer_is_forgotten(dfs: MemoryDfs) -> None:
+    writer = await rolled_writer(dfs)
+    first, second = writer.segments[:2]
+    dfs.faults["delete", 1] = Fault(DfsError("no answer"), landed=1)
+    trimmer = Trimmer(dfs, LAYOUT, 1)
+    with pytest.raises(DfsError):
+        await trimmer.trim(writer, first.last_seq)
+    assert first.path not in dfs.disk.files
+    assert writer.segments[0] == first
+    assert await trimmer.trim(writer, first.last_seq) == []
+    assert writer.segments[0] == second
+    await writer.close()
+
+
 async def test_what_cannot_be_read_is_kept_and_reported(dfs: MemoryDfs) -> None:
     damaged = bytearray(segment_bytes(run(1, 4)))
     damaged[150] ^= 1
