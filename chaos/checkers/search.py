@@ -58,7 +58,10 @@ def possible(table: TableFacts, facts: KeyFacts) -> bool:
 
 
 def _useful_unknowns(facts: KeyFacts) -> list[_Step]:
-    """Unknown writes whose effect somebody may have noticed; without one that nobody noticed, as much is possible."""
+    """Unknown writes whose effect somebody may have noticed; without one that nobody noticed, as much is possible.
+
+    A lost one is among them: an earlier attempt at it may lie in the log of the site that was forced to take over.
+    """
     wanted = {seen.value for seen in facts.seen}
     anything = bool(facts.refusals)
     for write in facts.writes:
@@ -68,8 +71,9 @@ def _useful_unknowns(facts: KeyFacts) -> list[_Step]:
             else:
                 anything = True
     unknown = [
-        _Step(write.invoked_s, write.end_s, KEEP, write.guards, False, write.value) for write in facts.writes
-        if write.result == "unknown" and not write.lost and write.value is not KEEP and (anything or write.value in wanted)
+        _Step(write.invoked_s, float("inf") if write.lost else write.end_s, KEEP, write.guards, False, write.value)
+        for write in facts.writes
+        if (write.result == "unknown" or write.lost) and write.value is not KEEP and (anything or write.value in wanted)
     ]
     unknown.sort(key=lambda step: step.invoked_s)
     return unknown

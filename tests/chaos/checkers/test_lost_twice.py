@@ -1,0 +1,43 @@
+"""A write that was lost with its epoch may be there all the same: an earlier attempt lay in the old active's log."""
+
+from __future__ import annotations
+
+from chaos.checkers import linearizable
+from chaos.history import (
+    Ack,
+    Call,
+    Condition,
+    Moment,
+    Mutation,
+    Operation,
+    Outcome,
+    Quarantine,
+    QuarantinedRow,
+    TableUse,
+    history_of,
+)
+
+TABLE = TableUse("t", {}, unique=False, checks=("linearizable",))
+
+
+def _add(number: int, before: int, invoked_s: float, ack: Ack) -> Call:
+    guard = (Condition("value", "=", before),) if before else (Condition(exists=False),)
+    asked = Operation("conditional", "t", "k", (Mutation("upsert", "k", {"value": before + 1}),), guard)
+    return Call(number, "p", asked, invoked_s, None, invoked_s + 0.1, Outcome("ok", ack))
+
+
+def _quarantined(*versions: int) -> Quarantine:
+    return Quarantine("b", 3, 1, 9, 9.0, True, tuple(QuarantinedRow("t", "k", at, at) for at in versions))
+
+
+def test_seed_2026() -> None:
+    """2 was acknowledged in the lost epoch, and then found where its first attempt had been logged."""
+    calls = [
+        _add(1, 0, 1.0, Ack("a", 2, 1, 1, "sync")), _add(2, 1, 2.0, Ack("b", 3, 2, 2, "async")),
+        _add(3, 2, 3.0, Ack("b", 3, 3, 3, "async")), _add(4, 2, 4.0, Ack("a", 4, 2, 4, "async")),
+    ]
+    lines = [TABLE, *calls, Moment("recovered", 5.0)]
+    assert linearizable.check(history_of([*lines, _quarantined(2, 3)])) == []
+    assert linearizable.check(history_of([*lines, _quarantined(3)])) == []
+    assert linearizable.check(history_of(lines)) != []
+    assert linearizable.check(history_of([*lines, _quarantined(2)])) != []
