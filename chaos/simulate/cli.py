@@ -7,7 +7,6 @@ What always holds: what is printed for a failing seed is enough to see it again:
 from __future__ import annotations
 
 import argparse
-import gc
 import multiprocessing
 import os
 import sys
@@ -26,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.plan import BY_NAME, Plan, draw, parse, text
-from chaos.simulate.run import Result, Run
+from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from storage.errors import InvalidInput
 
@@ -94,7 +93,7 @@ def execute(plan: Plan, bug: str = "") -> Result:
 def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> Seen:
     result = execute(draw(seed, kinds), bug)
     if seed % COLLECT_EVERY == 0:
-        gc.collect()
+        collect()
     told = tuple(f"{each.promise} {each.checker}: {each.sentence}" for each in result.violations[:5])
     return Seen(seed, result.operations, result.faults, result.virtual_s, told, result.trace_hash)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from chaos.checkers.violation import Violation
 from chaos.simulate.cli import main
 from chaos.simulate.plan import BY_NAME, Fault, Plan, draw, parse, text
-from chaos.simulate.run import Result, Run
+from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from storage.errors import InvalidInput
 
@@ -73,6 +73,8 @@ def test_every_promise_holds_for_the_first_seeds() -> None:
         result = Run(draw(seed)).execute()
         assert result.violations == (), f"seed {seed}: {result.violations[0]}"
         operations, faults = operations + result.operations, faults + result.faults
+        if seed % 20 == 0:
+            collect()
         acknowledged += sum(call.outcome is not None and call.outcome.ack is not None for call in result.history.calls)
     assert operations > 150 * CLEAN_SEEDS
     assert faults > 4 * CLEAN_SEEDS
