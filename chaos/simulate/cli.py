@@ -7,10 +7,12 @@ What always holds: what is printed for a failing seed is enough to see it again:
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -88,6 +90,14 @@ def main(given: list[str]) -> int:
 def execute(plan: Plan, bug: str = "") -> Result:
     with planted(bug) if bug else nullcontext():
         return Run(plan).execute()
+
+
+def _settle() -> None:
+    """This process does nothing but run seeds: what they leave is collected between them, and what was imported never."""
+    warnings.simplefilter("ignore", RuntimeWarning)  # a killed process leaves coroutines that never ran
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> Seen:
@@ -181,12 +191,13 @@ def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[Seen]:
         return chosen.minutes is not None and time.monotonic() - began_s > chosen.minutes * 60
 
     if chosen.jobs == 1:
+        _settle()
         for seed in seeds:
             if is_late():
                 return
             yield work(seed)
         return
-    with multiprocessing.get_context("forkserver").Pool(chosen.jobs) as pool:
+    with multiprocessing.get_context("forkserver").Pool(chosen.jobs, _settle) as pool:
         for seen in pool.imap_unordered(work, seeds, CHUNK if chosen.seeds > 4 * CHUNK else 1):
             yield seen
             if is_late():
