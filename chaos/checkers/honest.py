@@ -1,7 +1,7 @@
 """P8: an acknowledgement's mode is true. None says async before the register does; none says sync long after it said async.
 
 What always holds: the epoch that answered counts, where it is known: an answer that is repeated under its key later says what
-is true then. Else it is the epoch of the acknowledgement.
+is true then, or still says async of what was logged so. Else it is the epoch of the acknowledgement.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def check(history: History) -> list[Violation]:
         epoch = ack.epoch if call.outcome.epoch is None else call.outcome.epoch
         since_s = first_async.get(epoch, inf)
         if ack.mode == "async":
+            since_s = min(since_s, first_async.get(ack.epoch, inf))
             if call.returned_s < since_s:
                 when = "at all" if since_s == inf else f"before {since_s:.3f} s"
                 sentence = (
@@ -36,7 +37,7 @@ def check(history: History) -> list[Violation]:
                 )
                 found.append(Violation("P8", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s)))
         elif since_s + slack_s < call.invoked_s and _async_throughout(
-            modes[epoch], call.invoked_s - slack_s, call.returned_s
+            modes.get(epoch, []), call.invoked_s - slack_s, call.returned_s
         ):
             sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {epoch} is async."
             found.append(Violation("P8", NAME, sentence, (call.id,), (since_s, call.invoked_s, call.returned_s)))
