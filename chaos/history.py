@@ -155,15 +155,16 @@ class RemoteLog(Line, tag="remote_log", frozen=True, omit_defaults=True):
 
 
 class Copies(Line, tag="copies", frozen=True, omit_defaults=True):
-    """A look at a synchronous epoch: the last sequence that `site` had committed, and those up to which the log can be followed
-    with what is durable at that site alone (`held`: storage and WAL), and at the other one (`held_there`: and remote log)."""
+    """A look at an open epoch: the last sequence that `site` had committed, and those up to which the log can be followed with
+    what is durable at that site alone (`held`: storage and WAL), and at the other one (`held_there`: storage and remote log;
+    None: it need not hold everything, for the mode is async, or its storage waits for base data)."""
 
     site: str
     epoch: int
     at_s: float
     committed: int
     held: int
-    held_there: int
+    held_there: int | None = None
 
 
 class Position(Line, tag="position", frozen=True, omit_defaults=True):

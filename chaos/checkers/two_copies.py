@@ -1,4 +1,4 @@
-"""P1, P9: whatever a synchronous epoch has committed could be had again from the active alone, and from the other site alone.
+"""P1, P9: what is committed could be had again from the active alone and, in synchronous mode, from the other site alone.
 
 What always holds: it is judged while the pair runs, so that what nobody had to fall back on is judged as well: a log that was
 trimmed too early, a sync that was not waited for, a mode that was called sync too soon.
@@ -18,11 +18,11 @@ def check(history: History) -> list[Violation]:
     told: set[int] = set()
     for look in history.copies:
         copies = {"the active's storage and WAL": look.held, "the other site's storage and remote log": look.held_there}
-        where = [f"{what} lead to {held} only" for what, held in copies.items() if held < look.committed]
+        where = [f"{what} lead to {held} only" for what, held in copies.items() if held is not None and held < look.committed]
         if where and look.epoch not in told:
             told.add(look.epoch)
             sentence = (
-                f"Site {look.site} had committed {look.committed} of epoch {look.epoch} synchronously, but what is durable in"
+                f"Site {look.site} had committed {look.committed} of epoch {look.epoch}, but what is durable in"
                 f" {' and '.join(where)}."
             )
             found.append(Violation("P1", NAME, sentence, (), (look.at_s,)))

@@ -1,4 +1,4 @@
-"""How far each site, left alone with what is durable there, could follow the log of a synchronous epoch that is open.
+"""How far each site, left alone with what is durable there, could follow the log of the epoch that is open.
 
 What always holds: it looks at bytes, not at what the product believes: at the active the synced bytes of its WAL, at the other
 site those of the remote log, each behind what the storage there has durably; a frame that cannot be read is not there.
@@ -22,23 +22,21 @@ from storage.segment import HEADER_BYTES
 
 
 def copies(world: World, name: str, site: Site) -> Copies | None:
-    """Of the epoch that is open at `site`. None: it is not synchronous, or the other site's storage waits for base data."""
+    """Of the epoch that is open at `site`. None: it is not open there, or a later one is already."""
     state, here, there = world.register.value, world.machines[name], world.machines[OTHER[name]]
-    if site.open is None or state is None or (state.epoch, state.active, state.mode) != (site.open.epoch, name, "sync"):
-        return None
-    if there.engine.loading or there.engine.meta(BASE_WANTED) is not None:
+    if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name):
         return None
     wal = [
         bytes(stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
-    remote = [
-        bytes(file.data) for path, file in sorted(there.dfs.files.items()) if isinstance(site.layout.parse(path), SegmentName)
-    ]
-    return Copies(
-        name, site.open.epoch, world.loop.now_s, site.open.core.committed, _reached(here.engine, wal),
-        _reached(there.engine, remote),
-    )
+    held_there: int | None = None
+    if state.mode == "sync" and not there.engine.loading and there.engine.meta(BASE_WANTED) is None:
+        files = sorted(there.dfs.files.items())
+        remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]
+        held_there = _reached(there.engine, remote)
+    committed, held = site.open.core.committed, _reached(here.engine, wal)
+    return Copies(name, site.open.epoch, world.loop.now_s, committed, held, held_there)
 
 
 def _reached(engine: SimEngine, segments: Iterable[bytes]) -> int:

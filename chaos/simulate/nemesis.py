@@ -18,7 +18,7 @@ from chaos.simulate.world import OTHER, World
 
 Undo = Callable[[], None]
 Landed = {"none": "nothing", "part": "part", "all": "all"}
-DONE = {"none": 0.0, "part": None, "all": 1.0}
+DONE = {"none": 0.0, "part": None, "flipped": 1.0, "all": 1.0}
 SLOW_LINK_S, SLOW = 0.3, 50.0
 DOWN_S = 0.3  # how long a site is down at least when its crash is to be mended at once
 
@@ -30,11 +30,12 @@ class Nemesis:
         self._world, self._operator, self._note = world, operator, note
         self._chance = world.stream("nemesis")
         self._deeds: dict[str, Callable[[str, Fault], Undo | None]] = {
-            "crash": self._crash, "pause": self._pause, "cut": self._cut, "slow-link": self._slow_link,
-            "fail-sync": self._fail_sync, "hang-disk": self._hang_disk, "slow-disk": self._slow_disk,
-            "full-disk": self._full_disk, "fail-append": self._fail_append, "hang-dfs": self._hang_dfs,
-            "dfs-down": self._dfs_down, "slow-recovery": self._slow_recovery, "stuck-recovery": self._stuck_recovery,
-            "witness-down": self._witness_down, "jump": self._jump, "engine-fails": self._engine_fails,
+            "crash": self._crash, "pause": self._pause, "cut": self._cut, "isolate": self._isolate,
+            "slow-link": self._slow_link, "fail-sync": self._fail_sync, "hang-disk": self._hang_disk,
+            "slow-disk": self._slow_disk, "full-disk": self._full_disk, "fail-append": self._fail_append,
+            "hang-dfs": self._hang_dfs, "dfs-down": self._dfs_down, "slow-recovery": self._slow_recovery,
+            "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
+            "jump": self._jump, "engine-fails": self._engine_fails,
             **dict.fromkeys(("failover", "switchover", "rejoin", "degrade", "resync", "abort", "resume"), self._command),
         }
 
@@ -98,9 +99,12 @@ class Nemesis:
 
     # ---- network
     def _cut(self, target: str, fault: Fault) -> Undo:
-        network = self._world.network
         how: Any = self._chance.choice(("silent", "refused"))
         ways = [(target[0], target[2])] if target[1] == ">" else [(target[0], target[2]), (target[2], target[0])]
+        return self._cut_ways(ways, how)
+
+    def _cut_ways(self, ways: list[tuple[str, str]], how: Any) -> Undo:
+        network = self._world.network
         for src, dst in ways:
             network.cut(src, dst, how)
 
@@ -109,6 +113,13 @@ class Nemesis:
                 network.heal(src, dst)
 
         return heal
+
+    def _isolate(self, site: str, fault: Fault) -> Undo:
+        """From the other site and the witness, and from the clients or not."""
+        others = [OTHER[site], "w", *("c" if fault.how == "from-all" else "")]
+        how: Any = self._chance.choice(("silent", "refused"))
+        ways = [way for other in others for way in ((site, other), (other, site))]
+        return self._cut_ways(ways, how)
 
     def _slow_link(self, target: str, fault: Fault) -> Undo:
         for link in self._world.network.between(target[0], target[2]):
@@ -143,7 +154,7 @@ class Nemesis:
 
     # ---- DFS and witness
     def _fail_append(self, site: str, fault: Fault) -> None:
-        self._world.machines[site].dfs.arm("append", DfsFault(done=DONE[fault.how], answered=True))
+        self._world.machines[site].dfs.arm("append", DfsFault(done=DONE[fault.how], flips=fault.how == "flipped"))
 
     def _hang_dfs(self, site: str, fault: Fault) -> Undo:
         self._world.machines[site].dfs.hang()

@@ -72,14 +72,15 @@ class Kind(msgspec.Struct, frozen=True):
 EITHER = ("a", "b", "active", "standby")
 KINDS = (
     Kind("crash", EITHER, 3.0, 0.1, 6.0, ("process", "machine")),
-    Kind("pause", EITHER, 2.0, 0.1, 4.0),
+    Kind("pause", EITHER, 2.0, 0.1, 8.0),
     Kind("cut", ("a-b", "a>b", "b>a", "a-w", "b-w", "a-c", "b-c"), 3.0, 0.1, 5.0),
+    Kind("isolate", EITHER, 1.5, 0.5, 6.0, ("from-all", "not-from-clients")),
     Kind("slow-link", ("a-b", "a-w", "b-w"), 0.7, 0.5, 4.0),
     Kind("fail-sync", EITHER, 2.0, how=("none", "part", "all")),
     Kind("hang-disk", EITHER, 0.7, 0.2, 4.0),
     Kind("slow-disk", EITHER, 0.7, 0.5, 4.0),
     Kind("full-disk", EITHER, 0.7, 0.2, 4.0),
-    Kind("fail-append", SITES, 2.0, how=("none", "part", "all")),
+    Kind("fail-append", SITES, 2.0, how=("none", "part", "flipped", "all")),
     Kind("hang-dfs", SITES, 1.0, 0.2, 4.0),
     Kind("dfs-down", SITES, 1.5, 0.2, 5.0),
     Kind("slow-recovery", SITES, 0.7, 2.0, 8.0),
@@ -97,7 +98,8 @@ KINDS = (
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
 FAULTS_END_S = 20.0  # by then the last fault has begun
-AFTER_LOSS = ("crash", "pause", "cut", "dfs-down")  # an operator may react to these with a failover
+AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
+IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
@@ -132,6 +134,8 @@ def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, 
         if kind.name in AFTER_LOSS and "failover" in kinds and chance.random() < 0.5:
             after = round(fault.at_s + chance.expovariate(1.0), 3)
             faults.append(_draw_fault(chance, BY_NAME["failover"], after))
+        if kind.name in IN_CHANGE and "crash" in kinds and chance.random() < 0.3:
+            faults.append(_draw_fault(chance, BY_NAME["crash"], round(fault.at_s + chance.expovariate(1.0), 3)))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
 
 

@@ -35,7 +35,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     st.builds(h.Call, NUMBER, TEXT, OPERATION, TIME, st.none() | TIME, st.none() | TIME, st.none() | OUTCOME),
     st.builds(h.Opened, TEXT, NUMBER, TIME, MODES), st.builds(h.Closed, TEXT, NUMBER, TIME),
     st.builds(h.ModeRecorded, NUMBER, MODES, TIME), st.builds(h.ReadsServed, TEXT, NUMBER, NUMBER, TIME),
-    st.builds(h.Copies, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
+    st.builds(h.Copies, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.none() | NUMBER),
     st.builds(h.RemoteLog, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
     st.builds(h.Position, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
     st.builds(h.RoleChange, TEXT, TEXT, TIME, st.none() | TIME, TEXT),

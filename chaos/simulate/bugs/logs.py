@@ -23,6 +23,7 @@ _local_failed = CommitCore.local_failed
 _trim = Trimmer.trim
 _EARLY = "early"
 DISK = ("crash", "fail-sync", "hang-disk", "failover", "degrade")
+TORN = ("crash", "hang-disk", "fail-append", "failover")
 DFS = ("cut", "fail-append", "hang-dfs", "dfs-down", "failover")
 
 
@@ -98,8 +99,8 @@ BUGS = (
         ("liveness",), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("internal",), 0, 100,
-        ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), DISK,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("liveness",), 0, 100,
+        ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(
         "trim-at-applied", "The standby reports what it has applied as durable, and the logs are trimmed there.", "P9",

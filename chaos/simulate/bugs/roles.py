@@ -11,6 +11,7 @@ import remote_log.remote_segments
 import switchover.activation
 from chaos.simulate.bugs.bug import Bug
 from gateway.modes import Modes
+from remote_log.claims import claimed_epochs
 from remote_log.lease import ReadLease
 from remote_log.sink import Sink
 from storage.errors import PlanSuperseded
@@ -22,8 +23,8 @@ from switchover.homes import next_epoch
 from switchover.register import open_plan
 from switchover.rejoin import Rejoin
 
-TAKEOVERS = ("pause", "cut", "slow-link", "failover")
-FORCED = ("crash", "pause", "cut", "dfs-down", "failover", "degrade", "resync")
+TAKEOVERS = ("pause", "isolate", "cut", "failover")
+FORCED = ("crash", "pause", "isolate", "dfs-down", "failover", "degrade", "resync")
 _begin, _replay = Activation.begin, Activation.replay
 
 
@@ -66,7 +67,9 @@ async def _begin_without_asking(self: Activation) -> None:
         return
     self.before = state = await self.ports.coordinator.read()
     assert state is not None
-    self.epoch = next_epoch(max([state.epoch_allocated, *(each.epoch for each in self.ports.wal.segments())]), state.home)
+    claims = await claimed_epochs(self._arbiter, self.ports.layout) if self._needs_arbiter else []
+    met = [state.epoch_allocated, *claims, *(each.epoch for each in self.ports.wal.segments())]
+    self.epoch = next_epoch(max(met), state.home)
     _restarts[self.request.plan_id] = Switching(self.request.plan_id, self.ports.site, self.epoch, "restart", 0)
     self._reached("begin")
 
@@ -114,12 +117,8 @@ BUGS = (
         ("one_active",), 0, 50, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
     ),
     Bug(
-        "no-epoch-check-at-sink", "A site takes shipped frames of every epoch.", "P2", ("liveness",), 0, 50,
-        ((Sink, "_check_epoch", _no_check),), FORCED,
-    ),
-    Bug(
-        "no-check-at-sink", "A site takes shipped frames of every epoch, and whatever its role is.", "P2", ("liveness",), 0, 50,
-        ((Sink, "_check_following", _no_check),), FORCED,
+        "no-epoch-check-at-sink", "A site takes shipped frames of every epoch, agreed on or not, and in every role.", "P2",
+        ("liveness",), 0, 50, ((Sink, "_check_following", _no_check),), ("degrade", "slow-disk", "failover"),
     ),
     Bug(
         "downgrade-unrecorded", "A downgrade is not recorded at the coordinator.", "P8", ("honest",), 0, 20,
@@ -140,12 +139,12 @@ BUGS = (
     ),
     Bug(
         "open-before-durable", "A takeover opens with a storage that is not durable, and with nothing of it in its WAL.", "P1",
-        ("liveness", "acknowledged"), 0, 50,
+        ("two_copies",), 0, 50,
         ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), FORCED,
     ),
     Bug(
         "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 0, 50,
-        ((Rejoin, "_refetch", _keep_rows),), FORCED,
+        ((Rejoin, "_refetch", _keep_rows),), ("cut", "degrade", "failover"),
     ),
     Bug(
         "rejoin-keeps-tail", "A rejoin keeps the diverging end of its log.", "P6", ("liveness",), 0, 50,

@@ -97,6 +97,7 @@ CLEAN: dict[str, dict[str, Build]] = {
     },
     "two_copies": {
         "both lead to what is committed": lambda p: p.add(Copies("a", 1, 3, committed=5, held=7, held_there=5)),
+        "asynchronous": lambda p: p.add(Copies("a", 1, 3, committed=5, held=5)),
     },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
