@@ -83,14 +83,13 @@ class Observer:
         if site.role != "SWITCHING":
             committed = site.open.core.committed if site.open is not None else engine.applied_seq
             self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
+        if (seen := copies(self._world, name, site)) is not None:
+            self._recorder.note(seen)
         if site.open is not None and site.open.remote is not None:
             segments = [segment for segment in site.open.remote.segments if segment.begun]  # the next one is made beforehand
             view = site.open.shipper.view
             needed = sum(segment.bytes for segment in segments if segment.last_seq > (view.durable_seq or 0))
             held = sum(segment.bytes for segment in segments)
-            seen = copies(self._world, name, site)
-            if seen is not None:
-                self._recorder.note(seen)
             self._recorder.note(RemoteLog(name, site.open.epoch, now_s, held, len(segments), needed))
 
     # ---- at the end

@@ -24,6 +24,7 @@ from switchover.register import open_plan
 from switchover.rejoin import Rejoin
 
 TAKEOVERS = ("pause", "isolate", "cut", "failover")
+SLOW_RESTART_S = 3.0
 FORCED = ("crash", "pause", "isolate", "dfs-down", "failover", "degrade", "resync")
 _begin, _replay = Activation.begin, Activation.replay
 
@@ -72,6 +73,7 @@ async def _begin_without_asking(self: Activation) -> None:
     self.epoch = next_epoch(max(met), state.home)
     _restarts[self.request.plan_id] = Switching(self.request.plan_id, self.ports.site, self.epoch, "restart", 0)
     self._reached("begin")
+    await self.ports.clock.sleep(SLOW_RESTART_S)
 
 
 def _open_anyway(state: PairState | None, plan_id: str, mode: Any, async_since_seq: int | None = None) -> PairState:
@@ -133,14 +135,15 @@ BUGS = (
         ("acknowledged", "liveness"), 0, 50, ((Activation, "replay", _numbers_from_storage),), ("crash",),
     ),
     Bug(
-        "restart-without-asking", "A restart opens without having taken the pair at the coordinator.", "P2",
+        "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
         ("one_active",), 0, 50,
-        ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)), FORCED,
+        ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)),
+        ("degrade", "crash", "failover"),
     ),
     Bug(
         "open-before-durable", "A takeover opens with a storage that is not durable, and with nothing of it in its WAL.", "P1",
         ("two_copies",), 0, 50,
-        ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), FORCED,
+        ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), ("crash", "pause", "failover"),
     ),
     Bug(
         "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 0, 50,
