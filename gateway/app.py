@@ -120,7 +120,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         )
         operations = Operations(site, Control(site), journal)
         supervisor = Supervisor(
-            site, run_plan=operations.run_own, undo_again=operations.undo_again,
+            site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
         )
         stack.push_async_callback(_stop, site, supervisor, operations)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from gateway.control import Control
@@ -44,15 +45,16 @@ class Operations:
         self._site, self._control = site, control
         self._preflight = Preflight(control, self._unfinished)
         self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
+        self._gone_on: set[str] = set()  # operations that this process has resumed by itself
 
     @property
     def running_id(self) -> str | None:
         running = self._executor.running
         return None if running is None else str(running["id"])
 
-    def _make_plan(self, kind: str, to: str | None, options: dict[str, Any]) -> Plan:
+    def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
-            return Takeover(self._control, kind, options, self._preflight).plan()
+            return Takeover(self._control, kind, options, self._preflight, continues).plan()
         if kind == "rejoin":
             return Follow(self._control, options, self._preflight).plan()
         return degrade_plan(self._control) if kind == "degrade" else resync_plan(self._control)
@@ -99,14 +101,39 @@ class Operations:
     async def run_own(self, kind: str) -> dict[str, Any]:
         """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
         options = {"reason": f"site {self._site.site} is {self._site.role}"}
-        return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, f"site {self._site.site}")
+        return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, self._actor)
+
+    @property
+    def _actor(self) -> str:
+        """Of what the site does by itself."""
+        return f"site {self._site.site}"
+
+    async def _last_begun(self) -> dict[str, Any] | None:
+        listed = await self._executor.operations(LISTED_MAX)
+        return next((one for one in listed if not one["dry_run"] and not one["never_began"]), None)
+
+    async def go_on(self, plan_id: str) -> bool:
+        """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, back when
+        it was being undone. False: a step said no, or this process has resumed it once already, and the operator decides.
+        """
+        last = await self._last_begun()
+        if last is None or last["kind"] not in ("failover", "switchover"):
+            return False
+        if _is_half_undone(last):
+            await self._executor.abort(str(last["id"]), self._actor)
+            return True
+        if last["state"] != "interrupted" or not last["resumable"] or last["id"] in self._gone_on:
+            return False  # once only: what ends the process ends it as often as the init system starts it, and no more
+        await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
+        await self._executor.resume(str(last["id"]), self._actor, partial(self._make_plan, continues=plan_id))
+        self._gone_on.add(str(last["id"]))
+        return True
 
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
-        began = [one for one in await self._executor.operations(LISTED_MAX) if not one["dry_run"] and not one["never_began"]]
-        for last in began[:1]:
-            if last["abortable"] and any(step["state"] == "undo_failed" for step in last["steps"]):
-                await self._executor.abort(str(last["id"]), f"site {self._site.site}")
+        last = await self._last_begun()
+        if last is not None and last["abortable"] and _has_undo_failed(last):
+            await self._executor.abort(str(last["id"]), self._actor)
 
     async def all(self) -> list[dict[str, Any]]:
         return await self._executor.operations(LISTED_MAX)
@@ -136,3 +163,13 @@ class Operations:
 
     async def close(self) -> None:
         await self._executor.close()
+
+
+def _has_undo_failed(operation: dict[str, Any]) -> bool:
+    return any(step["state"] == "undo_failed" for step in operation["steps"])
+
+
+def _is_half_undone(operation: dict[str, Any]) -> bool:
+    """Its way back was begun, by command or because a step failed, and did not come to its end."""
+    began = operation["aborting"] or any(step["state"] in ("undoing", "undone") for step in operation["steps"])
+    return bool(operation["abortable"]) and ((began and operation["state"] == "interrupted") or _has_undo_failed(operation))

@@ -1,8 +1,8 @@
 """The supervisor: makes a closed site what the coordinator says it is, and keeps the site's housekeeping going.
 
-What always holds: it never takes over from another site (only an operator's command does); it starts a plan only when what
-the plan waits for first answers, so that the journal is not filled with attempts; a storage that failed is opened anew before
-anything else is begun. Source: protocol.md section 6.
+What always holds: it never takes over from another site (only an operator's command does, which it carries on with after the
+death of the process); it starts a plan only when what the plan waits for first answers, so that the journal is not filled with
+attempts; a storage that failed is opened anew before anything else is begun. Source: protocol.md sections 6 and 8.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import structlog
 from gateway.site import Site
 from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import DfsError, TwinlogError
+from switchover.coordinator import Switching
 from switchover.decide import Action, decide
 from switchover.roles import Event, Role
 
@@ -28,13 +29,15 @@ PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much lon
 
 
 class Supervisor:
-    """`run_plan(kind)` executes a plan to its end and raises its error; `undo_again` undoes what an abort could not."""
+    """`run_plan(kind)` executes a plan to its end and raises its error; `undo_again` undoes what an abort could not;
+    `go_on(plan_id)` takes up what the plan at the coordinator is part of, or says that the operator has to."""
 
     def __init__(
         self, site: Site, *, run_plan: Callable[[str], Awaitable[dict[str, Any]]], undo_again: Callable[[], Awaitable[None]],
-        is_busy: Callable[[], bool], poll_interval_s: float = 0.25,
+        go_on: Callable[[str], Awaitable[bool]], is_busy: Callable[[], bool], poll_interval_s: float = 0.25,
     ) -> None:
-        self._site, self._run_plan, self._undo_again, self._is_busy = site, run_plan, undo_again, is_busy
+        self._site, self._is_busy = site, is_busy
+        self._run_plan, self._undo_again, self._go_on = run_plan, undo_again, go_on
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
         self._said = ""
@@ -107,6 +110,9 @@ class Supervisor:
         if decision.action is Action.UNDO:
             await self._undo_again()
             return
+        if decision.action is Action.RESUME and state is not None and state.switching is not None:
+            await self._resume(state.switching, decision.waiting_for)
+            return
         site.waiting_for = decision.waiting_for
         if decision.action in (Action.BOOTSTRAP, Action.RESTART):
             if state is None or state.mode == "sync":
@@ -118,6 +124,14 @@ class Supervisor:
             reply = await site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._run("rejoin")
+
+    async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
+        """What cannot be taken up, or undone, now is tried again, less and less often."""
+        self._failed += 1
+        if await self._go_on(plan.plan_id):
+            self._site.waiting_for = f"its own {plan.kind}, which was interrupted and goes on"
+        else:
+            self._site.waiting_for, self._failed = else_waiting_for, 0
 
     async def _probe_arbiter(self, *, may_go_without: bool) -> None:
         """The other site's DFS, without which nobody knows whether that site has taken over."""

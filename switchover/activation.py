@@ -66,6 +66,7 @@ class ActivationRequest:
     peer_durable_seq: int = 0  # switchover: the old active's storage is durable up to here
     accept_data_loss: bool = False
     supersede: bool = False
+    continues: str | None = None  # begin only while this plan still has the pair: the site goes on by itself, uncommanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Activation:
         if "begin" in self._done:
             return
         request, ports = self.request, self.ports
-        coordinator, by_command = ports.coordinator, request.accept_data_loss
+        coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
         met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
@@ -151,7 +152,7 @@ class Activation:
             self.before = state
             return begin_plan(
                 state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
-                accept_data_loss=request.accept_data_loss, highest_claim=max(met),
+                accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
                 epoch_step=UNSEEN_STEP if self._takes_over and coordinator.unseen is not None else 1,
             )
 

@@ -1,8 +1,9 @@
 """What a closed or fenced site should become, from its role and the coordinator's value. Pure.
 
 What always holds: a site opens by itself only as the active that the coordinator names, or as the first one of a fresh pair;
-it takes over only by an operator's command; while another site's plan has the pair, it waits.
-Source: protocol.md section 6 ("a restarted gateway is closed until it knows"), model step_decide.
+it takes over only by an operator's command, which it goes on to carry out when its process ended half-way; while another
+site's plan has the pair, it waits. Source: protocol.md sections 6 ("a restarted gateway is closed until it knows") and 8,
+model step_decide.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Action(Enum):
     REJOIN = "rejoin"
     UNDRAIN = "undrain"
     UNDO = "undo"
+    RESUME = "resume"  # unless the operation that it is part of has failed: then `waiting_for`, the operator decides
 
 
 class Decision(NamedTuple):
@@ -42,9 +44,8 @@ def decide(site: str, role: Role, state: PairState | None, initial_active: str) 
         if running.site != site:
             return Decision(Action.WAIT, f"plan {running.plan_id} ({running.kind} to {running.site}), which has the pair")
         if running.kind not in ("restart", "bootstrap"):
-            return Decision(
-                Action.WAIT, f"the operator: {running.kind} to {site} stopped half-way; run `twinlog resume` or `twinlog abort`"
-            )
+            stopped = f"{running.kind} to {site} stopped half-way"
+            return Decision(Action.RESUME, f"the operator: {stopped}; run `twinlog resume` or `twinlog abort`")
     if state is None or state.active is None:
         if site == initial_active:
             return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")

@@ -115,12 +115,15 @@ class Executor:
             raise live.error
         return ended
 
-    async def resume(self, operation_id: str, actor: str) -> Json:
-        """Take a failed or interrupted operation up at its first step not done; the document as it goes on. Raises Refused."""
+    async def resume(self, operation_id: str, actor: str, make_plan: PlanMaker | None = None) -> Json:
+        """Take a failed or interrupted operation up at its first step not done; the document as it goes on. Raises Refused.
+
+        `make_plan`: of the same steps, for this attempt.
+        """
         async with self._gate:
             operation = await self._load(operation_id)
             self._check_free()
-            operation, plan = await self._take_up(operation)
+            operation, plan = await self._take_up(operation, make_plan or self._make_plan)
             if operation.aborting:
                 raise Refused(f"operation {operation_id} was being aborted: abort it again", id=operation_id)
             operation = taken_up(operation, frozenset(step.name for step in plan.steps if step.dry))
@@ -138,7 +141,7 @@ class Executor:
                 operation = await self._load(operation_id)
                 _check_way_back(operation)
                 self._check_free()
-                operation, plan = await self._take_up(operation)
+                operation, plan = await self._take_up(operation, self._make_plan)
                 operation = replace(operation, state="running", aborting=True)
                 await self._journal.save(operation, self._entry(operation, "abort asked", actor))
                 self._launch(operation, plan, forward=False)
@@ -168,7 +171,7 @@ class Executor:
                 f"operation {running.id} ({running.kind}) is running: follow it, or abort it", running=running.id
             )
 
-    async def _take_up(self, operation: Operation) -> tuple[Operation, Plan]:
+    async def _take_up(self, operation: Operation, make_plan: PlanMaker) -> tuple[Operation, Plan]:
         """A plan for another attempt at an operation that stopped. Raises Refused when it must not be touched again."""
         if operation.state not in ("failed", "interrupted"):
             raise Refused(f"operation {operation.id} has {operation.state}: start a new one", id=operation.id)
@@ -180,7 +183,7 @@ class Executor:
                     f"operation {later.id} ({later.kind}) has run since {operation.id} stopped: start a new one",
                     id=operation.id,
                 )
-        plan = self._make_plan(operation.kind, operation.to, operation.options)
+        plan = make_plan(operation.kind, operation.to, operation.options)
         if [step.name for step in plan.steps] != [step.name for step in operation.steps]:
             raise Refused(f"another release planned operation {operation.id} otherwise: start a new one", id=operation.id)
         return operation, plan

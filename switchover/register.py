@@ -29,6 +29,7 @@ def begin_plan(
     *,
     supersede: bool = False,
     accept_data_loss: bool = False,
+    continues: str | None = None,
     highest_claim: int = 0,
     epoch_step: int = 1,
 ) -> PairState:
@@ -36,13 +37,19 @@ def begin_plan(
 
     Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
-    superseded without a word: its process is gone, or gave up.
+    superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, from which this one goes
+    on, does not have the pair any more.
     """
     current = state or PairState()
     running = current.switching
     if running is not None and running.plan_id == plan_id:
         assert state is not None
         return state
+    if continues is not None and (running is None or running.plan_id != continues):
+        raise PlanSuperseded(
+            f"plan {continues} does not have the pair any more ({_holder(state)}): what it was part of does not go on",
+            plan_id=continues,
+        )
     if running is not None and running.site != site and not supersede:
         raise Refused(
             f"plan {running.plan_id} ({running.kind} to {running.site}) has the pair: follow it, resume or abort it there, "

@@ -37,13 +37,19 @@ POLL_S = 0.01
 
 
 class Takeover:
-    """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover."""
+    """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover.
 
-    def __init__(self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight) -> None:
+    `continues`: the plan at the coordinator that this run goes on from by itself; it must still have the pair.
+    """
+
+    def __init__(
+        self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight, continues: str | None = None
+    ) -> None:
         self._control = control
         self._preflight = preflight
         self._kind = kind
         self._options = options
+        self._continues = continues
         self._activation: Activation | None = None
         self._drained_seq: int | None = None
         self._caught_up = False  # with all that the old active had when it was drained by this very attempt
@@ -100,6 +106,7 @@ class Takeover:
                     plan_id=self._control.new_id(), kind=await self._request_kind(),
                     reason=str(self._options.get("reason", "")),
                     accept_data_loss=accepted_loss(self._options) is not None, supersede=self._kind == "failover",
+                    continues=self._continues,
                 )
             )
         return self._activation

@@ -182,7 +182,7 @@ class World:
         )
         operations = Operations(site, Control(site), here.journal)
         supervisor = Supervisor(
-            site, run_plan=operations.run_own, undo_again=operations.undo_again,
+            site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
         )
         life.facade = Facade(site, operations)

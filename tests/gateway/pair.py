@@ -155,7 +155,7 @@ class Pair:
         )
         operations = Operations(site, Control(site), SqlJournal(f"sqlite:///{root / 'journal.db'}"))
         supervisor = Supervisor(
-            site, run_plan=operations.run_own, undo_again=operations.undo_again,
+            site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
         )
         running = Running(site, operations, Facade(site, operations), PeerApi(site), supervisor, stack)

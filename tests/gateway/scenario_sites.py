@@ -236,6 +236,12 @@ class SiteCommands:
         points.deadly = words[1]
         return "armed"
 
+    async def do_died(self, words: list[str]) -> str:
+        """died SITE: `yes` once its work has reached the point where it was to die."""
+        points = self.pair.failpoints[words[0]]
+        assert isinstance(points, ScriptedFailpoints)
+        return "yes" if points.deadly is None else "no"
+
     # ---- role changes
     async def _operate(self, kind: str, words: list[str], to: str | None, **given: Any) -> str:
         return _end(await self.pair.operate(words[0], kind, to, **given))
@@ -287,6 +293,20 @@ class SiteCommands:
         async for document in operations.follow(taken["id"]):
             taken = document
         return str(taken["state"])
+
+    async def do_operation(self, words: list[str]) -> str:
+        """operation SITE KIND: how its last one of this kind stands, and the code of its error."""
+        return _end(await self._last(*words))
+
+    async def do_taken_up(self, words: list[str]) -> str:
+        """taken-up SITE KIND: who resumed or aborted its last one of this kind, in order, or `nobody`."""
+        operation = await self._last(*words)
+        told = reversed(await self._at(words[0]).operations._executor.history())
+        again = [one.actor for one in told if one.operation == operation["id"] and one.event in ("resumed", "abort asked")]
+        return ", ".join(again) or "nobody"
+
+    async def _last(self, site: str, kind: str) -> dict[str, Any]:
+        return next(one for one in await self._at(site).operations.all() if one["kind"] == kind)
 
     # ---- what the other site sends
     async def do_ship(self, words: list[str]) -> str:
