@@ -78,36 +78,36 @@ async def _trim_too_much(self: Trimmer, writer: Any, durable_seq: int) -> list[s
 
 BUGS = (
     Bug(
-        "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies", "liveness"), 0, 50,
+        "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies",), 0, 10,
         ((Wal, "append", _answer_at_once),), DISK,
     ),
     Bug(
         "ack-before-remote", "A frame is committed once the WAL has it, in every mode.", "P1",
-        ("two_copies", "acknowledged", "linearizable"), 0, 20, ((CommitCore, "_advance", _advance_by_local),), DFS,
+        ("two_copies", "acknowledged", "linearizable"), 0, 10, ((CommitCore, "_advance", _advance_by_local),), DFS,
     ),
     Bug(
         "apply-before-commit", "Frames go to the storage, and to clients and the standby, before they are committed.",
-        "P4", ("prefix",), 0, 20,
+        "P4", ("prefix",), 1, 10,
         ((CommitLog, "_append_local", _apply_early), (CommitLog, "_acknowledge", _acknowledge_late)), DFS,
     ),
     Bug(
         "forget-previous", "Each frame names the sequence right before it as previous, also one that failed.", "P5",
-        ("liveness",), 0, 20, ((gateway.commit_core, "make_frame", _physical_predecessor),), DISK,
+        ("liveness",), 17, 20, ((gateway.commit_core, "make_frame", _physical_predecessor),), DISK,
     ),
     Bug(
         "sequence-again-after-failure", "The sequences of frames that failed in the WAL are given to the next ones.", "P5",
-        ("liveness",), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
+        ("two_copies", "liveness"), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("liveness",), 0, 100,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 18, 30,
         ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(
         "trim-at-applied", "The standby reports what it has applied as durable, and the logs are trimmed there.", "P9",
-        ("two_copies",), 0, 20, ((Sink, "_position", _durable_as_applied),),
+        ("two_copies",), 7, 20, ((Sink, "_position", _durable_as_applied),),
     ),
     Bug(
         "trim-above-safepoint", "The remote log loses segments that the standby has not applied.", "P9",
-        ("two_copies",), 0, 20, ((Trimmer, "trim", _trim_too_much),),
+        ("two_copies",), 1, 20, ((Trimmer, "trim", _trim_too_much),),
     ),
 )

@@ -24,7 +24,8 @@ from switchover.register import open_plan
 from switchover.rejoin import Rejoin
 
 TAKEOVERS = ("pause", "isolate", "cut", "failover")
-SLOW_RESTART_S = 3.0
+SLOW_RESTART_S = 5.0
+ASYNC_LOSS = ("cut", "degrade", "degrade", "degrade", "failover")  # what is named often is drawn often
 FORCED = ("crash", "pause", "isolate", "dfs-down", "failover", "degrade", "resync")
 _begin, _replay = Activation.begin, Activation.replay
 
@@ -107,50 +108,50 @@ async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
 BUGS = (
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
-        ("one_active",), 0, 50,
+        ("one_active", "acknowledged", "linearizable"), 2, 20,
         ((switchover.activation, "fence", _nothing), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
     ),
     Bug(
-        "no-claim-check", "A writer does not look at the claims after it made a segment.", "P2", ("one_active",), 0, 50,
+        "no-claim-check", "A writer that made a segment does not look at the claims.", "P2", ("liveness", "one_active"), 2, 20,
         ((remote_log.remote_segments, "check_not_fenced", _nothing),), TAKEOVERS,
     ),
     Bug(
         "serve-without-lease", "Reads are served and writes acknowledged though the lease has run out.", "P2",
-        ("one_active",), 0, 50, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
+        ("one_active",), 26, 60, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
     ),
     Bug(
         "no-epoch-check-at-sink", "A site takes shipped frames of every epoch, agreed on or not, and in every role.", "P2",
-        ("liveness",), 0, 50, ((Sink, "_check_following", _no_check),), ("degrade", "slow-disk", "failover"),
+        ("liveness", "acknowledged"), 70, 60, ((Sink, "_check_following", _no_check),), ("degrade", "slow-disk", "failover"),
     ),
     Bug(
-        "downgrade-unrecorded", "A downgrade is not recorded at the coordinator.", "P8", ("honest",), 0, 20,
+        "downgrade-unrecorded", "A downgrade is not recorded at the coordinator.", "P8", ("honest",), 1, 10,
         ((Modes, "_downgraded", _unrecorded),), FORCED,
     ),
     Bug(
         "resync-too-early", "The mode is called sync before the standby has what was acknowledged asynchronously.", "P1",
-        ("two_copies",), 0, 50, ((Modes, "_peer_has_caught_up", _has_caught_up),), FORCED,
+        ("two_copies",), 3, 40, ((Modes, "_peer_has_caught_up", _has_caught_up),), FORCED,
     ),
     Bug(
         "sequence-again-after-restart", "A new epoch counts on from what the storage held before the replay.", "P1",
-        ("acknowledged", "liveness"), 0, 50, ((Activation, "replay", _numbers_from_storage),), ("crash",),
+        ("acknowledged", "linearizable", "liveness"), 0, 20, ((Activation, "replay", _numbers_from_storage),), ("crash",),
     ),
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
-        ("one_active",), 0, 50,
+        ("linearizable", "liveness", "one_active"), 53, 80,
         ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)),
-        ("degrade", "crash", "failover"),
+        ("degrade", "degrade", "degrade", "crash", "failover"),
     ),
     Bug(
         "open-before-durable", "A takeover opens with a storage that is not durable, and with nothing of it in its WAL.", "P1",
-        ("two_copies",), 0, 50,
+        ("two_copies",), 1, 20,
         ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), ("crash", "pause", "failover"),
     ),
     Bug(
-        "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 0, 50,
-        ((Rejoin, "_refetch", _keep_rows),), ("cut", "degrade", "failover"),
+        "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 27, 40,
+        ((Rejoin, "_refetch", _keep_rows),), ASYNC_LOSS,
     ),
     Bug(
-        "rejoin-keeps-tail", "A rejoin keeps the diverging end of its log.", "P6", ("liveness",), 0, 50,
-        ((Rejoin, "_cut", _nothing),), FORCED,
+        "rejoin-keeps-tail", "A rejoin keeps the diverging end of its log.", "P6", ("linearizable", "liveness"), 16, 40,
+        ((Rejoin, "_cut", _nothing),), ASYNC_LOSS,
     ),
 )

@@ -1,0 +1,46 @@
+"""Every planted bug is found on the seeds that it names, by a checker that should, and the clean product passes them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from chaos.checkers.violation import Violation
+from chaos.simulate.bugs import BUGS, planted
+from chaos.simulate.plan import Plan
+from chaos.simulate.run import Run
+from storage.errors import InvalidInput
+
+
+def violations(plan: Plan) -> tuple[Violation, ...]:
+    return Run(plan).execute().violations
+
+
+clean = cache(violations)  # bugs with the same kinds of faults share seeds
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_it_is_found(name: str) -> None:
+    bug = BUGS[name]
+    for seed in bug.window:
+        plan = bug.plan(seed)
+        assert clean(plan) == ()
+        with planted(name):
+            found = {violation.checker for violation in violations(plan)}
+        if found & set(bug.checkers):
+            return
+    pytest.fail(f"{name} was not found by {', '.join(bug.checkers)} on any seed of {bug.window}")
+
+
+def test_nothing_is_left_of_it() -> None:
+    before = [getattr(owner, name) for bug in BUGS.values() for owner, name, _ in bug.patches]
+    for name, bug in BUGS.items():
+        with planted(name):
+            assert [getattr(owner, attribute) for owner, attribute, _ in bug.patches] == [new for *_, new in bug.patches]
+    assert [getattr(owner, name) for bug in BUGS.values() for owner, name, _ in bug.patches] == before
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="no bug is called 'none'"):
+        planted("none")
