@@ -105,6 +105,8 @@ def leave(document: Mapping[str, Any], *, as_json: bool) -> None:
         if not _has_effects(document):
             notes().print("Nothing was changed.")
         elif state in ("failed", "interrupted"):
+            if state == "interrupted" and document.get("kind") in ("failover", "switchover"):
+                notes().print(f"It goes on by itself when the gateway of site {escape(str(document.get('to')))} is started.")
             undo = f"   or undo it with: twinlog abort {operation_id}" if may_abort(document) else ""
             notes().print(f"Go on with: twinlog resume {operation_id}{undo}")
     raise typer.Exit(Exit.UNKNOWN if state in RUNNING else Exit.FAILED)

@@ -145,18 +145,6 @@ class Processes:
             return {"state": "lost"}
         return document
 
-    def operations(self, site: str, kind: str) -> list[dict[str, Any]]:
-        """Those of this kind, newest first."""
-        listed = self.http.get(f"{self.urls[site]}/v1/operations").json()["operations"]
-        return [one for one in listed if one["kind"] == kind]
-
-    def resume(self, site: str, operation_id: str) -> dict[str, Any]:
-        document: dict[str, Any] = self.http.post(f"{self.urls[site]}/v1/operations/{operation_id}:resume").json()
-        while document.get("state") == "running":
-            time.sleep(0.02)  # a poll, ended by the operation
-            document = self.http.get(f"{self.urls[site]}/v1/operations/{operation_id}").json()
-        return document
-
     # ---- checking
     def rows(self, site: str) -> dict[str, int]:
         answer = self.http.get(f"{self.urls[site]}/v1/tables/t/rows", params={"stale": "true"})

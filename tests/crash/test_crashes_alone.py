@@ -10,12 +10,12 @@ import pytest
 from tests.crash.processes import Processes
 from tests.crash.test_crashes import (
     test_the_restarting_active_dies_at_every_step_of_activation,
-    test_the_takeover_dies_at_every_step_and_is_asked_for_again,
+    test_the_takeover_dies_at_every_step_and_goes_on_by_itself,
 )
 
 __all__ = [
     "test_the_restarting_active_dies_at_every_step_of_activation",
-    "test_the_takeover_dies_at_every_step_and_is_asked_for_again",
+    "test_the_takeover_dies_at_every_step_and_goes_on_by_itself",
 ]
 pytestmark = pytest.mark.timeout(240)
 

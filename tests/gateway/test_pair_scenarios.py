@@ -19,7 +19,8 @@ ALONE = (  # also played by a pair without a coordinator
     "pair_forced_after_crash", "pair_forced_twice", "pair_old_active_alive", "pair_quarantine_merge",
     "pair_recovery_of_the_master", "pair_restart_both", "pair_restart_local_only", "pair_restart_waits_for_the_arbiter",
     "pair_switchovers", "pair_takeover_aborted", "pair_takeover_dies", "pair_takeover_dies_after_opening",
-    "pair_takeover_dies_old_active_restarts",
+    "pair_takeover_dies_old_active_restarts", "pair_takeover_dies_twice", "pair_takeover_dies_while_aborted",
+    "pair_takeover_dies_no_longer_wanted", "pair_switchover_dies_past_return", "pair_switchover_dies",
 )
 FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("pair_*.txt"))
 
