@@ -169,7 +169,9 @@ class Sink:
         async with self._lock:
             self._check_base(request.epoch)
             first = request.after is None
-            if request.after is not None:
+            if request.after is None:
+                self._check_beginning(request.upto)
+            else:
                 self._check_progress(request.after)
             await self.set_followed_epoch(request.epoch)
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
@@ -189,6 +191,14 @@ class Sink:
         why = self._refusal()
         if why is not None:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
+
+    def _check_beginning(self, upto: BaseProgress) -> None:
+        """A base empties the storage first: one that was on its way for long must not take back what was told to be durable."""
+        if not self.needs_base and self._engine.applied_seq >= upto.seq:
+            raise Unavailable(
+                f"base {upto.load} of epoch {upto.epoch} is of sequence {upto.seq}, and this site follows at "
+                f"{self._engine.applied_seq}: follow first", retry_after_s=0,
+            )
 
     def _check_progress(self, after: BaseProgress) -> None:
         """A base has no holes: this site may have restarted, or another base may have begun since the part before."""

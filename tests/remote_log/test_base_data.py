@@ -261,6 +261,29 @@ async def test_two_bases_never_mix() -> None:
     assert await standby.keys() == [b"0"]
 
 
+async def test_a_first_part_that_comes_again_late_does_not_empty_a_follower() -> None:
+    standby, log = Standby(), Log()
+    log.epoch, log.seq = 3, 100
+    await standby.part(0)
+    await standby.done(1)
+    for late in range(2):
+        with pytest.raises(Unavailable, match="follows at 10"):
+            await standby.part(0)
+        assert not standby.sink.needs_base
+        assert standby.engine.durable_seq >= 100
+        if not late:
+            await standby.sink.replicate(ReplicateRequest(3, log.frame(upsert(b"new", value(c1=1))).data, flush=True))
+    assert await standby.keys() == [b"0", b"new"]
+
+
+async def test_a_follower_behind_the_log_is_emptied_for_a_base() -> None:
+    standby, log = Standby(), Log()
+    await standby.engine.apply([log.frame(put_table(), start_epoch(1), upsert(b"old", value(c1=1)))])
+    await standby.part(0)
+    assert standby.sink.needs_base
+    assert await standby.keys() == [b"0"]
+
+
 async def test_a_site_that_wants_base_data_takes_no_frames_and_forgets_what_it_had() -> None:
     standby, log = Standby(), Log()
     await standby.engine.apply([log.frame(put_table(), start_epoch(1), upsert(b"old", value(c1=1), request=request("old")))])
