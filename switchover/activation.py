@@ -30,7 +30,7 @@ from remote_log.sink import FLOOR
 from storage.chain import standing
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.errors import LogGap, PlanSuperseded
+from storage.errors import LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
@@ -38,7 +38,7 @@ from storage.wal import Wal
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 from switchover.coordinator import Coordinator, Mode, PairState, read_or_known, update
 from switchover.failpoints import Failpoints
-from switchover.homes import UNSEEN_STEP
+from switchover.homes import UNSEEN_STEP, stale_takeover
 from switchover.register import abandon_plan, begin_plan, open_plan
 
 
@@ -105,6 +105,7 @@ class Activation:
         self.epoch = 0
         self.before: PairState | None = None  # the value that this plan follows
         self.progress: dict[str, object] = {}
+        self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
         self._done: set[str] = set()
         self._high_seq = 0
         self._copies: list[Frame] = []
@@ -157,12 +158,16 @@ class Activation:
             )
 
         mode = self._mode_before
-        # an asynchronous active renews its lease meanwhile
-        began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
+        try:  # an asynchronous active renews its lease meanwhile
+            began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
+        except Refused:
+            if (stale := stale_takeover(self.before, ports.site)) is not None:
+                await update(coordinator, lambda state: abandon_plan(state, stale))
+            raise
         if self._mode_before != mode:
             raise PlanSuperseded("the mode of the pair changed while this plan began: try again", plan_id=request.plan_id)
         assert began.switching is not None
-        self.epoch = began.switching.epoch
+        self.epoch, self._begun = began.switching.epoch, (began, coordinator.unseen is None)
         self._reached("begin")
 
     async def abandon(self) -> None:
@@ -326,8 +331,7 @@ class Activation:
         if self._needs_arbiter:
             await check_not_fenced(self._arbiter, ports.layout, self.epoch)
         mode = self._opening_mode()
-        now = await ports.coordinator.read()
-        self._check_mode_stayed(now)
+        now = await self._last_look()
         value = open_plan(now, request.plan_id, mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
@@ -344,13 +348,22 @@ class Activation:
             raise
         return Opened(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
 
-    def _check_mode_stayed(self, now: PairState | None) -> None:
-        """Without a coordinator the old active may have been degraded by command, out of this site's sight, since the begin."""
-        if now is not None and now.mode == "async" and self._mode_before == "sync" and not self.request.accept_data_loss:
+    async def _last_look(self) -> PairState | None:
+        """The value that the opening is decided on. Without a coordinator the old active may have been degraded by command, or
+        gone on asynchronously, out of this site's sight since the begin: then its lease runs out only from this look on."""
+        coordinator, request = self.ports.coordinator, self.request
+        now = await coordinator.read()
+        if now is not None and now.mode == "async" and self._mode_before == "sync" and not request.accept_data_loss:
+            await self.abandon()
             raise PlanSuperseded(
                 "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
-                "begin anew, which shows the loss manifest", plan_id=self.request.plan_id,
+                "it can go on now; if it is lost, begin anew, which shows the loss manifest", plan_id=request.plan_id,
             )
+        apart = now is not None and now.home is not None and self._begun != (now, True)
+        if apart and self._takes_over and not request.old_stopped and coordinator.unseen is None:
+            await self.ports.clock.sleep(self.settings.lease.fencer_wait_s)
+            now = await coordinator.read()
+        return now
 
     def _opening_mode(self) -> Mode:
         """Sync only when the peer, if it had to take over right now, would find everything."""

@@ -43,6 +43,13 @@ def next_home(before: PairState | None, new: PairState, first_home: str, sites: 
     return sites[0] if new.active == sites[1] else sites[1]
 
 
+def stale_takeover(value: PairState | None, site: str) -> str | None:
+    """The plan of a takeover by `site` that still has the pair although the old active was degraded by command, out of its
+    sight: that one holds everything, and must be able to go on."""
+    running = value.switching if value is not None and value.home is not None and value.mode == "async" else None
+    return running.plan_id if running is not None and (running.site, running.kind) == (site, "takeover") else None
+
+
 def forks(ruling: PairState, newest: Mapping[str, PairState | None]) -> list[PairState]:
     """Of the newest values by DFS those that were decided apart from `ruling`: at their own home, on another line."""
     return [
