@@ -188,10 +188,21 @@ class RoleChange(Line, tag="role_change", frozen=True, omit_defaults=True):
     state: str = ""
 
 
-class Moment(Line, tag="moment", frozen=True, omit_defaults=True):
-    """`healed`: no fault is left. `recovered`: recovery was declared done, what is unknown is settled. `drained`: both idle."""
+class Apart(Line, tag="apart", frozen=True, omit_defaults=True):
+    """Without a coordinator: a command had the register decided at `site` from now on, without a look at the other site's DFS,
+    where something else may be decided until both hold the same value again (Moment `met`)."""
 
-    name: Literal["healed", "recovered", "drained", "ended"]
+    site: str
+    at_s: float
+
+
+class Moment(Line, tag="moment", frozen=True, omit_defaults=True):
+    """`healed`: no fault is left. `recovered`: recovery was declared done, what is unknown is settled. `drained`: both idle.
+
+    `met`: both sites' DFSs hold the same value of the register again.
+    """
+
+    name: Literal["healed", "recovered", "drained", "ended", "met"]
     at_s: float
 
 
@@ -278,12 +289,12 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 
 AnyLine = (
-    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | Moment | Dump | SiteLog
-    | Quarantine | TableUse | Limits
+    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | Apart | Moment | Dump
+    | SiteLog | Quarantine | TableUse | Limits
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
-    RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes",
+    RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes", Apart: "apart",
     Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
@@ -302,6 +313,7 @@ class History:
     copies: tuple[Copies, ...] = ()
     positions: tuple[Position, ...] = ()
     role_changes: tuple[RoleChange, ...] = ()
+    apart: tuple[Apart, ...] = ()
     moments: tuple[Moment, ...] = ()
     dumps: tuple[Dump, ...] = ()
     logs: tuple[SiteLog, ...] = ()

@@ -1,8 +1,9 @@
 """The index of a history that the checkers of rows share: for each table and key, who wrote what and who saw what.
 
-What always holds: a refusal is a fact only if it tells what was stored; what a rejoin put into quarantine by name counts as
-written but `lost`; an unknown write ends when recovery was declared done after it (it may take effect up to then, once).
-A key that a request changes twice counts once, with the last change. None stands for "no row".
+What always holds: what was read where a later epoch was not known of is no fact (answers.py), and a refusal is one only if it
+tells what was stored; what a rejoin put into quarantine by name counts as written but `lost`; an unknown write ends when
+recovery was declared done after it (it may take effect up to then, once). A key that a request changes twice counts once, with
+the last change. None stands for "no row".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from chaos.checkers.answers import forgiven
 from chaos.history import Call, Condition, History, Mutation, Row, Stored, TableUse
 
 KEEP = "\0keep"  # an update that leaves the value column as it is
@@ -115,6 +117,8 @@ class Facts:
                 continue
             if operation.kind not in ("read", "scan"):
                 self._take_write(table, call)
+            elif call.id in forgiven(history):
+                continue
             elif call.outcome is not None and call.outcome.result == "ok" and call.returned_s is not None:
                 looks.append((table, call))
         for table, call in looks:  # after the writes: they say which rows are plain
@@ -139,7 +143,7 @@ class Facts:
             result, end_s = outcome.result, call.returned_s
             if outcome.ack is not None:
                 version = outcome.ack.version - len(operation.mutations) + 1
-            if result == "not_applied" and outcome.error in TELLING:
+            if result == "not_applied" and outcome.error in TELLING and call.id not in forgiven(self.history):
                 self._take_refusal(table, call)
         if result == "unknown":
             end_s = self.settled_s(call)

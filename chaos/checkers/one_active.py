@@ -1,14 +1,15 @@
 """P2, I4: one writer at a time. No acknowledgement and no read of an epoch reaches a client after a later epoch has opened.
 
-What always holds: each epoch is opened once, by one site; epochs grow in the order in which they open. The moment of an
-answer is when its site let go of it, where that is known, else when it reached the client.
+What always holds: each epoch is opened once, by one site; epochs grow in the order in which they open, but for an asynchronous
+active that restarts apart, as its answers are forgiven (answers.py).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from itertools import pairwise
 
+from chaos.checkers.answers import answered_by, answered_s, apart_times, forgiven
 from chaos.checkers.violation import Violation
 from chaos.history import Call, History, Opened
 
@@ -17,17 +18,23 @@ NAME = "one_active"
 
 def check(history: History) -> list[Violation]:
     opened = sorted(history.opened, key=lambda each: each.at_s)
-    return [*_openings(opened), *_answers(history, opened), *_counts(history, opened)]
+    return [*_openings(history, opened), *_answers(history, opened), *_counts(history, opened)]
 
 
-def _openings(opened: list[Opened]) -> list[Violation]:
+def _openings(history: History, opened: list[Opened]) -> list[Violation]:
     found: list[Violation] = []
     for before, after in pairwise(opened):
-        if after.epoch <= before.epoch:
+        if after.epoch <= before.epoch and not _apart(history, before, after):
             who = "again" if after.epoch == before.epoch else f"although epoch {before.epoch} was open already"
             sentence = f"Site {after.site} opened epoch {after.epoch} {who} (site {before.site} had opened {before.epoch})."
             found.append(Violation("P2", NAME, sentence, (), (before.at_s, after.at_s)))
     return found
+
+
+def _apart(history: History, before: Opened, after: Opened) -> bool:
+    """An asynchronous active restarted where it could not know of the later epoch, which a command had opened apart."""
+    restarted = after.mode == "async" and after.site != before.site and after.epoch != before.epoch
+    return restarted and any(from_s <= before.at_s and after.at_s <= to_s for from_s, to_s in apart_times(history))
 
 
 def _answers(history: History, opened: list[Opened]) -> list[Violation]:
@@ -37,37 +44,21 @@ def _answers(history: History, opened: list[Opened]) -> list[Violation]:
     highest: list[Opened] = []  # highest[i]: the latest epoch among the first i + 1
     for each in opened:
         highest.append(each if not highest or each.epoch > highest[-1].epoch else highest[-1])
-    slack_s = history.limits.travel_slack_s
     found: list[Violation] = []
     for call in history.calls:
         outcome = call.outcome
         if outcome is None or call.returned_s is None or outcome.result != "ok" or call.operation.kind == "schema":
             continue
-        at_s = outcome.served_s if outcome.served_s is not None else call.returned_s - slack_s
+        if call.id in forgiven(history):
+            continue
+        at_s = answered_s(call, history)
         at = bisect_left(times, at_s) - 1  # an answer of the same moment is not after it
         if at < 0:
             continue
-        site, epoch = _answered_by(call, opened, times)
+        site, epoch = answered_by(call, opened, times)
         if epoch is not None and epoch < highest[at].epoch:
             found.append(_late(call, site, epoch, highest[at], at_s))
     return found
-
-
-def _answered_by(call: Call, opened: list[Opened], times: list[float]) -> tuple[str, int | None]:
-    """An answer repeated under its idempotency key bears the epoch of the first: then its site's epoch counts."""
-    assert call.outcome is not None
-    assert call.returned_s is not None
-    outcome = call.outcome
-    ack = outcome.ack
-    site = ack.site if ack is not None else outcome.site
-    if outcome.epoch is not None:
-        return site, outcome.epoch
-    if not site:
-        return site, ack.epoch if ack is not None else None
-    for at in range(bisect_right(times, call.returned_s) - 1, -1, -1):
-        if opened[at].site == site:
-            return site, opened[at].epoch
-    return site, ack.epoch if ack is not None else None
 
 
 def _late(call: Call, site: str, epoch: int, later: Opened, at_s: float) -> Violation:

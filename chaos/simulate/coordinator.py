@@ -6,6 +6,7 @@ time, or of a broken connection, does not know whether it did. Source: switchove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from msgspec.structs import replace
@@ -19,15 +20,22 @@ PLACE = "w"
 
 
 class SimRegister:
-    """The witness's value and every one that it had. `down`: it answers nothing, and nothing happens."""
+    """The witness's value, every one that it had, and the Watch over them. `down`: it answers nothing, nothing happens."""
 
     def __init__(self) -> None:
         self.history: list[PairState] = []
         self.down = False
+        self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
+        self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
+        self.met: Callable[[], None] = lambda: None
 
     @property
     def value(self) -> PairState | None:
         return self.history[-1] if self.history else None
+
+    def says_sync(self, epoch: int, active: str) -> bool:
+        value = self.value
+        return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
 
     def serve_read(self, call: Call) -> None:
         if not self.down:
@@ -42,6 +50,7 @@ class SimRegister:
             return
         value = replace(new, state_id=expected_state_id + 1)
         self.history.append(value)
+        self.decided(current, value)
         call.answer(value)
 
 

@@ -23,7 +23,7 @@ from storage.segment import HEADER_BYTES
 
 def copies(world: World, name: str, site: Site) -> Copies | None:
     """Of the epoch that is open at `site`. None: it is not open there, or a later one is already."""
-    state, here, there = world.register.value, world.machines[name], world.machines[OTHER[name]]
+    state, here, there = world.watch.value, world.machines[name], world.machines[OTHER[name]]
     if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name):
         return None
     wal = [
@@ -31,7 +31,7 @@ def copies(world: World, name: str, site: Site) -> Copies | None:
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
-    if state.mode == "sync" and not there.engine.loading and there.engine.meta(BASE_WANTED) is None:
+    if world.watch.says_sync(state.epoch, name) and not there.engine.loading and there.engine.meta(BASE_WANTED) is None:
         files = sorted(there.dfs.files.items())
         remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]
         held_there = _reached(there.engine, remote)

@@ -60,6 +60,7 @@ class SimDfsCluster:
         self._hung = False
         self._armed: dict[str, deque[DfsFault]] = {}
         self._waiting: list[Callable[[], None]] = []
+        self.made: Callable[[str, bytes], None] = lambda path, content: None  # told of each file's path and first content
 
     def client(self, process: Process, src: str, dst: str, network: Network, timeout_s: float = 10.0) -> SimDfs:
         """For one life of `process` at the place `src`; this cluster is at `dst`."""
@@ -175,6 +176,7 @@ class SimDfsCluster:
         if self.full:
             raise DfsError("the DFS is full")
         self.files[path] = file = _File(bytearray(content), closed)
+        self.made(path, content)
         return file
 
     def entries(self, folder: str) -> list[DfsEntry]:

@@ -12,9 +12,11 @@ import json
 from typing import Any
 
 from chaos.history import (
+    Apart,
     Dump,
     LoggedFrame,
     ModeRecorded,
+    Moment,
     Opened,
     Position,
     Quarantine,
@@ -24,11 +26,10 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
-from chaos.simulate.coordinator import SimRegister
 from chaos.simulate.copies import copies
 from chaos.simulate.loop import VirtualLoop
-from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
+from chaos.simulate.watch import Watch
 from chaos.simulate.world import World
 from gateway.site import Site
 from storage.chain import standing
@@ -41,24 +42,28 @@ from switchover.rejoin import QUARANTINE
 SAMPLE_S = 0.5
 
 
-class ObservedRegister(SimRegister):
-    """The register, which tells of each value at the moment at which it is set."""
+class RegisterNotes:
+    """What is recorded of the values that `watch` tells of."""
 
-    def __init__(self, loop: VirtualLoop, recorder: Recorder) -> None:
-        super().__init__()
+    def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch) -> None:
         self._loop, self._recorder = loop, recorder
+        self._opened: set[tuple[int, str | None]] = set()
+        watch.decided, watch.forced, watch.met = self._decided, self._forced, self._met
 
-    def serve_change(self, expected_state_id: int, new: PairState, call: Call) -> None:
-        before = self.value
-        super().serve_change(expected_state_id, new, call)
-        value = self.value
-        if value is None or value is before:
-            return
+    def _decided(self, before: PairState | None, value: PairState) -> None:
+        """Without a coordinator a line may be told of an opening that was decided elsewhere, with what it decides next."""
         opened = value.active is not None and (before is None or before.epoch != value.epoch)
         if opened or (before is not None and before.mode != value.mode):
             self._recorder.note(ModeRecorded(value.epoch, value.mode, self._loop.now_s))
-        if opened:
+        if opened and (value.epoch, value.opened_by) not in self._opened:
+            self._opened.add((value.epoch, value.opened_by))
             self._recorder.note(Opened(str(value.active), value.epoch, self._loop.now_s, value.mode))
+
+    def _forced(self, site: str) -> None:
+        self._recorder.note(Apart(site, self._loop.now_s))
+
+    def _met(self) -> None:
+        self._recorder.note(Moment("met", self._loop.now_s))
 
 
 class Observer:

@@ -27,7 +27,7 @@ class Operator:
     def __init__(self, world: World, note: Callable[[str], None]) -> None:
         self._world, self._note = world, note
         self._process = Process("operator")
-        self._unhealthy_since_s = 0.0
+        self._resumed = False
 
     # ---- commands
     def command(self, kind: str, site: str, *, accept_data_loss: bool = False) -> None:
@@ -97,14 +97,23 @@ class Operator:
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:
                 continue
-            state = self._world.register.value
+            state = self._world.watch.value
             if state is not None and state.switching is not None and state.switching.site == site:
-                self.command("resume", site)
+                self._unfinish(site, state.active)
                 return True
             if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
                 self.command("resync", site)
                 return True
         return False
+
+
+    def _unfinish(self, site: str, active: str | None) -> None:
+        """An operation that stopped half-way at `site` goes on; one that cannot gives way to the active before it."""
+        if self._resumed and active not in (None, site):
+            self.command("failover", str(active))
+        else:
+            self.command("resume", site)
+        self._resumed = not self._resumed
 
 
 async def _accepted(operations: Operations, to: str | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ SITES = ("a", "b")
 class Knobs(msgspec.Struct, frozen=True):
     """How the world is, all through a run. Seconds, bytes and shares."""
 
+    coordinator: bool = True  # False: the register is on the two DFSs, "w" is nobody, and the policy is protect
     policy: str = "protect"
     lease_s: float = 1.0
     noop_interval_s: float = 0.3
@@ -97,19 +98,32 @@ KINDS = (
     Kind("resume", EITHER, 0.5),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
-FAULTS_END_S = 20.0  # by then the last fault has begun
+FAULTS_END_S = 12.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
+ALONE = 4  # one plan in so many is of a pair without a coordinator
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
-    return Plan(
-        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(170, 260),
+    plan = Plan(
+        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(200, 300),
         knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
     )
+    return plan if random.Random(f"place {seed}").randrange(ALONE) else alone(plan, kinds)
+
+
+def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+    """The plan for a pair without a coordinator. An operator may react to a loss with a degrade, too: it is not automatic."""
+    chance = random.Random(f"alone {plan.seed}")
+    more = [
+        _draw_fault(chance, BY_NAME["degrade"], round(fault.at_s + chance.expovariate(1.0), 3))
+        for fault in plan.faults if fault.kind in AFTER_LOSS and "degrade" in kinds and chance.random() < 0.4
+    ]
+    faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s))
+    return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
 
 
 def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
@@ -118,7 +132,7 @@ def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
     return Knobs(
         policy=chance.choice(("protect", "available")), lease_s=lease_s, noop_interval_s=round(lease_s * 0.3, 3),
         flush_interval_s=chance.choice((0.1, 0.5, 2.0)), degrade_after_s=chance.choice((1.0, 3.0)),
-        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 220, 3),
+        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 250, 3),
         link_s=chance.choice((0.0005, 0.002, 0.02)), link_jitter=chance.choice((0.1, 1.0, 5.0)),
         loss=chance.choice((0.0, 0.0, 0.005)), duplicate=chance.choice((0.0, 0.0, 0.01)),
         disk_slow=chance.choice((1.0, 10.0)), drift_a=chance.choice((-drift, drift)), drift_b=chance.choice((-drift, drift)),

@@ -25,7 +25,7 @@ from chaos.history import History, Limits, Moment, Operation, Recorder
 from chaos.simulate.client import PATIENCE, SimClient
 from chaos.simulate.loop import Stuck, VirtualLoop
 from chaos.simulate.nemesis import Nemesis
-from chaos.simulate.observe import ObservedRegister, Observer
+from chaos.simulate.observe import Observer, RegisterNotes
 from chaos.simulate.operator import Operator
 from chaos.simulate.plan import FAULTS_END_S, SITES, Plan
 from chaos.simulate.process import Process
@@ -62,7 +62,8 @@ class Run:
         self.plan = plan
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()
-        self.world = World(plan, self.loop, ObservedRegister(self.loop, self.recorder))
+        self.world = World(plan, self.loop)
+        RegisterNotes(self.loop, self.recorder, self.world.watch)
         self.observer = Observer(self.world, self.recorder)
         self.world.before_kill = self.observer.look
         self.operator = Operator(self.world, self.note)
@@ -125,6 +126,7 @@ class Run:
         await self.nemesis.run(self.plan.faults)
         for user in users:
             await user
+        await self.operator.idle()
         await self._recover()
         sampling.cancel()
 
@@ -186,7 +188,7 @@ class Run:
 
     def is_healthy(self) -> bool:
         """One active in sync, the other one its standby that holds everything, and no plan under way."""
-        state = self.world.register.value
+        state = self.world.watch.value
         if state is None or state.active is None or state.switching is not None or state.mode != "sync":
             return False
         one, other = self.world.alive(state.active), self.world.alive(OTHER[state.active])
@@ -221,8 +223,8 @@ class Run:
             remote = site.open.remote if site.open is not None else None
             segments = f", {len(remote.segments)} remote segments" if remote is not None else ""
             parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}{segments}, waits for {site.waiting_for}")
-        state = self.world.register.value
-        return "; ".join(parts) + f"; coordinator: {state.reason if state is not None else 'no value'}; " + ", ".join(
+        state = self.world.watch.value
+        return "; ".join(parts) + f"; register: {state.reason if state is not None else 'no value'}; " + ", ".join(
             f"{site} applied {engine.applied_seq} durable {engine.durable_seq}"
             for site in SITES for engine in [self.world.machines[site].engine]
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from chaos.simulate.clock import SimClock
 from chaos.simulate.coordinator import SimCoordinator, SimRegister
-from chaos.simulate.dfs import SimDfsCluster
+from chaos.simulate.dfs import SimDfs, SimDfsCluster
 from chaos.simulate.disk import SimDisk
 from chaos.simulate.engine import SimEngine
 from chaos.simulate.loop import VirtualLoop
@@ -24,6 +24,7 @@ from chaos.simulate.network import Network
 from chaos.simulate.plan import SITES, Knobs, Plan
 from chaos.simulate.process import Process
 from chaos.simulate.transport import Listening, SimTransport
+from chaos.simulate.watch import DfsWatch, Watch
 from gateway.active import ActiveSettings
 from gateway.admission import AdmissionLimits
 from gateway.commit import CommitSettings
@@ -35,11 +36,14 @@ from gateway.operations import Operations
 from gateway.peer_api import PeerApi
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
+from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
 from storage.cursors import CursorRegistry
 from storage.errors import TwinlogError
 from storage.wal import Wal, WalSettings
+from switchover.coordinator import Coordinator
+from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints
 from switchover.journal import MemoryJournal
 
@@ -48,6 +52,7 @@ REQUEST_DEADLINE_S = 3.0
 DRIFT_MARGIN = 0.1
 BOOT_RETRY_S = 1.0
 DFS_TIMEOUT_S = 4.0
+PAIR, INITIAL_ACTIVE = "sim", "a"
 
 
 @dataclass(slots=True)
@@ -74,12 +79,14 @@ class Life:
 
 
 class World:
-    def __init__(self, plan: Plan, loop: VirtualLoop, register: SimRegister) -> None:
+    def __init__(self, plan: Plan, loop: VirtualLoop) -> None:
         self.plan, self.loop = plan, loop
         self.network = Network(loop, self.stream("network"))
-        self.register = register
         drift = {"a": plan.knobs.drift_a, "b": plan.knobs.drift_b}
         self.machines = {site: self._machine(site, 1.0 + drift[site]) for site in SITES}
+        self.register = SimRegister()
+        clusters = {site: machine.dfs for site, machine in self.machines.items()}
+        self.watch: Watch = self.register if plan.knobs.coordinator else DfsWatch(clusters, RemoteLayout(PAIR))
         self.lives: dict[str, Life] = {}
         self.before_kill: Callable[[], None] = lambda: None
         self._ids = 0
@@ -149,7 +156,7 @@ class World:
         """The site that `target` means now; what is neither "active" nor "standby" means itself."""
         if target not in ("active", "standby"):
             return target
-        state = self.register.value
+        state = self.watch.value
         if state is None or state.active is None:
             return None
         return state.active if target == "active" else OTHER[state.active]
@@ -168,27 +175,36 @@ class World:
         here, there = self.machines[name], self.machines[OTHER[name]]
         process, network = life.process, self.network
         files = here.disk.files(process)
+        own_dfs = here.dfs.client(process, name, name, network, DFS_TIMEOUT_S)
+        peer_dfs = there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S)
         site = Site(
             site_settings(name, self.plan.knobs),
             SitePorts(
                 clock=here.clock, files=files, engine=here.engine,
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
-                coordinator=SimCoordinator(self.register, name, network),
+                coordinator=self._coordinator(name, own_dfs, peer_dfs),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
-                own_dfs=here.dfs.client(process, name, name, network, DFS_TIMEOUT_S),
-                peer_dfs=there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S),
+                own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
             ),
         )
         operations = Operations(site, Control(site), here.journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
-            is_busy=lambda: operations.running_id is not None,
+            is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
         )
         life.facade = Facade(site, operations)
         life.door = Door(life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S))
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()
+
+    def _coordinator(self, name: str, own_dfs: SimDfs, peer_dfs: SimDfs) -> Coordinator:
+        if self.plan.knobs.coordinator:
+            return SimCoordinator(self.register, name, self.network)
+        return DfsCoordinator(
+            site=name, peer=OTHER[name], own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(PAIR),
+            initial_active=INITIAL_ACTIVE, clock=self.machines[name].clock,
+        )
 
     def _new_id(self, name: str) -> str:
         self._ids += 1
@@ -199,13 +215,13 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
     """As gateway/app.py makes them of a configuration, with short times."""
     automatic = knobs.policy == "available"
     return SiteSettings(
-        pair="sim", site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}", initial_active="a",
-        policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S, flush_interval_s=knobs.flush_interval_s,
-        fence_deadline_s=6.0, admission=AdmissionLimits(),
+        pair=PAIR, site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}",
+        initial_active=INITIAL_ACTIVE, policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S,
+        flush_interval_s=knobs.flush_interval_s, fence_deadline_s=6.0, admission=AdmissionLimits(),
         active=ActiveSettings(
             lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s, trim_interval_s=1.0,
             degrade_after_s=knobs.degrade_after_s if automatic else None, resync_after_s=0.5,
-            commit=CommitSettings(),
+            commit=CommitSettings(sweep_interval_s=0.25),
             shipper=ShipperSettings(idle_poll_s=0.25, retry_s=0.2, batch_interval_s=0.02, batch_bytes_max=4096),
             remote=RemoteWriterSettings(
                 segment_bytes=knobs.segment_bytes, in_flight_max=8, retry_first_s=0.05, retry_max_s=0.5,

@@ -38,7 +38,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     st.builds(h.Copies, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.none() | NUMBER),
     st.builds(h.RemoteLog, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
     st.builds(h.Position, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
-    st.builds(h.RoleChange, TEXT, TEXT, TIME, st.none() | TIME, TEXT),
+    st.builds(h.RoleChange, TEXT, TEXT, TIME, st.none() | TIME, TEXT), st.builds(h.Apart, TEXT, TIME),
     st.builds(h.Moment, st.sampled_from(["healed", "recovered", "drained", "ended"]), TIME),
     st.builds(
         h.Dump, TEXT, st.booleans(), TIME, NUMBER,

@@ -1,0 +1,76 @@
+"""Who gave an answer, in which epoch and when, and which answers a later epoch had outranked already.
+
+What always holds: an answer is forgiven only where a command had the register of a pair without a coordinator decided apart
+(Apart), the later epoch opened before both sites saw each other again, and the answer is of an asynchronous epoch of the other
+site, no later than `mode_slack_s` after they did. Source: docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from math import inf
+
+from chaos.history import Call, History, Opened
+
+
+def answered_by(call: Call, opened: Sequence[Opened], times: Sequence[float]) -> tuple[str, int | None]:
+    """`opened` in the order of `times`, when they opened. An answer repeated under its idempotency key bears the epoch of the
+    first: then its site's epoch counts."""
+    assert call.outcome is not None
+    assert call.returned_s is not None
+    outcome = call.outcome
+    ack = outcome.ack
+    site = ack.site if ack is not None else outcome.site
+    if outcome.epoch is not None:
+        return site, outcome.epoch
+    if not site:
+        return site, ack.epoch if ack is not None else None
+    for at in range(bisect_right(times, call.returned_s) - 1, -1, -1):
+        if opened[at].site == site:
+            return site, opened[at].epoch
+    return site, ack.epoch if ack is not None else None
+
+
+def answered_s(call: Call, history: History) -> float:
+    """When its site let go of the answer, where that is known, else when it reached the client."""
+    assert call.returned_s is not None
+    served_s = call.outcome.served_s if call.outcome is not None else None
+    return served_s if served_s is not None else call.returned_s - history.limits.travel_slack_s
+
+
+def apart_times(history: History) -> list[tuple[float, float]]:
+    """From a command that had the register decided apart to the moment at which both sites' DFSs held the same again."""
+    met = sorted(moment.at_s for moment in history.moments if moment.name == "met")
+    return [(each.at_s, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
+
+
+@lru_cache(maxsize=2)
+def forgiven(history: History) -> frozenset[int]:
+    """Ids of the calls that an asynchronous active answered after a later epoch had opened where it could not know of it."""
+    apart = apart_times(history)
+    if not apart:
+        return frozenset()
+    opened = sorted(history.opened, key=lambda each: each.at_s)
+    times = [each.at_s for each in opened]
+    found: set[int] = set()
+    for call in history.calls:
+        outcome = call.outcome
+        if outcome is None or call.returned_s is None or (outcome.ack is not None and outcome.ack.mode == "sync"):
+            continue
+        site, epoch = answered_by(call, opened, times)
+        at_s = answered_s(call, history)
+        if epoch is None or not _was_async(history, epoch, at_s):
+            continue
+        later = [each.at_s for each in opened if each.epoch > epoch and each.at_s < at_s]
+        elsewhere = all(each.site != site for each in opened if each.epoch > epoch and each.at_s < at_s)
+        slack_s = history.limits.mode_slack_s
+        if later and elsewhere and any(from_s <= min(later) <= to_s and at_s <= to_s + slack_s for from_s, to_s in apart):
+            found.add(call.id)
+    return frozenset(found)
+
+
+def _was_async(history: History, epoch: int, at_s: float) -> bool:
+    told = [(each.at_s, each.mode) for each in history.modes if each.epoch == epoch and each.at_s <= at_s]
+    return bool(told) and max(told)[1] == "async"
