@@ -28,6 +28,7 @@ class Operator:
         self._world, self._note = world, note
         self._process = Process("operator")
         self._resumed = False
+        self._asking: list[asyncio.Task[None]] = []
 
     # ---- commands
     def command(self, kind: str, site: str, *, accept_data_loss: bool = False) -> None:
@@ -36,7 +37,12 @@ class Operator:
             "abort": partial(self._last, "abort"), "resume": partial(self._last, "resume"),
         }
         work = works.get(kind, partial(self._start, kind, site, accept_data_loss))
-        self._process.spawn(self._ask(kind, site, work), "command")
+        self._asking.append(self._process.spawn(self._ask(kind, site, work), "command"))
+
+    async def idle(self) -> None:
+        """Until every command has been answered, or given up."""
+        for asking in self._asking:
+            await asking
 
     async def _ask(self, kind: str, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]]) -> None:
         try:

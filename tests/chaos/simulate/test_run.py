@@ -81,6 +81,13 @@ def test_every_promise_holds_for_the_first_seeds() -> None:
     assert acknowledged > 40 * CLEAN_SEEDS
 
 
+@pytest.mark.parametrize("kept", sorted((ROOT / "tests/scenarios").glob("simulated_*.txt")), ids=lambda path: path.stem)
+def test_what_was_found_once_stays_mended(kept: Path) -> None:
+    """Plans that broke a promise (docs/track-record.md), as small as shrinking made them."""
+    result = Run(parse(kept.read_text())).execute()
+    assert result.violations == (), result.violations[0]
+
+
 def _failing(plan: Plan) -> Result:
     """A made-up run that fails as long as a crash of b is in it and 40 operations are asked."""
     result = Run(replace(plan, operations=0, faults=(), clients=1)).execute()
