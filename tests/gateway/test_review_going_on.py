@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from storage.errors import DfsError, Refused
+from switchover.attempt import history_entry
 from switchover.coordinator import PairState
 from switchover.failpoints import ArmedFailpoints
 from tests.gateway.pair import Pair
@@ -183,3 +185,19 @@ async def test_a_takeover_waits_with_its_one_attempt_for_the_dfs_that_it_claims_
         await pair.until(lambda: pair.role("b") in SERVES)
         assert await resumed_by(pair, "b") == ["site b"]
         assert rows(pair, "b") == {1: "x"}
+
+
+async def test_nothing_but_a_takeover_or_a_switchover_is_taken_up(tmp_path: Path) -> None:
+    """A later operation of another kind has nothing to do with the plan that has the pair."""
+    async with open_pair(tmp_path) as pair:
+        await pair.crash("a")
+        plan_id = await dies(pair, "b", "plan.failover.claim.after")
+        await pair.start("b")
+        await pair.running["b"].supervisor.stop()
+        operations = pair.running["b"].operations
+        journal = operations._executor._journal
+        [left] = await journal.operations(1)
+        later = replace(left, id="later", kind="rejoin")
+        await journal.create(later, history_entry(later, later.created_ms, "started", "test"))
+        assert not await operations.go_on(plan_id)
+        assert await resumed_by(pair, "b") == []
