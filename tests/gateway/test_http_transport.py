@@ -6,7 +6,7 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -21,19 +21,22 @@ MIB = 1 << 20
 async def peer(answer: bytes) -> AsyncIterator[tuple[HttpTransport, list[int]]]:
     """A transport to a peer that gives this answer to everything, and the lengths of the bodies that it read."""
     lengths: list[int] = []
-    ended = asyncio.Event()
+    serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.current_task())
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
                 length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
                 lengths.append(len(await reader.readexactly(length)))
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer)
-        except asyncio.IncompleteReadError:  # the transport was closed
+        except (asyncio.IncompleteReadError, ConnectionError):  # the transport was closed
+            return
+        finally:
             writer.close()
-            await writer.wait_closed()
-            ended.set()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
@@ -41,7 +44,7 @@ async def peer(answer: bytes) -> AsyncIterator[tuple[HttpTransport, list[int]]]:
         yield transport, lengths
     finally:
         await transport.close()
-        await ended.wait()
+        await asyncio.gather(*(task for task in serving if task is not None))
         server.close()
         await server.wait_closed()
 
