@@ -32,7 +32,7 @@ from storage.engine import StorageEngine
 from storage.errors import Fenced, Refused, TwinlogError
 from storage.record import Kind, Record
 from storage.wal import Wal
-from switchover.activation import Opened
+from switchover.activation_parts import Opened
 from switchover.coordinator import Beat, Coordinator, PairState
 from switchover.failpoints import Failpoints
 

@@ -13,7 +13,8 @@ from storage.clock import Clock
 from storage.errors import Refused
 from storage.frame import Frame, parse_frame
 from storage.record import Kind, Record
-from switchover.activation import Activation, ActivationRequest, Opened
+from switchover.activation import Activation
+from switchover.activation_parts import ActivationRequest, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.facts import SiteFacts
 from switchover.register import downgrade_closed

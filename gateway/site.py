@@ -35,9 +35,11 @@ from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unav
 from storage.files import Files
 from storage.schema import TableSchema
 from storage.wal import Wal
-from switchover.activation import Activation, ActivationPorts, ActivationRequest, ActivationSettings, Opened
+from switchover.activation import Activation
+from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.failpoints import Failpoints
+from switchover.held import Held, held
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles import Event, Role, permissions, step
 
@@ -329,6 +331,11 @@ class Site:
             self.pair_state = self.ports.coordinator.known or self.pair_state
             raise
         return self.pair_state
+
+    async def held(self) -> Held:
+        """Which epochs this site knows of, whatever the coordinator says."""
+        ports = self.ports
+        return await held(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
 
     # ---- the drain of a planned switchover
     async def drain(self) -> int:

@@ -15,6 +15,7 @@ from remote_log.dfs import Dfs
 from storage.errors import TwinlogError
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
+from switchover.held import forgotten_epoch
 
 LOOK_TIMEOUT_S = 2.0
 LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
@@ -31,6 +32,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         _problem(ports.own_dfs.probe()), _problem(ports.peer_dfs.probe()), _missing(site, state), _open_leases(site),
         _free(site),
     )
+    names_nobody = coordinator_error is None and (state is None or state.active is None)
+    forgotten = forgotten_epoch(state, await site.held()) if names_nobody else None
     now_s = ports.clock.monotonic_s()
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
@@ -41,7 +44,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied_seq,
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
-        opened_by=state.opened_by if state is not None else None, remote_log_missing=missing, open_leases=leases,
+        opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
+        remote_log_missing=missing, open_leases=leases,
     )
 
 

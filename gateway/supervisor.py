@@ -19,6 +19,7 @@ from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import DfsError, TwinlogError
 from switchover.coordinator import Switching
 from switchover.decide import Action, decide
+from switchover.held import forgotten_epoch
 from switchover.roles import Event, Role
 
 log = structlog.get_logger("twinlog.supervisor")
@@ -100,7 +101,13 @@ class Supervisor:
         state = await site.refresh_pair_state()
         if site.role is not role:
             return  # what was read may be older than the change
-        decision = decide(site.site, role, state, site.settings.initial_active)
+        forgotten: int | None = None
+        if role in (Role.CLOSED, Role.FENCED) and (state is None or state.active is None):
+            seen = await site.held()
+            if forgotten_epoch(state, seen) is not None:
+                state = await site.refresh_pair_state()  # it may have been opened meanwhile, and be known by that
+                forgotten = forgotten_epoch(state, seen)
+        decision = decide(site.site, role, state, site.settings.initial_active, forgotten)
         if decision.action is Action.NOTHING:
             site.waiting_for, self._failed = None, 0
             return

@@ -16,85 +16,24 @@ Source: protocol.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 import msgspec
 
 from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
-from remote_log.layout import RemoteLayout
-from remote_log.lease import ReadLease
 from remote_log.sink import FLOOR
 from storage.chain import standing
-from storage.clock import Clock, HybridClock
-from storage.engine import StorageEngine
-from storage.errors import LogGap, PlanSuperseded, Refused
+from storage.errors import DfsError, LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
-from storage.wal import Wal
+from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
-from switchover.coordinator import Coordinator, Mode, PairState, read_or_known, update
-from switchover.failpoints import Failpoints
+from switchover.coordinator import Mode, PairState, read_or_known, update
+from switchover.held import Held, held
 from switchover.homes import UNSEEN_STEP, stale_takeover
 from switchover.register import abandon_plan, begin_plan, open_plan
-
-
-class RemoteLogOpener(Protocol):
-    """What activation asks of remote_log/writer.py: a segment that is not fenced, with these frames durable in it."""
-
-    async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
-    async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationSettings:
-    lease: ReadLease  # its durations: how long a fencer waits
-    fence_deadline_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationRequest:
-    """Why and how. `old_stopped`: the old active confirmed that it stopped, so its lease need not be waited out."""
-
-    plan_id: str
-    kind: str  # bootstrap | restart | takeover | switchover
-    reason: str = ""
-    old_stopped: bool = False
-    peer_durable_seq: int = 0  # switchover: the old active's storage is durable up to here
-    accept_data_loss: bool = False
-    supersede: bool = False
-    continues: str | None = None  # begin only while this plan still has the pair: the site goes on by itself, uncommanded
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationPorts:
-    site: str
-    peer: str
-    own_dfs: Dfs
-    peer_dfs: Dfs
-    layout: RemoteLayout
-    wal: Wal
-    engine: StorageEngine
-    coordinator: Coordinator
-    clock: Clock
-    hybrid: HybridClock
-    make_remote: Callable[[int], RemoteLogOpener]  # epoch -> writer on the peer's DFS
-    failpoints: Failpoints
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A new epoch, open: the commit path begins here."""
-
-    epoch: int
-    mode: Mode
-    start: Frame
-    remote: RemoteLogOpener | None
-    replayed_frames: int
-    copied_frames: int
 
 
 class Activation:
@@ -105,6 +44,7 @@ class Activation:
         self.epoch = 0
         self.before: PairState | None = None  # the value that this plan follows
         self.progress: dict[str, object] = {}
+        self.unseen_dfs: tuple[str, ...] = ()  # of a pair that begins anew: whose DFS did not answer
         self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
         self._done: set[str] = set()
         self._high_seq = 0
@@ -114,7 +54,13 @@ class Activation:
 
     @property
     def _takes_over(self) -> bool:
-        return self.request.kind in ("takeover", "switchover")
+        return self.request.kind in ("takeover", "switchover") or self._anew
+
+    @property
+    def _anew(self) -> bool:
+        """The pair's value was lost, and the operator accepts what nobody can verify then: who was the active, and in which
+        mode. It is a takeover that reads what a restart would read, too."""
+        return self.request.kind == "bootstrap" and self.request.accept_data_loss
 
     @property
     def _arbiter(self) -> Dfs:
@@ -148,13 +94,19 @@ class Activation:
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
         met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
+        seen = await self._held() if self._anew else None
+        if seen is not None:
+            met.append(seen.known)
+            self.unseen_dfs = seen.unseen
+        unseen = coordinator.unseen is not None or (seen is not None and bool(seen.unseen))
 
         def begun(state: PairState | None) -> PairState:
             self.before = state
             return begin_plan(
                 state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
                 accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
-                epoch_step=UNSEEN_STEP if self._takes_over and coordinator.unseen is not None else 1,
+                epoch_step=UNSEEN_STEP if self._takes_over and unseen else 1,
+                forgotten_epoch=max(met) if self._anew else 0,
             )
 
         mode = self._mode_before
@@ -169,6 +121,11 @@ class Activation:
         assert began.switching is not None
         self.epoch, self._begun = began.switching.epoch, (began, coordinator.unseen is None)
         self._reached("begin")
+
+    async def _held(self) -> Held:
+        ports = self.ports
+        dfs_by_site = {ports.site: ports.own_dfs, ports.peer: ports.peer_dfs}
+        return await held(ports.engine, ports.wal, dfs_by_site, ports.layout)
 
     async def abandon(self) -> None:
         """Let the pair go: nothing irreversible was done."""
@@ -232,12 +189,22 @@ class Activation:
     async def _read_remote(self) -> list[Frame]:
         if not self._needs_arbiter:
             return []
-        return await read_frames(self._arbiter, self.ports.layout, self.epoch)
+        frames = await read_frames(self._arbiter, self.ports.layout, self.epoch)
+        return [*frames, *(await self._read_own_remote() if self._anew else ())]
+
+    async def _read_own_remote(self) -> list[Frame]:
+        """What this site may have written as the active, as far as the other site's DFS answers."""
+        ports = self.ports
+        try:
+            await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+            return await read_frames(ports.peer_dfs, ports.layout, self.epoch)
+        except DfsError:
+            return []
 
     def _tail(self, remote: list[Frame], local: list[Frame]) -> list[Frame]:
         """The frames that continue what the storage holds. A takeover trusts the remote log only, unless it is forced."""
         engine = self.ports.engine
-        frames = remote if self._takes_over else [*remote, *local]
+        frames = remote if self._takes_over and not self._anew else [*remote, *local]
         try:
             tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
@@ -367,7 +334,7 @@ class Activation:
 
     def _opening_mode(self) -> Mode:
         """Sync only when the peer, if it had to take over right now, would find everything."""
-        if self.request.kind == "takeover":
+        if self.request.kind == "takeover" or self._anew:
             return "async"
         if self.request.kind == "switchover":
             return "sync" if self.request.peer_durable_seq >= self._end else "async"

@@ -16,6 +16,7 @@ import msgspec
 from storage.errors import InvalidInput
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
+from switchover.held import forgotten
 from switchover.loss import acceptance_problem
 from switchover.roles import Role
 
@@ -109,6 +110,22 @@ def _same_coordinator(facts: Facts) -> Judgement:
     return Judgement("ok", "both sites see the same value")
 
 
+def _knows_pair(facts: Facts) -> Judgement:
+    if facts.blind or facts.own.coordinator_error is not None:
+        return Judgement("unknown", "the coordinator does not answer")
+    own, epoch = facts.own, facts.own.forgotten_epoch
+    if epoch is None:
+        return Judgement("ok", "it knows of every epoch that is known here")
+    if facts.peer is not None and facts.peer.opened_by is not None:
+        return Judgement("failed", f"it has no record of this pair, the one that site {facts.peer_name} asks has",
+                         f"give site {own.site} the coordinator.url of site {facts.peer_name}")
+    if facts.kind == "failover" and facts.accepted is not None:
+        return Judgement("warning", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
+                         f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
+    return Judgement("failed", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
+                     forgotten(own.site, epoch))
+
+
 def _plan_running(facts: Facts) -> Judgement:
     if facts.blind:
         return Judgement("unknown", "the coordinator does not answer")
@@ -127,6 +144,8 @@ def _active(facts: Facts) -> Judgement:
     if facts.blind:
         return Judgement("unknown", "the coordinator does not answer")
     active = facts.state.active if facts.state is not None else None
+    if active is None and facts.own.forgotten_epoch is not None:
+        return Judgement("unknown", "the coordinator has no record of it", "see coordinator.knows-pair")
     if active is None:
         return Judgement("failed", "the pair was never open", "start both sites: the first one opens by itself")
     if facts.kind != "failover" and active == facts.own.site:
@@ -191,7 +210,7 @@ def _own_role(facts: Facts) -> Judgement:
         return Judgement("failed", seen, f"`twinlog rejoin {own.site}`")
     if facts.kind == "failover":
         held_up = running is not None and running.site == facts.peer_name
-        if own.role not in OPEN_ROLES or held_up:
+        if own.role not in OPEN_ROLES or held_up or own.forgotten_epoch is not None:
             return Judgement("ok", seen)
         return Judgement("failed", f"{seen} in epoch {own.epoch}: there is nothing to take over", "`twinlog status`")
     if own.role in OPEN_ROLES:
@@ -337,6 +356,7 @@ _TAKES = ("switchover", "failover")
 CHECKS = (
     Row("coordinator.answers", KINDS, _coordinator),
     Row("coordinator.same", KINDS, _same_coordinator),
+    Row("coordinator.knows-pair", KINDS, _knows_pair),
     Row("coordinator.plan-running", KINDS, _plan_running),
     Row("pair.active", KINDS, _active),
     Row("pair.config-agrees", KINDS, _config),

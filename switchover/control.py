@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from remote_log.sink import Sink
 from storage.clock import Clock
-from switchover.activation import Activation, ActivationRequest, Opened
+from switchover.activation import Activation
+from switchover.activation_parts import ActivationRequest, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.facts import SiteFacts
 from switchover.rejoin import RejoinReport

@@ -41,7 +41,7 @@ class PairState(msgspec.Struct, frozen=True):
     """The value."""
 
     state_id: int = 0
-    epoch: int = 0  # of the open active; 0: none was ever open
+    epoch: int = 0  # of the open active; 0: none was ever open. With no active: the value was lost, and this epoch is known of
     epoch_allocated: int = 0  # highest ever given to a plan; never below `epoch`
     active: str | None = None  # the site that opened `epoch`
     opened_by: str | None = None  # the plan that opened `epoch`

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from switchover.coordinator import PairState
+from switchover.held import forgotten
 from switchover.roles import Role
 
 
@@ -31,8 +32,13 @@ class Decision(NamedTuple):
     waiting_for: str | None
 
 
-def decide(site: str, role: Role, state: PairState | None, initial_active: str) -> Decision:
-    """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read."""
+def decide(
+    site: str, role: Role, state: PairState | None, initial_active: str, forgotten_epoch: int | None = None
+) -> Decision:
+    """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read.
+
+    `forgotten_epoch`: of a pair that the register has no record of although this site knows of it (held.py).
+    """
     if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
         return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
     if role is Role.STANDBY and state is not None and state.switching is not None and state.switching.site == site:
@@ -43,13 +49,20 @@ def decide(site: str, role: Role, state: PairState | None, initial_active: str) 
         running = state.switching
         if running.site != site:
             return Decision(Action.WAIT, f"plan {running.plan_id} ({running.kind} to {running.site}), which has the pair")
-        if running.kind not in ("restart", "bootstrap"):
+        if running.kind not in ("restart", "bootstrap") or _begins_anew(state):
             stopped = f"{running.kind} to {site} stopped half-way"
             return Decision(Action.RESUME, f"the operator: {stopped}; run `twinlog resume` or `twinlog abort`")
     if state is None or state.active is None:
+        if forgotten_epoch is not None:
+            return Decision(Action.WAIT, f"the operator: {forgotten(site, forgotten_epoch)}")
         if site == initial_active:
             return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")
         return Decision(Action.WAIT, f"site {initial_active} to open the pair for the first time")
     if state.active == site:
         return Decision(Action.RESTART, "its own restart")
     return Decision(Action.REJOIN, f"site {state.active}, the active of epoch {state.epoch}, to answer")
+
+
+def _begins_anew(state: PairState) -> bool:
+    """By command, after the pair's value was lost: nothing of that goes on as if the pair were fresh."""
+    return state.active is None and state.epoch > 0

@@ -31,6 +31,7 @@ def begin_plan(
     accept_data_loss: bool = False,
     continues: str | None = None,
     highest_claim: int = 0,
+    forgotten_epoch: int = 0,
     epoch_step: int = 1,
 ) -> PairState:
     """The plan has the pair, with an epoch of its own at least `epoch_step` above every one given away and `highest_claim`.
@@ -38,7 +39,7 @@ def begin_plan(
     Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
     superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, from which this one goes
-    on, does not have the pair any more.
+    on, does not have the pair any more. `forgotten_epoch`: a bootstrap by command of a pair whose value was lost (held.py).
     """
     current = state or PairState()
     running = current.switching
@@ -61,6 +62,7 @@ def begin_plan(
     over = f", superseding {running.plan_id}" if running is not None else ""
     return replace(
         current,
+        epoch=max(current.epoch, forgotten_epoch),
         epoch_allocated=epoch,
         switching=Switching(plan_id=plan_id, site=site, epoch=epoch, kind=kind, since_wall_ms=wall_ms),
         reason=f"plan {plan_id} ({kind} to {site}) began with epoch {epoch}{over}",
@@ -73,6 +75,8 @@ def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool
         raise Refused(f"no plan is of kind {kind}: it is one of {', '.join(KINDS)}")
     if kind == "bootstrap" and current.active is not None:
         raise Refused(f"the pair has been open before (epoch {current.epoch} at {current.active}): it needs no bootstrap")
+    if kind == "bootstrap" and current.epoch and not accept_data_loss:
+        raise Refused(f"the pair has been open before (epoch {current.epoch}), and by whom was lost: it begins anew by command")
     if kind == "restart" and current.active != site:
         raise Refused(f"the active of epoch {current.epoch} is {current.active}: {site} rejoins it, or takes over by command")
     if kind in ("takeover", "switchover") and current.active in (None, site):

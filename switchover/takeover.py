@@ -22,7 +22,8 @@ from remote_log.messages import (
     to_message,
 )
 from storage.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
-from switchover.activation import Activation, ActivationRequest
+from switchover.activation import Activation
+from switchover.activation_parts import ActivationRequest
 from switchover.control import SiteControl
 from switchover.coordinator import PairState, read_or_known, update
 from switchover.loss import accepted_loss
@@ -93,8 +94,18 @@ class Takeover:
             "verified; writes it acknowledged asynchronously would be lost"
         ]
 
+    def _lost(self, activation: Activation) -> list[str]:
+        """What nobody can tell when the pair's value was lost."""
+        peer = self._control.peer
+        said = [f"whether site {peer} was the active, and what it acknowledged asynchronously: that would be lost"]
+        if peer in activation.unseen_dfs:
+            said.append(f"site {peer}'s DFS does not answer: what site {self._control.site} wrote there, and what was claimed")
+        return said
+
     async def _request_kind(self) -> str:
         state = await read_or_known(self._control.coordinator)
+        if self._kind == "failover" and accepted_loss(self._options) is not None and (state is None or state.active is None):
+            return "bootstrap"  # the pair's value was lost: the preflight says whether that is so
         if self._kind == "failover":
             return "restart" if state is not None and state.active == self._control.site else "takeover"
         return self._kind
@@ -115,6 +126,8 @@ class Takeover:
         activation = await self._need_activation()
         await activation.begin()
         unverified = self._unseen() if self._kind == "failover" else []
+        if self._kind == "failover" and activation.request.kind == "bootstrap":
+            unverified += self._lost(activation)
         return {"epoch": activation.epoch, **({"cannot_verify": unverified} if unverified else {})}
 
     async def _abandon(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-from contextlib import AsyncExitStack, suppress
+import sqlite3
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,16 @@ class Pair:
             site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",
             clock=clock,
         )
+
+    def lose_register(self) -> None:
+        """What names the active is gone: the coordinator was set up anew, or both registers on the DFSs."""
+        for name in OTHER:
+            shutil.rmtree(self.root / name / "dfs" / "test" / "0" / "register", ignore_errors=True)
+        if self.has_coordinator:
+            with closing(sqlite3.connect(self.root / "coordinator.db")) as database, database:
+                tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+                for (table,) in tables.fetchall():
+                    database.execute(f"DELETE FROM {table}")
 
     async def stop(self, name: str) -> None:
         running = self.running.pop(name)

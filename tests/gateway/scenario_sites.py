@@ -210,7 +210,11 @@ class SiteCommands:
         return "done"
 
     async def do_coordinator(self, words: list[str]) -> str:
-        """coordinator SITE down|up: for that site. coordinator none: before the first start, the pair has none at all."""
+        """coordinator SITE down|up: for that site. coordinator none: before the first start, the pair has none at all.
+        coordinator lost: it answers, and has no record of the pair; without one, both DFSs have lost the register."""
+        if words == ["lost"]:
+            self.pair.lose_register()
+            return "lost"
         if words == ["none"]:
             assert not self.pair.running
             self.pair.has_coordinator = False

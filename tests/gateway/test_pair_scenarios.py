@@ -15,6 +15,8 @@ from tests.gateway.scenario import Scenario, ScenarioError, load, run
 from tests.gateway.scenario_commands import PairCommands
 
 ALONE = (  # also played by a pair without a coordinator
+    "pair_register_lost", "pair_register_lost_active", "pair_register_lost_async", "pair_register_lost_disk_replaced",
+    "pair_register_lost_half_way", "pair_register_lost_standby",
     "pair_degrade_closed", "pair_degrade_peer_down", "pair_degrade_releases_waiting", "pair_failover_refused_async",
     "pair_forced_after_crash", "pair_forced_twice", "pair_old_active_alive", "pair_quarantine_merge",
     "pair_recovery_of_the_master", "pair_restart_both", "pair_restart_local_only", "pair_restart_waits_for_the_arbiter",

@@ -44,7 +44,8 @@ def statuses(given: Facts) -> dict[str, str]:
 def test_ids_are_stable() -> None:
     """They stand in people's scripts: whoever changes one breaks them."""
     assert [row.id for row in CHECKS] == [
-        "coordinator.answers", "coordinator.same", "coordinator.plan-running", "pair.active", "pair.config-agrees",
+        "coordinator.answers", "coordinator.same", "coordinator.knows-pair", "coordinator.plan-running", "pair.active",
+        "pair.config-agrees",
         "peer.answers", "peer.role", "site.role", "standby.base-complete", "mode.sync", "replication.lag",
         "read-lease.proved", "remote-log.found", "remote-log.open-leases", "remote-log.writable", "dfs.own-writable",
         "wal.disk-space", "clock.skew", "journal.unfinished",
@@ -174,3 +175,19 @@ def test_an_acceptance_that_names_no_count_is_refused(given: object) -> None:
         accepted_loss({"accept_data_loss": given})
     assert accepted_loss({}) is None
     assert accepted_loss({"accept_data_loss": 0}) == 0
+
+
+def test_a_register_that_has_forgotten_the_pair_stops_every_role_change_but_a_forced_failover() -> None:
+    lost = {"state": None, "own": own(forgotten_epoch=3, opened_by=None), "peer": peer(opened_by=None, forgotten_epoch=3)}
+    for kind in KINDS:
+        assert statuses(facts(kind, **lost))["coordinator.knows-pair"] == "failed"
+    forced = judge(facts("failover", **lost, accepted="unknown"))
+    assert [check.id for check in forced if check.status == "failed"] == []
+    [check] = [check for check in forced if check.id == "coordinator.knows-pair"]
+    assert check.status == "warning"
+
+
+def test_a_site_that_asks_the_wrong_coordinator_must_not_begin_anew() -> None:
+    wrong = facts("failover", state=None, own=own(forgotten_epoch=3, opened_by=None), accepted="unknown")
+    [check] = [check for check in judge(wrong) if check.id == "coordinator.knows-pair"]
+    assert (check.status, "coordinator.url of site a" in check.fix) == ("failed", True)

@@ -53,3 +53,18 @@ def test_the_first_site_of_a_fresh_pair_opens_it() -> None:
 def test_a_drained_site_opens_when_the_plan_let_go() -> None:
     assert decide("a", Role.DRAINING, value("a"), "a").action is Action.UNDRAIN
     assert decide("a", Role.DRAINING, value("a", "switchover"), "a").action is Action.NOTHING
+
+
+@pytest.mark.parametrize("site", ["a", "b"])
+@pytest.mark.parametrize("state", [None, PairState(state_id=3, epoch=6, epoch_allocated=9)])
+def test_a_pair_that_the_register_has_forgotten_waits_for_the_operator(site: str, state: PairState | None) -> None:
+    decision = decide(site, Role.CLOSED, state, "a", 6)
+    assert decision.action is Action.WAIT
+    assert "epoch 6" in str(decision.waiting_for)
+    assert f"failover --to {site} --accept-data-loss --count unknown" in str(decision.waiting_for)
+
+
+def test_a_beginning_by_command_that_stopped_half_way_is_taken_up_and_never_as_if_the_pair_were_fresh() -> None:
+    plan = Switching("plan-1", "a", 7, "bootstrap", 0)
+    assert decide("a", Role.CLOSED, PairState(9, 6, 7, switching=plan), "a").action is Action.RESUME
+    assert decide("a", Role.CLOSED, PairState(9, 0, 7, switching=plan), "a").action is Action.BOOTSTRAP
