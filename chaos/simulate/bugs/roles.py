@@ -17,7 +17,7 @@ from remote_log.sink import Sink
 from storage.errors import PlanSuperseded
 from storage.replay import replay
 from storage.segment import scan_segment
-from switchover.activation import Activation
+from switchover.activation import Activation, Opened
 from switchover.coordinator import PairState, Switching
 from switchover.homes import next_epoch
 from switchover.register import open_plan
@@ -27,7 +27,7 @@ TAKEOVERS = ("pause", "isolate", "cut", "failover")
 SLOW_RESTART_S = 5.0
 ASYNC_LOSS = ("cut", "degrade", "degrade", "degrade", "failover")  # what is named often is drawn often
 FORCED = ("crash", "pause", "isolate", "dfs-down", "failover", "degrade", "resync")
-_begin, _replay = Activation.begin, Activation.replay
+_begin, _replay, _open = Activation.begin, Activation.replay, Activation.open
 
 
 async def _nothing(*_: Any, **__: Any) -> None:
@@ -99,6 +99,13 @@ async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
     await self.ports.wal.start(self.epoch, self._high_seq + 1)
 
 
+async def _open_slowly(self: Activation) -> Opened:
+    """What comes between the replay and the opening has time to come."""
+    await self.replay()
+    await self.ports.clock.sleep(1.0)
+    return await _open(self)
+
+
 # ---- rejoin
 async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
     epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
@@ -112,16 +119,19 @@ BUGS = (
         ((switchover.activation, "fence", _nothing), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
     ),
     Bug(
-        "no-claim-check", "A writer that made a segment does not look at the claims.", "P2", ("liveness", "one_active"), 2, 20,
+        "no-claim-check", "A writer that made a segment does not look at the claims.", "P2",
+        ("one_active", "linearizable", "liveness"), 17, 100,
         ((remote_log.remote_segments, "check_not_fenced", _nothing),), TAKEOVERS,
     ),
     Bug(
         "serve-without-lease", "Reads are served and writes acknowledged though the lease has run out.", "P2",
-        ("one_active",), 26, 60, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
+        ("one_active",), 7, 60, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
     ),
     Bug(
-        "no-epoch-check-at-sink", "A site takes shipped frames of every epoch, agreed on or not, and in every role.", "P2",
-        ("liveness", "acknowledged"), 70, 60, ((Sink, "_check_following", _no_check),), ("degrade", "slow-disk", "failover"),
+        "no-epoch-check-at-sink", "A site takes shipped frames of every epoch and in every role, also before it opens.", "P2",
+        ("acknowledged", "linearizable", "liveness"), 2, 100,
+        ((Sink, "_check_following", _no_check), (Activation, "open", _open_slowly)),
+        ("degrade", "degrade", "slow-disk", "failover", "failover"),
     ),
     Bug(
         "downgrade-unrecorded", "A downgrade is not recorded at the coordinator.", "P8", ("honest",), 1, 10,
@@ -137,17 +147,17 @@ BUGS = (
     ),
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
-        ("linearizable", "liveness", "one_active"), 53, 80,
+        ("linearizable", "liveness", "one_active"), 53, 100,
         ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)),
         ("degrade", "degrade", "degrade", "crash", "failover"),
     ),
     Bug(
         "open-before-durable", "A takeover opens with a storage that is not durable, and with nothing of it in its WAL.", "P1",
-        ("two_copies",), 1, 20,
+        ("two_copies",), 12, 20,
         ((Activation, "_apply", _apply_only), (Activation, "_write_wal", _write_no_wal)), ("crash", "pause", "failover"),
     ),
     Bug(
-        "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 27, 40,
+        "rejoin-keeps-rows", "A rejoin cuts the diverging end of the log and keeps its rows.", "P6", ("convergence",), 30, 60,
         ((Rejoin, "_refetch", _keep_rows),), ASYNC_LOSS,
     ),
     Bug(

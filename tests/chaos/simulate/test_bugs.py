@@ -9,12 +9,14 @@ import pytest
 from chaos.checkers.violation import Violation
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.plan import Plan
-from chaos.simulate.run import Run
+from chaos.simulate.run import Run, collect
 from storage.errors import InvalidInput
 
 
 def violations(plan: Plan) -> tuple[Violation, ...]:
-    return Run(plan).execute().violations
+    found = Run(plan).execute().violations
+    collect()
+    return found
 
 
 clean = cache(violations)  # bugs with the same kinds of faults share seeds
