@@ -1,8 +1,9 @@
 """Who gave an answer, in which epoch and when, and which answers a later epoch had outranked already.
 
 What always holds: an answer is forgiven only where a command had the register of a pair without a coordinator decided apart
-(Apart), the later epoch opened before both sites saw each other again, and the answer is of an asynchronous epoch of the other
-site, no later than `mode_slack_s` after they did. Source: docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
+(Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again by then; and only if
+it is of an asynchronous epoch of the other site, no later than `mode_slack_s` after they did.
+Source: docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
 """
 
 from __future__ import annotations
@@ -40,17 +41,21 @@ def answered_s(call: Call, history: History) -> float:
     return served_s if served_s is not None else call.returned_s - history.limits.travel_slack_s
 
 
-def apart_times(history: History) -> list[tuple[float, float]]:
-    """From a command that had the register decided apart to the moment at which both sites' DFSs held the same again."""
+def met_s(history: History, site: str, later_s: float, now_s: float) -> float | None:
+    """When both sites' DFSs held the same again, if what opened elsewhere at `later_s` is out of sight of `site` at `now_s`."""
     met = sorted(moment.at_s for moment in history.moments if moment.name == "met")
-    return [(each.at_s, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
+    ends = [(each, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
+    out_of_sight = [
+        to_s for each, to_s in ends
+        if each.at_s <= now_s and later_s <= to_s and (each.at_s <= later_s or each.site == site)
+    ]
+    return max(out_of_sight, default=None)
 
 
 @lru_cache(maxsize=2)
 def forgiven(history: History) -> frozenset[int]:
     """Ids of the calls that an asynchronous active answered after a later epoch had opened where it could not know of it."""
-    apart = apart_times(history)
-    if not apart:
+    if not history.apart:
         return frozenset()
     opened = sorted(history.opened, key=lambda each: each.at_s)
     times = [each.at_s for each in opened]
@@ -63,10 +68,11 @@ def forgiven(history: History) -> frozenset[int]:
         at_s = answered_s(call, history)
         if epoch is None or not _was_async(history, epoch, at_s):
             continue
-        later = [each.at_s for each in opened if each.epoch > epoch and each.at_s < at_s]
-        elsewhere = all(each.site != site for each in opened if each.epoch > epoch and each.at_s < at_s)
-        slack_s = history.limits.mode_slack_s
-        if later and elsewhere and any(from_s <= min(later) <= to_s and at_s <= to_s + slack_s for from_s, to_s in apart):
+        later = [each for each in opened if each.epoch > epoch and each.at_s < at_s]
+        if not later or any(each.site == site for each in later):
+            continue
+        until_s = met_s(history, site, later[0].at_s, at_s)
+        if until_s is not None and at_s <= until_s + history.limits.mode_slack_s:
             found.add(call.id)
     return frozenset(found)
 

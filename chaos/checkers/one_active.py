@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import pairwise
 
-from chaos.checkers.answers import answered_by, answered_s, apart_times, forgiven
+from chaos.checkers.answers import answered_by, answered_s, forgiven, met_s
 from chaos.checkers.violation import Violation
 from chaos.history import Call, History, Opened
 
@@ -34,7 +34,8 @@ def _openings(history: History, opened: list[Opened]) -> list[Violation]:
 def _apart(history: History, before: Opened, after: Opened) -> bool:
     """An asynchronous active restarted where it could not know of the later epoch, which a command had opened apart."""
     restarted = after.mode == "async" and after.site != before.site and after.epoch != before.epoch
-    return restarted and any(from_s <= before.at_s and after.at_s <= to_s for from_s, to_s in apart_times(history))
+    until_s = met_s(history, after.site, before.at_s, after.at_s) if restarted else None
+    return until_s is not None and after.at_s <= until_s
 
 
 def _answers(history: History, opened: list[Opened]) -> list[Violation]:

@@ -34,7 +34,7 @@ from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
 from storage.errors import TwinlogError
 
-START_S = 30.0
+START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 CLIENTS_END_S = FAULTS_END_S + 8.0  # a pair that is down holds them up

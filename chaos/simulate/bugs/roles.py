@@ -17,7 +17,8 @@ from remote_log.sink import Sink
 from storage.errors import PlanSuperseded
 from storage.replay import replay
 from storage.segment import scan_segment
-from switchover.activation import Activation, Opened
+from switchover.activation import Activation
+from switchover.activation_parts import Opened
 from switchover.coordinator import PairState, Switching
 from switchover.homes import next_epoch
 from switchover.register import open_plan

@@ -13,11 +13,11 @@ WRITE = Operation("write", "t", mutations=(Mutation("upsert", "k", {"value": 1})
 OLD = Outcome("ok", site="a", epoch=1)
 
 
-def forced(*, mode: str = "async", at_s: float = 5.0, met_s: float | None = 20.0, opened_s: float = 10.0) -> Plot:
-    """a is asynchronous in epoch 1 since 2.0; b was forced at 5.0, opened epoch 1002 at 10.0; they saw each other at 20.0."""
+def forced(*, mode: str = "async", site: str = "b", at_s: float = 5.0, met_s: float | None = 20.0) -> Plot:
+    """a is asynchronous in epoch 1 since 2.0; `site` was forced, b opened epoch 1002 at 10.0; they saw each other at 20.0."""
     plot = Plot().add(
         Limits(mode_slack_s=1.0), Opened("a", 1, 0.0, "sync"), ModeRecorded(1, "sync", 0.0), ModeRecorded(1, mode, 2.0),  # type: ignore[arg-type]
-        Apart("b", at_s), Opened("b", 1002, opened_s, "async"), ModeRecorded(1002, "async", opened_s),
+        Apart(site, at_s), Opened("b", 1002, 10.0, "async"), ModeRecorded(1002, "async", 10.0),
     )
     return plot if met_s is None else plot.add(Moment("met", met_s))
 
@@ -29,6 +29,7 @@ def found(plot: Plot) -> list[str]:
 def test_its_answers_are_forgiven_until_both_saw_each_other_and_a_lease_more() -> None:
     assert found(forced().call(READ, 11, 12, OLD).call(READ, 20, 20.9, OLD)) == []
     assert found(forced().call(WRITE, 11, 12, Outcome("ok", Ack("a", 1, 5, 5, "async"), site="a", epoch=1))) == []
+    assert found(forced(site="a", at_s=10.5).call(READ, 11, 12, OLD)) == []
     assert found(forced(met_s=None).call(READ, 40, 41, OLD)) == []
     assert found(forced().add(Opened("a", 3, 15.0, "async"), ModeRecorded(3, "async", 15.0)).call(
         READ, 16, 17, Outcome("ok", site="a", epoch=3))) == []
@@ -39,10 +40,14 @@ def test_its_answers_are_forgiven_until_both_saw_each_other_and_a_lease_more() -
     forced(mode="sync").call(READ, 11, 12, OLD),
     forced().call(WRITE, 11, 12, Outcome("ok", Ack("a", 1, 5, 5, "sync"), site="a", epoch=1)),
     forced(at_s=10.5).call(READ, 11, 12, OLD),
+    forced(site="a", at_s=12.5).call(READ, 11, 12, OLD),
     forced(met_s=9.0).call(READ, 9.5, 10.5, OLD),
     forced().add(Opened("a", 3, 15.0, "sync"), ModeRecorded(3, "sync", 15.0)),
     forced().add(Opened("a", 3, 25.0, "async"), ModeRecorded(3, "async", 25.0)),
-], ids=["too late", "sync epoch", "called sync", "forced later", "opened after they met", "reopened in sync", "reopened late"])
+], ids=[
+    "too late", "sync epoch", "called sync", "forced later", "degraded later", "opened after they met", "reopened in sync",
+    "reopened late",
+])
 def test_nothing_else_is(plot: Plot) -> None:
     assert found(plot) == ["one_active"]
 
