@@ -13,7 +13,8 @@ from typing import Any
 
 from gateway.control import Control
 from gateway.site import Site
-from storage.errors import InvalidInput, Refused
+from remote_log.messages import STATUS, StatusReply, from_message
+from storage.errors import InvalidInput, Refused, TwinlogError
 from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan
 from switchover.journal import Journal
@@ -31,6 +32,11 @@ KINDS = {
 }
 OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
 LISTED_MAX = 200
+STATUS_TIMEOUT_S = 2.0
+# What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
+# return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
+PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
+OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 OPERATOR = "operator"
 LOOKED_BACK = 20  # operations; dry runs among them do not count
 
@@ -113,21 +119,33 @@ class Operations:
         return next((one for one in listed if not one["dry_run"] and not one["never_began"]), None)
 
     async def go_on(self, plan_id: str) -> bool:
-        """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, back when
-        it was being undone. False: a step said no, or this process has resumed it once already, and the operator decides.
+        """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
+        something passing stopped it past the point of no return; back when it was being undone, or when it had not got so
+        far and the active serves on. False: a step said no, or this process has resumed it once already after its death,
+        and the operator decides.
         """
         last = await self._last_begun()
         if last is None or last["kind"] not in ("failover", "switchover"):
             return False
-        if _is_half_undone(last):
+        if _is_half_undone(last) or (last["abortable"] and last["state"] == "interrupted" and await self._peer_serves()):
             await self._executor.abort(str(last["id"]), self._actor)
             return True
-        if last["state"] != "interrupted" or not last["resumable"] or last["id"] in self._gone_on:
+        passing = last["state"] == "failed" and not last["abortable"] and (last["error"] or {}).get("code") in PASSING
+        once = last["state"] == "interrupted" and last["id"] not in self._gone_on
+        if not last["resumable"] or not (passing or once):
             return False  # once only: what ends the process ends it as often as the init system starts it, and no more
         await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
         await self._executor.resume(str(last["id"]), self._actor, partial(self._make_plan, continues=plan_id))
         self._gone_on.add(str(last["id"]))
         return True
+
+    async def _peer_serves(self) -> bool:
+        """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
+        try:
+            reply = await self._site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+        except TwinlogError:
+            return False
+        return from_message(StatusReply, reply).role in OPEN_ROLES
 
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""

@@ -136,7 +136,7 @@ class Supervisor:
         """What cannot be taken up, or undone, now is tried again, less and less often."""
         self._failed += 1
         if await self._go_on(plan.plan_id):
-            self._site.waiting_for = f"its own {plan.kind}, which was interrupted and goes on"
+            self._site.waiting_for = f"its own {plan.kind}, which stopped half-way and is taken up again"
         else:
             self._site.waiting_for, self._failed = else_waiting_for, 0
 
