@@ -188,6 +188,13 @@ class RoleChange(Line, tag="role_change", frozen=True, omit_defaults=True):
     state: str = ""
 
 
+class GivenUp(Line, tag="given_up", frozen=True, omit_defaults=True):
+    """An operator's forced takeover from an asynchronous active opened: what `epoch` was told and told others may be undone."""
+
+    epoch: int
+    at_s: float
+
+
 class Apart(Line, tag="apart", frozen=True, omit_defaults=True):
     """Without a coordinator: a command had the register decided at `site` from now on, without a look at the other site's DFS,
     where something else may be decided until both hold the same value again (Moment `met`)."""
@@ -289,13 +296,13 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 
 AnyLine = (
-    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | Apart | Moment | Dump
-    | SiteLog | Quarantine | TableUse | Limits
+    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | GivenUp | Apart | Moment
+    | Dump | SiteLog | Quarantine | TableUse | Limits
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes", Apart: "apart",
-    Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
+    GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -314,6 +321,7 @@ class History:
     positions: tuple[Position, ...] = ()
     role_changes: tuple[RoleChange, ...] = ()
     apart: tuple[Apart, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
     moments: tuple[Moment, ...] = ()
     dumps: tuple[Dump, ...] = ()
     logs: tuple[SiteLog, ...] = ()

@@ -9,6 +9,8 @@ Measured: a row of six columns encodes in two thirds of the time that a loop ove
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import msgspec
@@ -100,8 +102,13 @@ def _map(values: Sequence[Column]) -> str:
     return f"{{{', '.join(f'{column.id}: v{column.id}' for column in values)}}}"
 
 
+@lru_cache(maxsize=512)  # tables of one shape share it
+def _code(source: str) -> CodeType:
+    return compile(source, "<compiled row>", "exec")
+
+
 def _compile(head: str, lines: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
     namespace: dict[str, Any] = {**names, "pack": _pack, "unpack": _unpack}
-    exec(compile("\n".join((head, *lines)), "<compiled row>", "exec"), namespace)
+    exec(_code("\n".join((head, *lines))), namespace)
     made: Callable[..., Any] = namespace["made"]
     return made

@@ -105,6 +105,7 @@ class Facts:
     def __init__(self, history: History) -> None:
         self.history = history
         self.tables = {use.name: TableFacts(use) for use in history.tables}
+        self._given_up = {each.epoch for each in history.given_up}
         self._settled = sorted(moment.at_s for moment in history.moments if moment.name == "recovered")
         altered = {call.operation.table for call in history.calls if call.operation.kind == "schema"}
         for name in altered & self.tables.keys():
@@ -117,7 +118,7 @@ class Facts:
                 continue
             if operation.kind not in ("read", "scan"):
                 self._take_write(table, call)
-            elif call.id in forgiven(history):
+            elif call.id in forgiven(history) or self._is_given_up(call):
                 continue
             elif call.outcome is not None and call.outcome.result == "ok" and call.returned_s is not None:
                 looks.append((table, call))
@@ -129,6 +130,10 @@ class Facts:
                 facts.seen += facts.looks.values()
             self._versions(table)
         self._losses(history)
+
+    def _is_given_up(self, call: Call) -> bool:
+        """It tells of an epoch that a forced takeover undid, and that may come back with a site that was away meanwhile."""
+        return bool(self._given_up) and call.outcome is not None and call.outcome.epoch in self._given_up
 
     def settled_s(self, call: Call) -> float:
         """When a call of unknown outcome can no longer take effect."""
@@ -143,7 +148,8 @@ class Facts:
             result, end_s = outcome.result, call.returned_s
             if outcome.ack is not None:
                 version = outcome.ack.version - len(operation.mutations) + 1
-            if result == "not_applied" and outcome.error in TELLING and call.id not in forgiven(self.history):
+            told = outcome.error in TELLING and call.id not in forgiven(self.history) and not self._is_given_up(call)
+            if result == "not_applied" and told:
                 self._take_refusal(table, call)
         if result == "unknown":
             end_s = self.settled_s(call)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.history import Ack, Condition, Mutation, Operation, Outcome, Row
+from chaos.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
 from chaos.simulate.door import answer
 from chaos.simulate.network import Call
 from chaos.simulate.world import Life, World
@@ -26,7 +26,7 @@ from gateway.door import Door
 from gateway.receipts import decode_receipt
 from storage.errors import OutcomeUnknown, TwinlogError
 
-PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.05, retry_max_s=0.5)
+PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}
 PAGE_ROWS = 7  # so that a scan is of several pages
 
@@ -75,7 +75,8 @@ class SimClient:
             return self._outcome()
         unknown = isinstance(error, OutcomeUnknown) or error.fields.get("outcome") == "unknown"
         is_read = operation.kind in ("read", "scan")
-        return Outcome("unknown" if unknown and not is_read else "not_applied", error=error.code, site=self.served_by)
+        result: Result = "unknown" if unknown and not is_read else "not_applied"
+        return Outcome(result, error=error.code, site=self.served_by, epoch=self.served_epoch)
 
     # ---- what the library is asked
     def _request(self, operation: Operation, key: str) -> Asked[Any]:

@@ -12,6 +12,7 @@ import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
@@ -68,6 +69,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._halted: set[Process] = set()  # paused or killed: looked at for each step, so killed ones leave when they can
         self._held: dict[Process, list[Handle]] = {}
         self._outside = Context()
+        self._processes: list[Process] = []
 
     # ---- what asyncio calls
     def time(self) -> float:
@@ -107,6 +109,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         task = _Task(self._asked, coro, loop=self, name=name or "task", context=context)
         process = context.get(CURRENT)
         if process is not None:
+            if not process.tasks:
+                self._processes.append(process)
             process.keep(task)
         return task
 
@@ -154,6 +158,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return main.result()
         finally:
             events._set_running_loop(before)
+
+    def let_go(self) -> None:
+        """The run is over: close what still waits, here and now and not when the collector comes by. Its `finally` blocks run,
+        to no effect, for nothing is run any more; what they raise is of no interest."""
+        self._ready.clear()
+        self._timers.clear()
+        self._held.clear()
+        for process in self._processes:
+            for task in process.tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with suppress(BaseException):
+                        task.get_coro().close()
+            process.tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
 
     def _run_once(self) -> None:
         """All that is due, and no callback that it asks for."""

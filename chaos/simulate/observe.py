@@ -14,6 +14,7 @@ from typing import Any
 from chaos.history import (
     Apart,
     Dump,
+    GivenUp,
     LoggedFrame,
     ModeRecorded,
     Moment,
@@ -39,7 +40,7 @@ from storage.schema import decode_schema
 from switchover.coordinator import PairState
 from switchover.rejoin import QUARANTINE
 
-SAMPLE_S = 0.5
+SAMPLE_S = 1.0
 
 
 class RegisterNotes:
@@ -58,12 +59,19 @@ class RegisterNotes:
         if opened and (value.epoch, value.opened_by) not in self._opened:
             self._opened.add((value.epoch, value.opened_by))
             self._recorder.note(Opened(str(value.active), value.epoch, self._loop.now_s, value.mode))
+            if before is not None and before.mode == "async" and before.active not in (None, value.active) and _forced(before):
+                self._recorder.note(GivenUp(before.epoch, self._loop.now_s))
 
     def _forced(self, site: str) -> None:
         self._recorder.note(Apart(site, self._loop.now_s))
 
     def _met(self) -> None:
         self._recorder.note(Moment("met", self._loop.now_s))
+
+
+def _forced(before: PairState) -> bool:
+    """The plan that opens is a takeover: from an asynchronous active that is one that accepts a loss."""
+    return before.switching is not None and before.switching.kind == "takeover"
 
 
 class Observer:

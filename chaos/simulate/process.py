@@ -24,7 +24,7 @@ class Process:
         self.paused = False
         self.context = Context()
         self.context.run(CURRENT.set, self)
-        self._tasks: list[asyncio.Task[Any]] = []  # kept: what the collector takes away would run its `finally` blocks
+        self.tasks: list[asyncio.Task[Any]] = []  # kept: what the collector takes away would run its `finally` blocks
 
     def __repr__(self) -> str:
         return f"<{self.name}{' killed' if self.killed else ' paused' if self.paused else ''}>"
@@ -34,7 +34,7 @@ class Process:
         return asyncio.get_running_loop().create_task(work, name=name, context=self.context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        tasks = self._tasks
+        tasks = self.tasks
         tasks.append(task)
         if len(tasks) >= 512:
-            self._tasks = [each for each in tasks if not each.done()]
+            self.tasks = [each for each in tasks if not each.done()] or [task]

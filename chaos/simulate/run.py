@@ -90,6 +90,7 @@ class Run:
                 self.broken("internal", f"What is stored cannot be read as a whole: {error}")
             for untaken in self.loop.errors:
                 self.broken("internal", f"Nobody took an exception: {untaken!r}")
+            self.loop.let_go()
             history = self.recorder.history()
             judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
         return Result(

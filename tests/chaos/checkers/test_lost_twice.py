@@ -7,12 +7,14 @@ from chaos.history import (
     Ack,
     Call,
     Condition,
+    GivenUp,
     Moment,
     Mutation,
     Operation,
     Outcome,
     Quarantine,
     QuarantinedRow,
+    Row,
     TableUse,
     history_of,
 )
@@ -41,3 +43,13 @@ def test_seed_2026() -> None:
     assert linearizable.check(history_of([*lines, _quarantined(3)])) == []
     assert linearizable.check(history_of(lines)) != []
     assert linearizable.check(history_of([*lines, _quarantined(2)])) != []
+
+
+def test_what_was_told_in_an_epoch_that_was_given_up_by_force_binds_nobody() -> None:
+    """2 was written in epoch 3, epoch 4 was forced over it and read 1, epoch 5 was forced over that: 2 is there again."""
+    write, back = _add(2, 1, 2.0, Ack("b", 3, 2, 2, "async")), _add(4, 2, 4.0, Ack("b", 5, 3, 4, "async"))
+    read = Call(3, "p", Operation("read", "t", "k"), 3.0, None, 3.1, Outcome("ok", rows=(Row("k", {"value": 1}, 1),), epoch=4))
+    lines = [TABLE, _add(1, 0, 1.0, Ack("a", 2, 1, 1, "sync")), write, read, back, Moment("recovered", 5.0)]
+    assert linearizable.check(history_of(lines)) != []
+    assert linearizable.check(history_of([*lines, GivenUp(3, 2.5), GivenUp(4, 3.5)])) == []
+    assert linearizable.check(history_of([*lines, GivenUp(3, 2.5)])) != []
