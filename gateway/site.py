@@ -39,7 +39,8 @@ from switchover.activation import Activation
 from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.failpoints import Failpoints
-from switchover.held import Held, held
+from switchover.forgotten import Held
+from switchover.held import held
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles import Event, Role, permissions, step
 

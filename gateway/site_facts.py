@@ -15,7 +15,7 @@ from remote_log.dfs import Dfs
 from storage.errors import TwinlogError
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
-from switchover.held import forgotten_epoch
+from switchover.forgotten import forgotten_epoch
 
 LOOK_TIMEOUT_S = 2.0
 LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow

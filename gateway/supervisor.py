@@ -19,7 +19,7 @@ from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import DfsError, TwinlogError
 from switchover.coordinator import Switching
 from switchover.decide import Action, decide
-from switchover.held import forgotten_epoch
+from switchover.forgotten import forgotten_epoch
 from switchover.roles import Event, Role
 
 log = structlog.get_logger("twinlog.supervisor")

@@ -31,7 +31,8 @@ from storage.replay import replay
 from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 from switchover.coordinator import Mode, PairState, read_or_known, update
-from switchover.held import Held, held
+from switchover.forgotten import Held
+from switchover.held import held
 from switchover.homes import UNSEEN_STEP, stale_takeover
 from switchover.register import abandon_plan, begin_plan, open_plan
 

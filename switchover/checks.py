@@ -16,7 +16,7 @@ import msgspec
 from storage.errors import InvalidInput
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
-from switchover.held import forgotten
+from switchover.forgotten import forgotten
 from switchover.loss import acceptance_problem
 from switchover.roles import Role
 

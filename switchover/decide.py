@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from switchover.coordinator import PairState
-from switchover.held import forgotten
+from switchover.forgotten import forgotten
 from switchover.roles import Role
 
 

@@ -1,14 +1,9 @@
-"""Which epochs a site knows of by itself: what a register that names no active is held against.
-
-What always holds: a pair is fresh only if neither the storage here nor a log nor a claim knows of an epoch that the register
-does not; a register that was lost, or is the wrong one, must not make a pair begin as if nothing had been acknowledged.
-"""
+"""Which epochs a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by forgotten.py)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from remote_log.claims import claimed_epochs
 from remote_log.dfs import Dfs
@@ -16,18 +11,9 @@ from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
 from storage.errors import DfsError
 from storage.wal import Wal
-from switchover.coordinator import PairState
+from switchover.forgotten import Held
 
 LOOK_TIMEOUT_S = 2.0
-
-
-class Held(NamedTuple):
-    """`lived`: the last epoch that the storage holds frames of. `known`: the highest one met in storage, WAL and claims.
-    `unseen`: the sites whose DFS did not answer."""
-
-    lived: int
-    known: int
-    unseen: tuple[str, ...]
 
 
 async def held(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], layout: RemoteLayout) -> Held:
@@ -46,22 +32,3 @@ async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:
             return await claimed_epochs(dfs, layout)
     except (TimeoutError, DfsError):
         return None
-
-
-def forgotten_epoch(state: PairState | None, seen: Held) -> int | None:
-    """The highest epoch known here, of a pair that was open before and of which the register has no record, or none but that
-    it is begun anew. None: it names the active, or the pair is fresh: then a first opening may have stopped half-way."""
-    if state is not None and state.active is not None:
-        return None
-    given, opened = (state.epoch_allocated, state.epoch) if state is not None else (0, 0)
-    lived = seen.lived > 0 or opened > 0 or seen.known > given
-    return max(seen.known, opened) if lived else None
-
-
-def forgotten(site: str, epoch: int) -> str:
-    """What the operator is told of it."""
-    return (
-        f"this site knows of epoch {epoch}, but the coordinator has no record of this pair (without one: neither DFS has its "
-        "register): restore it, or point coordinator.url at the right one; if it is lost for good, `twinlog failover --to "
-        f"{site} --accept-data-loss --count unknown`, at the site that was the active if it is there"
-    )

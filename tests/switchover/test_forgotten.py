@@ -6,7 +6,7 @@ import pytest
 
 from storage.errors import Refused
 from switchover.coordinator import PairState, Switching
-from switchover.held import Held, forgotten_epoch
+from switchover.forgotten import Held, forgotten_epoch
 from switchover.register import begin_plan
 
 NOTHING = Held(0, 0, ())
