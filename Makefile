@@ -29,8 +29,8 @@ setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
 run: setup ## two sites on this machine, with a real table loaded (DIR=demo, ARGS=--no-load)
 	@exec $(BIN)/twinlog demo --dir $(DIR) $(ARGS)
 
-test: setup ## the whole test suite (ARGS="tests/storage -k chain" for a part)
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## the whole test suite, on every core (ARGS="tests/storage -k chain" for a part)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: setup ## lint, types, the dependency law, sizes, and no address of a registry or a machine
 	@echo "ruff: lint";                    $(BIN)/ruff check --quiet --output-format concise
