@@ -7,6 +7,8 @@ end. Where one log was trimmed, or was rebuilt from a base, it is compared from 
 
 from __future__ import annotations
 
+from math import inf
+
 from chaos.checkers.violation import Violation
 from chaos.history import Dump, History, LoggedFrame, Position, SiteLog
 
@@ -27,23 +29,25 @@ def check(history: History) -> list[Violation]:
 
 
 def _positions(history: History) -> list[Violation]:
-    """Samples are judged against the highest commit that was seen of the epoch up to the same moment.
+    """Samples are judged against what the open active had committed at the very same moment; between two looks it may have
+    committed more, and died or lost its storage since.
 
     Once a later epoch is open its start says where the epoch before ended, which may be above what that one's writer knew
     to be committed when it died; the logs at the end judge that.
     """
     found: list[Violation] = []
-    committed: dict[int, int] = {}
+    committed: dict[tuple[int, float], int] = {}
     holder: dict[int, str] = {each.epoch: each.site for each in history.opened}
     order = sorted(history.positions, key=lambda each: (each.at_s, holder.get(each.epoch) != each.site))
     for position in order:
         epoch = position.epoch
         if holder.get(epoch) == position.site:
-            committed[epoch] = max(committed.get(epoch, 0), position.committed)
-        elif epoch in committed and position.applied > committed[epoch] and not _superseded(history, position):
+            if position.committed:
+                committed[epoch, position.at_s] = position.committed
+        elif position.applied > committed.get((epoch, position.at_s), inf) and not _superseded(history, position):
             sentence = (
                 f"Standby {position.site} had applied {position.applied} of epoch {epoch}"
-                f" when its active had committed {committed[epoch]}."
+                f" when its active had committed {committed[epoch, position.at_s]}."
             )
             found.append(Violation("P4", NAME, sentence, (), (position.at_s,)))
     return found

@@ -94,7 +94,7 @@ class Observer:
         """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""
         now_s, engine = self._world.loop.now_s, self._world.machines[name].engine
         if site.role != "SWITCHING":
-            committed = site.open.core.committed if site.open is not None else engine.applied_seq
+            committed = site.open.core.committed if site.open is not None else 0
             self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
         if (seen := copies(self._world, name, site)) is not None:
             self._recorder.note(seen)

@@ -111,7 +111,7 @@ class Run:
     async def _main(self) -> None:
         self.recorder.note(Limits(
             answer_slack_s=0.5, recovery_s=RECOVERY_S, segment_bytes=3 * self.plan.knobs.segment_bytes + 4096,
-            trim_slack_s=8.0, segments_drained=1, mode_slack_s=4.0,
+            trim_slack_s=15.0, segments_drained=1, mode_slack_s=4.0,
         ))
         for use in self.workload.tables:
             self.recorder.note(use)
