@@ -40,6 +40,10 @@ class MemoryJournal:
         self._operations: dict[str, Operation] = {}
         self._history: list[HistoryEntry] = []
 
+    def all(self) -> list[Operation]:
+        """In the order of creation; for tests and the simulator."""
+        return list(self._operations.values())
+
     async def create(self, operation: Operation, entry: HistoryEntry) -> None:
         if operation.id in self._operations:
             raise id_taken(operation.id)

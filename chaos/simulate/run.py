@@ -12,10 +12,10 @@ import hashlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -37,6 +37,7 @@ from storage.errors import TwinlogError
 START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
+TRIM_SLACK_S = 15.0  # a round of the trimmer in which three deletions wait for their deadline, as their answers are lost
 CLIENTS_END_S = FAULTS_END_S + 8.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
@@ -81,7 +82,8 @@ class Run:
 
     def execute(self) -> Result:
         """To the end, whatever happens."""
-        with _quiet():
+        internal: list[str] = []
+        with _quiet(internal):
             try:
                 self.loop.run(self._main(), steps_max=STEPS_MAX)
             except Stuck as error:
@@ -90,13 +92,24 @@ class Run:
                 self.broken("internal", f"What is stored cannot be read as a whole: {error}")
             for untaken in self.loop.errors:
                 self.broken("internal", f"Nobody took an exception: {untaken!r}")
+            met = [*internal, *self._internal_steps()]  # before what still waits is closed, which complains
             self.loop.let_go()
+            for told in met:
+                self.broken("internal", f"The product met an error that it does not know: {told}")
             history = self.recorder.history()
             judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
         return Result(
             self.plan, history, tuple(judged), tuple(self.trace), self._hash(history), self.loop.now_s, self.loop.steps,
             len(history.calls), len(self.plan.faults),
         )
+
+    def _internal_steps(self) -> list[str]:
+        """Steps of role changes that ended in such an error: the journals name it, and no log does."""
+        return [
+            f"{operation.kind}: {operation.error['message']}" for site in SITES
+            for operation in self.world.machines[site].journal.all()
+            if operation.error is not None and operation.error["code"] == "internal"
+        ]
 
     def _hash(self, history: History) -> str:
         digest = hashlib.blake2b(digest_size=16)
@@ -110,8 +123,8 @@ class Run:
     # ---- the course of a run
     async def _main(self) -> None:
         self.recorder.note(Limits(
-            answer_slack_s=0.5, recovery_s=RECOVERY_S, segment_bytes=3 * self.plan.knobs.segment_bytes + 4096,
-            trim_slack_s=15.0, segments_drained=1, mode_slack_s=4.0,
+            answer_slack_s=0.5, recovery_s=RECOVERY_S, segment_bytes=2 * self.plan.knobs.segment_bytes + 4096,
+            trim_slack_s=TRIM_SLACK_S, segments_drained=1, mode_slack_s=4.0,
         ))
         for use in self.workload.tables:
             self.recorder.note(use)
@@ -233,14 +246,21 @@ class Run:
 
 def collect() -> None:
     """Let the tasks of killed processes go. Their `finally` blocks run now, to no effect, and may complain."""
-    with _quiet():
+    with _quiet([]):
         gc.collect()
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No log line, and no word about the tasks of processes that were killed: they end with the run."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+def _quiet(internal: list[str]) -> Iterator[None]:
+    """No log line, and no word about the tasks of processes that were killed: they end with the run. What the product logs
+    with a traceback it had not foreseen, and survived: that goes to `internal`."""
+    def keep(_: object, __: str, event: MutableMapping[str, Any]) -> NoReturn:
+        lines = str(event.get("traceback") or "").strip().splitlines()
+        if lines and not lines[-1].startswith("storage.errors."):
+            internal.append(f"{event.get('event')}: {' | '.join(line.strip() for line in lines[-3:])}")
+        raise structlog.DropEvent
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[keep])
     hook: Any = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     collecting = gc.isenabled()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -171,3 +172,17 @@ class Processes:
             if key in self.record.unknown:
                 self.record.acknowledged[key] = value
         self.record.unknown.clear()
+
+
+@contextmanager
+def open_pair(root: Path, **settings: Any) -> Iterator[Processes]:
+    """Two processes that have opened, with the table; ended at the end."""
+    made = Processes(root, **settings)
+    made.start("a")
+    made.start("b")
+    try:
+        made.until_roles("ACTIVE", "STANDBY")
+        made.create_table("a")
+        yield made
+    finally:
+        made.close()

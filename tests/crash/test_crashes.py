@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.processes import OTHER, Processes
+from tests.crash.processes import OTHER, Processes, open_pair
 
 WRITE_PATH = [
     "commit.framed", "commit.local_synced", "commit.remote_synced", "commit.committed", "commit.applied", "commit.acknowledged",
@@ -21,15 +21,8 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path)
-    made.start("a")
-    made.start("b")
-    try:
-        made.until_roles("ACTIVE", "STANDBY")
-        made.create_table("a")
+    with open_pair(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 def test_the_active_dies_at_every_step_of_the_write_path_and_restarts(pair: Processes) -> None:

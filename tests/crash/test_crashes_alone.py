@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.processes import Processes
+from tests.crash.processes import Processes, open_pair
 from tests.crash.test_crashes import (
     test_the_restarting_active_dies_at_every_step_of_activation,
     test_the_takeover_dies_at_every_step_and_goes_on_by_itself,
@@ -22,13 +22,6 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(tmp_path, coordinator=False)
-    made.start("a")
-    made.start("b")
-    try:
-        made.until_roles("ACTIVE", "STANDBY")
-        made.create_table("a")
+    with open_pair(tmp_path, coordinator=False) as made:
         yield made
-    finally:
-        made.close()
-        assert not (tmp_path / "coordinator.db").exists()
+    assert not (tmp_path / "coordinator.db").exists()

@@ -7,31 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.engines.memory import MemoryEngine
 from storage.engines.rocks_open import RocksSettings
 from tests.storage.engine_contract import EngineContract
 from tests.storage.engine_contract_reopen import EngineReopenContract
 from tests.storage.engine_contract_time import EngineTimeContract
 from tests.storage.engine_rig import Rig
+from tests.storage.memory_rig import MemoryRig
 from tests.storage.rocks_rig import RocksRig
-
-
-class MemoryRig:
-    def __init__(self) -> None:
-        self.engine = MemoryEngine()
-
-    async def crash(self) -> None:
-        self.engine.crash()
-
-    async def restart(self) -> None:
-        await self.engine.close()
-        self.engine.crash()
-
-    def break_down(self) -> None:
-        self.engine.break_down("injected")
-
-    def mend(self) -> None:
-        self.engine.mend()
 
 
 @pytest.fixture(params=["memory", "rocks", "rocks in threads"])

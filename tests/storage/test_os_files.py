@@ -211,18 +211,6 @@ async def test_a_tail_is_cut_with_zeros(files: OsFiles) -> None:
     assert await files.read("x") == b"\xff" * 1000 + bytes(size - 1000)
 
 
-async def test_delete_and_rename(files: OsFiles) -> None:
-    await files.write_new("one/x", b"1")
-    await files.rename("one/x", "two/y")
-    assert await files.list("one") == []
-    assert await files.read("two/y") == b"1"
-    await files.delete("two/y")
-    await files.delete("two/y")
-    assert await files.list("two") == []
-    with pytest.raises(SyncFailed, match="cannot rename gone"):
-        await files.rename("gone", "here")
-
-
 async def test_nothing_blocks_the_event_loop(files: OsFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     loop_thread = threading.get_ident()
     where: set[int] = set()

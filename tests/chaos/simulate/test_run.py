@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,12 @@ from chaos.simulate.cli import main
 from chaos.simulate.plan import BY_NAME, Fault, Plan, draw, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
+from gateway.active import ActiveEpoch
+from gateway.commit import CommitLog
+from gateway.rows_service import RowsService
+from gateway.supervisor import Supervisor
 from storage.errors import InvalidInput
+from switchover.activation import Activation
 
 ROOT = Path(__file__).parents[3]
 CLEAN_SEEDS = 60
@@ -79,6 +85,20 @@ def test_every_promise_holds_for_the_first_seeds() -> None:
     assert operations > 150 * CLEAN_SEEDS
     assert faults > 4 * CLEAN_SEEDS
     assert acknowledged > 40 * CLEAN_SEEDS
+
+
+async def _wrong(*_: object) -> None:
+    raise ValueError("planted")
+
+
+@pytest.mark.parametrize(("owner", "name"), [
+    (Supervisor, "_round"), (ActiveEpoch, "trim"), (CommitLog, "_apply_loop"), (RowsService, "read"), (Activation, "fence"),
+])
+def test_an_error_that_the_product_survives_without_knowing_it_is_a_violation(owner: type, name: str) -> None:
+    """The product logs it and goes on, or makes a problem of it: a run must not take that for health."""
+    with patch.object(owner, name, _wrong):
+        result = Run(replace(draw(3), faults=())).execute()
+    assert any(each.promise == "internal" and "planted" in each.sentence for each in result.violations)
 
 
 @pytest.mark.parametrize("kept", sorted((ROOT / "tests/scenarios").glob("simulated_*.txt")), ids=lambda path: path.stem)

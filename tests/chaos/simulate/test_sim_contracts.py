@@ -20,6 +20,7 @@ from tests.storage.engine_contract import EngineContract
 from tests.storage.engine_contract_reopen import EngineReopenContract
 from tests.storage.engine_contract_time import EngineTimeContract
 from tests.storage.files_contract import FilesContract
+from tests.storage.memory_rig import MemoryRig
 from tests.switchover import test_coordinator
 from tests.switchover.test_coordinator import Doors
 
@@ -48,27 +49,9 @@ class NothingMore(random.Random):
         return 0.0 if self.getrandbits(1) else 0.8
 
 
-class SimRig:
-    def __init__(self) -> None:
-        self.engine = SimEngine(NothingMore(1))
-
-    async def crash(self) -> None:
-        self.engine.crash(0)
-
-    async def restart(self) -> None:
-        await self.engine.close()
-        self.engine.crash()
-
-    def break_down(self) -> None:
-        self.engine.break_down("injected")
-
-    def mend(self) -> None:
-        self.engine.mend()
-
-
 @pytest.fixture
-def rig() -> SimRig:
-    return SimRig()
+def rig() -> MemoryRig:
+    return MemoryRig(SimEngine(NothingMore(1)))
 
 
 class TestSimEngine(suite(EngineContract)): ...  # type: ignore[misc]
