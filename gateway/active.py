@@ -287,10 +287,9 @@ class ActiveEpoch:
         cursors.advance(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.ports.wal.trim(safepoint + 1)
-            async with self.modes.making_remote:  # no new writer's segment is taken for one that was left behind
-                view = self.shipper.view
-                if view.state == "following" and view.durable_seq is not None:
-                    await self._trimmer.trim(self.remote, view.durable_seq)
+        view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer
+        if view.state == "following" and view.durable_seq is not None:
+            await self._trimmer.trim(self.modes, view.durable_seq)
 
     # ---- the end
     async def drain(self) -> int:

@@ -11,7 +11,6 @@ Source: protocol.md section 6 ("Back to sync"), model step_downgrade and step_re
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -60,7 +59,7 @@ class Modes:
         self.catch_target = 0
         self.ended: TwinlogError | None = None
         self.degrades_waiting = 0
-        self.making_remote = asyncio.Lock()  # from a new writer's first segment until `remote` names it
+        self.making_remote = False  # from before a new writer's first segment until `remote` names it (trimmer.Writers)
         self._maybe_recorded = False  # the coordinator may say sync although it did not answer so
         self.unsettled = False  # the coordinator may say async, of a degrade that has not taken place here
 
@@ -148,7 +147,8 @@ class Modes:
     async def _switch_on(self) -> None:
         """Claim this epoch at the peer's DFS, open a segment there, and send every new frame to both logs."""
         self.waiting_for = "the other site's DFS"
-        async with self.making_remote:
+        self.making_remote = True
+        try:
             claims = await claimed_epochs(self._peer_dfs, self._layout)
             higher = [epoch for epoch in claims if epoch > self._epoch]
             if higher:
@@ -168,6 +168,8 @@ class Modes:
             # no await from here to the end: every frame made after this point goes to the remote log
             self.catch_target = self._commit.core.switch_remote_on()
             self.remote = self._commit.remote = remote
+        finally:
+            self.making_remote = False
         self._peer.ask_flush()
 
     def _peer_has_caught_up(self) -> bool:

@@ -5,17 +5,33 @@ is above `durable_seq`; what cannot be read is kept; what cannot be deleted is t
 says so. As long as there is a writer, the newest of its segments that has a header stays, closed or not: a takeover takes
 that, and the claim, as the proof that it sees the remote log of this epoch (claims.missing_from). Claims below this epoch
 go too, its own and higher ones never.
-The caller is the active, holds the cursor registry's lock, and got `durable_seq` from a peer that follows this epoch. In
-the steady state a call costs two listings, whatever the remote log holds. Source: protocol.md section 7 (P7, P9).
+The caller is the active, and got `durable_seq` from a peer that follows this epoch. It holds no lock: a round waits for the
+DFS, and the writer may come, go and roll meanwhile. So what depends on the writer is asked again in the very step in which
+a call that changes something is sent. In the steady state a round costs two listings, whatever the remote log holds.
+Source: protocol.md section 7 (P7, P9).
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from remote_log.claims import claimed_epochs, read_segment, segments_of
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
-from remote_log.writer import RemoteWriter
-from storage.errors import DfsError, TwinlogError
+from remote_log.writer import RemoteWriter, SegmentInfo
+from storage.errors import DamagedLog, DfsError, TwinlogError
+
+
+class Writers(Protocol):
+    """Who writes the segments of this epoch, as of now."""
+
+    @property
+    def remote(self) -> RemoteWriter | None:
+        """None: nobody; what was left open is closed by lease recovery."""
+
+    @property
+    def making_remote(self) -> bool:
+        """One is being made: an open segment that `remote` does not know of may be its first."""
 
 
 class Trimmer:
@@ -25,71 +41,80 @@ class Trimmer:
         self._dfs, self._layout, self._epoch = dfs, layout, epoch
         self._recovering: set[str] = set()
         self._last_seqs: dict[str, int] = {}
+        self._failures: dict[str, int] = {}  # segments of which a call has failed, by the number of the last failure
         self._claims_left = True
 
-    async def trim(self, writer: RemoteWriter | None, durable_seq: int) -> list[str]:
-        """The paths of the segments deleted. `writer` None: there is none in this epoch now, and none is made before this
-        call ends; so a segment of this epoch that is open was left by one that is gone, and is closed by lease recovery.
-
-        Raises DfsError after everything else was tried when a segment could not be read or deleted, or at once when the
-        folders cannot be listed."""
+    async def trim(self, writers: Writers, durable_seq: int) -> list[str]:
+        """One round, and one at a time; the paths of the segments deleted. Raises DfsError at the first call that fails, so
+        that a DFS that does not answer costs one deadline; or after everything else was tried when a segment is damaged."""
         deleted: list[str] = []
-        failures: list[TwinlogError] = []
-        for folder in await self._dfs.list(self._layout.folder):
-            epoch = self._layout.parse_epoch(folder.name) if folder.is_folder else None
-            if epoch is None or epoch > self._epoch:
-                continue
-            paths = await segments_of(self._dfs, self._layout, epoch)
-            gone = await self._trim_paths(paths, epoch, writer, durable_seq, failures)
-            deleted += gone
-            if len(gone) == len(paths) and epoch < self._epoch:
+        damaged: list[DamagedLog] = []
+        epochs = await self._segments(writers)
+        needed = {path for path, own in _known(writers.remote).items() if not own.closed or own.last_seq > durable_seq}
+        segments = [(epoch, path) for epoch, paths in epochs.items() for path in paths if path not in needed]
+        for epoch, path in sorted(segments, key=lambda each: self._failures.get(each[1], 0)):  # one holds up no other for ever
+            try:
+                if await self._is_needless(epoch, path, writers, durable_seq):
+                    await self._delete(path, writers.remote)
+                    deleted.append(path)
+            except DamagedLog as error:
+                damaged.append(error)
+            except TwinlogError as error:
+                self._failures[path] = max(self._failures.values(), default=0) + 1
+                raise _given_up(str(error)) from error
+        for epoch, paths in epochs.items():
+            if epoch < self._epoch and not set(paths) - set(deleted):
                 await self._dfs.delete(self._layout.epoch_folder(epoch))
-        if failures:
-            raise DfsError(
-                f"{len(failures)} segments of the remote log could not be trimmed, and will be tried again: {failures[0]}",
-                failures=[str(failure) for failure in failures],
-            )
-        if writer is not None and self._claims_left:
+        if damaged:
+            raise _given_up(f"{len(damaged)} segments are damaged: {damaged[0]}")
+        if writers.remote is not None and self._claims_left:
             await self._delete_old_claims()
         return deleted
 
-    async def _trim_paths(
-        self, paths: list[str], epoch: int, writer: RemoteWriter | None, durable_seq: int, failures: list[TwinlogError]
-    ) -> list[str]:
-        segments = writer.segments if writer is not None else []
-        own = {segment.path: segment for segment in segments}
-        kept = next((segment.path for segment in reversed(segments) if segment.begun), None)
-        if writer is not None and epoch == self._epoch:
-            for segment in segments:
-                if segment.closed and segment.path not in paths:  # deleted by a call whose answer was lost
-                    writer.forget(segment.path)
-        gone = []
-        for path in paths:
-            try:
-                if path in own:
-                    last_seq = own[path].last_seq if own[path].closed else None
-                else:
-                    last_seq = await self._last_seq(path, recover=epoch < self._epoch or writer is None)
-                if last_seq is None or last_seq > durable_seq or path == kept:
-                    continue
-                await self._dfs.delete(path)
-            except TwinlogError as error:
-                failures.append(error)
-                continue
-            if writer is not None:
+    async def _segments(self, writers: Writers) -> dict[int, list[str]]:
+        """Paths by epoch, of this one and the older ones. What the writer had closed before and is not there any more was
+        deleted by a call whose answer was lost."""
+        writer = writers.remote
+        closed = [path for path, segment in _known(writer).items() if segment.closed]
+        epochs: dict[int, list[str]] = {}
+        for folder in await self._dfs.list(self._layout.folder):
+            epoch = self._layout.parse_epoch(folder.name) if folder.is_folder else None
+            if epoch is not None and epoch <= self._epoch:
+                epochs[epoch] = await segments_of(self._dfs, self._layout, epoch)
+        there = {path for paths in epochs.values() for path in paths}
+        for path in closed:
+            if writer is not None and path not in there:
                 writer.forget(path)
-            self._last_seqs.pop(path, None)
-            self._recovering.discard(path)
-            gone.append(path)
-        return gone
+        self._failures = {path: number for path, number in self._failures.items() if path in there}
+        return epochs
 
-    async def _last_seq(self, path: str, *, recover: bool) -> int | None:
-        """Of a segment that another writer left; None while it is open. With `recover`, one that has no writer any more gets
-        its lease recovered; a later call finds it closed."""
+    async def _is_needless(self, epoch: int, path: str, writers: Writers, durable_seq: int) -> bool:
+        segment = _known(writers.remote).get(path)
+        if segment is not None:
+            last_seq = segment.last_seq if segment.closed else None
+        else:
+            last_seq = await self._last_seq(epoch, path, writers)
+        if last_seq is None or last_seq > durable_seq:
+            return False
+        begun = [segment.path for segment in _known(writers.remote).values() if segment.begun]
+        return path not in begun[-1:]
+
+    async def _delete(self, path: str, writer: RemoteWriter | None) -> None:
+        """What is known of it goes first: as soon as it is deleted, another writer may give its name to another file."""
+        self._last_seqs.pop(path, None)
+        self._recovering.discard(path)
+        await self._dfs.delete(path)
+        if writer is not None:
+            writer.forget(path)
+
+    async def _last_seq(self, epoch: int, path: str, writers: Writers) -> int | None:
+        """Of a segment that another writer left; None while it is open. One that has no writer any more gets its lease
+        recovered; a later round finds it closed."""
         if path in self._last_seqs:
             return self._last_seqs[path]
         if not await self._dfs.is_closed(path):
-            if recover and path not in self._recovering:
+            abandoned = epoch < self._epoch or (writers.remote is None and not writers.making_remote)
+            if abandoned and path not in self._recovering:
                 await self._dfs.recover_lease(path)
                 self._recovering.add(path)
             return None
@@ -107,3 +132,12 @@ class Trimmer:
             if epoch < self._epoch:
                 await self._dfs.delete(self._layout.claim(epoch))
         self._claims_left = False
+
+
+def _known(writer: RemoteWriter | None) -> dict[str, SegmentInfo]:
+    """The segments that it has surely made, oldest first."""
+    return {segment.path: segment for segment in writer.segments} if writer is not None else {}
+
+
+def _given_up(why: str) -> DfsError:
+    return DfsError(f"the remote log could not be trimmed, and it will be tried again: {why}")

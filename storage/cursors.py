@@ -2,7 +2,7 @@
 
 Holders are the own engine, the peer, later sinks, readers and leases. What always holds: nothing is trimmed before every
 blocking holder has it durably; a position that is unknown, or known from another epoch than the current one, counts as
-0; who is registered outlives a restart, positions do not; nobody is registered while a trim is under way.
+0; who is registered outlives a restart, positions do not; nobody is registered while the WAL is being trimmed.
 Source: protocol.md section 7 and P9.
 """
 
@@ -88,7 +88,8 @@ class CursorRegistry:
 
     @asynccontextmanager
     async def trimming(self, current_epoch: int) -> AsyncIterator[int]:
-        """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left."""
+        """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left, in which
+        nothing may wait for another machine: a holder that has registered may rely on what the log holds then."""
         async with self._lock:
             yield self.safepoint(current_epoch)
 

@@ -24,12 +24,16 @@ class Faults:
     remote_lands: bool = False
     remote_down: bool = False  # every call of the DFS fails
     hold_remote: asyncio.Event = field(default_factory=asyncio.Event)  # appends wait for it
+    hold_deletes: asyncio.Event = field(default_factory=asyncio.Event)  # so do deletions at the DFS
+    waiting_deletes: int = 0
+    recovered: list[str] = field(default_factory=list)  # paths at the DFS
     coordinator_down: bool = False
     dead: bool = False
     left_open: list[Any] = field(default_factory=list)  # what a dead process did not close
 
     def __post_init__(self) -> None:
         self.hold_remote.set()
+        self.hold_deletes.set()
 
 
 class FaultyLogFile:
@@ -134,10 +138,14 @@ class FaultyDfs:
 
     async def delete(self, path: str) -> None:
         self._check()
+        self._faults.waiting_deletes += 1
+        await self._faults.hold_deletes.wait()
+        self._faults.waiting_deletes -= 1
         await self._dfs.delete(path)
 
     async def recover_lease(self, path: str) -> None:
         self._check()
+        self._faults.recovered.append(path)
         await self._dfs.recover_lease(path)
 
     async def is_closed(self, path: str) -> bool:

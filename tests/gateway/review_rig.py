@@ -53,6 +53,7 @@ async def open_pair(
     finally:
         for faults in pair.faults.values():
             faults.hold_remote.set()
+            faults.hold_deletes.set()
         await pair.stop_all()
 
 

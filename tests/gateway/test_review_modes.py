@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from gateway.commit_core import Mode
+from remote_log.claims import segments_of
 from storage.errors import OutcomeUnknown, Unavailable
 from switchover.coordinator import PairState
 from tests.gateway.pair import Pair
@@ -161,3 +163,34 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
         assert rows(pair, "b") == {1: "acknowledged"}
+
+
+async def test_nothing_waits_for_a_round_of_the_trimmer_whose_dfs_does_not_answer(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        pair.faults["a"].hold_deletes.clear()
+        for key in range(12):
+            await put(pair, "a", key, Random(key).randbytes(15_000).hex())  # what no compression makes small
+        await pair.until(lambda: pair.faults["a"].waiting_deletes == 1)
+        async with asyncio.timeout(5):
+            assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+            assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+            await site(pair, "a").ports.cursors.register("reader", "r1")
+            assert (await put(pair, "a", 9, "both logs")).mode == "sync"
+        assert pair.faults["a"].waiting_deletes == 1
+
+
+async def test_the_trimmer_takes_no_segment_of_a_writer_that_is_being_made_for_one_left_behind(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None, trim_interval_s=3600.0) as pair:
+        await pair.operate("a", "degrade")
+        pair.faults["a"].hold_remote.clear()  # the header of the new segment
+        resyncing = asyncio.ensure_future(epoch(pair, "a").resync())
+        dfs, layout = site(pair, "a").ports.peer_dfs, site(pair, "a").layout
+        mine = epoch(pair, "a").epoch
+        async with asyncio.timeout(10):
+            while all([await dfs.is_closed(path) for path in await segments_of(dfs, layout, mine)]):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)  # a poll of observable state, bounded by the time-out
+        await epoch(pair, "a").trim()
+        assert pair.faults["a"].recovered == []
+        pair.faults["a"].hold_remote.set()
+        await resyncing
+        assert (await put(pair, "a", 1, "both logs")).mode == "sync"

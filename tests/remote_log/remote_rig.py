@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from remote_log.claims import ClaimContent
@@ -15,6 +16,14 @@ from storage.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryDisk
 
 LAYOUT = RemoteLayout("pair")
+
+
+@dataclass
+class Now:
+    """Who writes, for a trimmer."""
+
+    remote: RemoteWriter | None = None
+    making_remote: bool = False
 
 
 class JumpingClock:

@@ -14,7 +14,7 @@ from remote_log.dfs import DfsEntry
 from remote_log.trimmer import Trimmer
 from storage.errors import ClaimLost, DfsError, Fenced, LeaseNotRecovered
 from tests.remote_log.memory_dfs import MemoryDfs, MemoryDisk
-from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns
+from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, Now, SlowDfs, content_of, turns
 from tests.storage.log_frames import run
 
 PLANS = 6
@@ -78,7 +78,7 @@ class Pair:
         for _ in range(3):
             await turns(self.rng.randint(0, 60))
             try:
-                await trimmer.trim(writer, 0)
+                await trimmer.trim(Now(writer), 0)
             except DfsError:
                 continue
             claims = await claimed_epochs(MemoryDfs(self.disk), LAYOUT)

@@ -72,8 +72,8 @@ def _durable_as_applied(self: Sink, state: str, why: str = "") -> Position:
     return Position(state, engine.applied_seq, engine.applied_epoch, engine.applied_seq, why, self._base_progress)
 
 
-async def _trim_too_much(self: Trimmer, writer: Any, durable_seq: int) -> list[str]:
-    return await _trim(self, writer, durable_seq + 50)
+async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[str]:
+    return await _trim(self, writers, durable_seq + 50)
 
 
 BUGS = (
