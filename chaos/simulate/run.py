@@ -37,7 +37,7 @@ from storage.errors import TwinlogError
 START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
-TRIM_SLACK_S = 15.0  # a round of the trimmer in which three deletions wait for their deadline, as their answers are lost
+TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
 CLIENTS_END_S = FAULTS_END_S + 8.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
