@@ -127,9 +127,10 @@ class Control:
 
     async def _degrade_closed(self) -> None:
         """The active that cannot open, because the other site's DFS is gone: its next restart asks nothing of that DFS."""
-        engine = self._site.ports.engine
+        engine, wal = self._site.ports.engine, self._site.ports.wal
         await engine.set_meta(PINNED, b"1")
-        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied_seq))
+        held_epoch = max([engine.applied_epoch, *(segment.epoch for segment in wal.segments())])
+        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied_seq, held_epoch))
         await self._site.refresh_pair_state()
 
     async def resync(self) -> None:

@@ -210,6 +210,7 @@ class Activation:
             tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
             if not self.request.accept_data_loss:
+                self._check_own_epoch([])  # a disk that was replaced is called by its name
                 raise
             tail = []  # the operator typed the loss; the manifest in the journal says what
         if not tail and self.request.accept_data_loss:

@@ -31,7 +31,9 @@ def copies(world: World, name: str, site: Site) -> Copies | None:
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
-    if world.watch.says_sync(state.epoch, name) and not there.engine.loading and there.engine.meta(BASE_WANTED) is None:
+    empty = there.lost and not there.engine.durable_epoch  # its disk was replaced: one copy is left, until it is filled
+    wanted = there.engine.loading or there.engine.meta(BASE_WANTED) is not None
+    if world.watch.says_sync(state.epoch, name) and not empty and not wanted:
         files = sorted(there.dfs.files.items())
         remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]
         held_there = _reached(there.engine, remote)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from chaos.simulate.dfs import DfsFault
+from chaos.simulate.disasters import Disasters
 from chaos.simulate.operator import Operator
 from chaos.simulate.plan import SITES, Fault
 from chaos.simulate.world import OTHER, World
@@ -37,6 +38,7 @@ class Nemesis:
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
             **dict.fromkeys(("failover", "switchover", "rejoin", "degrade", "resync", "abort", "resume"), self._command),
+            **Disasters(world, note, self._boot).deeds(),
         }
 
     async def run(self, faults: tuple[Fault, ...]) -> None:

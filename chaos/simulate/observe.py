@@ -105,6 +105,10 @@ class Observer:
             held = sum(segment.bytes for segment in segments)
             self._recorder.note(RemoteLog(name, site.open.epoch, now_s, held, len(segments), needed))
 
+    def last_look(self, name: str) -> None:
+        """The disk of a site is about to go. What was in quarantine there had been told of: nobody lost that unawares."""
+        self._quarantines(name)
+
     # ---- at the end
     async def final(self, active: str) -> None:
         """Both storages, both logs, all quarantines. Nothing may be under way."""

@@ -14,7 +14,7 @@ from typing import Any
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
-from chaos.simulate.world import Life, World
+from chaos.simulate.world import OTHER, Life, World
 from gateway.operations import Operations
 from storage.errors import TwinlogError, Unavailable
 from switchover.loss import at_risk
@@ -104,6 +104,9 @@ class Operator:
             if life is None or life.operations is None or life.site is None:
                 continue
             state = self._world.watch.value
+            if state is not None and state.active == site and self._is_empty(site):
+                self.command("failover", OTHER[site])  # it has a new disk: the other site has everything
+                return True
             if state is not None and state.switching is not None and state.switching.site == site:
                 self._unfinish(site, state.active)
                 return True
@@ -112,6 +115,10 @@ class Operator:
                 return True
         return False
 
+    def _is_empty(self, site: str) -> bool:
+        """Its disk was replaced, and nothing has filled it since."""
+        here = self._world.machines[site]
+        return here.lost and not here.engine.applied_epoch
 
     def _unfinish(self, site: str, active: str | None) -> None:
         """An operation that stopped half-way at `site` goes on; one that cannot gives way to the active before it."""

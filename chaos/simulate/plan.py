@@ -97,15 +97,25 @@ KINDS = (
     Kind("abort", EITHER, 0.7),
     Kind("resume", EITHER, 0.5),
 )
-BY_NAME = {kind.name: kind for kind in KINDS}
+DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two may take both copies of what was acknowledged
+    Kind("replace-disk", EITHER, 3.0, 0.5, 6.0),
+)
+PLAIN = tuple(kind.name for kind in KINDS)
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
 FAULTS_END_S = 12.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
 ALONE = 4  # one plan in so many is of a pair without a coordinator
+STRUCK = 4  # one plan in so many has a disaster
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
+    return struck(plain(seed, kinds), kinds)
+
+
+def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
+    """Without a disaster."""
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
     plan = Plan(
@@ -126,6 +136,25 @@ def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
 
 
+def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+    """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
+    that may be all there is."""
+    chance = random.Random(f"disaster {plan.seed}")
+    drawn = [kind for kind in DISASTERS if kind.name in kinds]
+    if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
+        return plan
+    kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
+    disaster = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
+    faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
+    faults.append(disaster)
+    if "failover" in kinds and chance.random() < 0.5:
+        faults.append(Fault(round(disaster.at_s + chance.expovariate(1.0), 3), "failover", "standby"))
+    if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
+        after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)
+        faults.append(_draw_fault(chance, BY_NAME["crash"], after_s))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
 def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
     lease_s = chance.choice((0.5, 1.0, 2.0))
     drift = chance.choice((0.0, 0.0, 0.02, 0.04))
@@ -140,7 +169,9 @@ def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
 
 
 def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
-    drawn = [BY_NAME[name] for name in kinds]
+    drawn = [BY_NAME[name] for name in kinds if name in PLAIN]
+    if not drawn:
+        return ()
     faults: list[Fault] = []
     for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(3, 8)):
         fault = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))

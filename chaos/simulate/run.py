@@ -67,6 +67,7 @@ class Run:
         RegisterNotes(self.loop, self.recorder, self.world.watch)
         self.observer = Observer(self.world, self.recorder)
         self.world.before_kill = self.observer.look
+        self.world.before_wipe = self.observer.last_look
         self.operator = Operator(self.world, self.note)
         self.nemesis = Nemesis(self.world, self.operator, self.note)
         self.workload: Workload = WORKLOADS[plan.workload](self.world.stream("workload"))

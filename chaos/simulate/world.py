@@ -57,13 +57,14 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 
 @dataclass(slots=True)
 class Machine:
-    """What of a site outlives its processes."""
+    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows."""
 
     clock: SimClock
     disk: SimDisk
     dfs: SimDfsCluster
     engine: SimEngine
     journal: MemoryJournal
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class World:
         self.watch: Watch = self.register if plan.knobs.coordinator else DfsWatch(clusters, RemoteLayout(PAIR))
         self.lives: dict[str, Life] = {}
         self.before_kill: Callable[[], None] = lambda: None
+        self.before_wipe: Callable[[str], None] = lambda name: None
         self._ids = 0
         self.set_links()
 
@@ -142,6 +144,15 @@ class World:
         else:
             self.network.reset(life.process)
         here.engine.crash()
+
+    def wipe(self, name: str) -> None:
+        """A new disk for a site whose machine does not run: data directory, storage, journal."""
+        self.before_wipe(name)
+        here = self.machines[name]
+        here.disk.wipe()
+        here.engine.wipe()
+        here.journal = MemoryJournal()
+        here.lost = True
 
     def alive(self, name: str) -> Life | None:
         """Its life, when it runs and has opened its files."""

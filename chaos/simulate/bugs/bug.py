@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from chaos.simulate.plan import BY_NAME, Plan, draw
+from chaos.simulate.plan import PLAIN, Plan, plain
 
 Replaced = tuple[Any, str, Any]  # an object (class or module), one of its names, and what is to stand there
 
@@ -25,7 +25,7 @@ class Bug:
     first_seed: int
     seeds: int
     patches: tuple[Replaced, ...]
-    kinds: tuple[str, ...] = tuple(BY_NAME)
+    kinds: tuple[str, ...] = PLAIN
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -36,7 +36,7 @@ class Bug:
 
     def plan(self, seed: int) -> Plan:
         """What is run, with the bug and without it."""
-        return draw(seed, self.kinds)
+        return plain(seed, self.kinds)
 
     @property
     def window(self) -> range:

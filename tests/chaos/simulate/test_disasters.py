@@ -1,0 +1,53 @@
+"""Disasters: what was synced is lost or wrong, one copy of it, and the pair comes back whole by what the handbook says."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, draw, parse, plain
+from chaos.simulate.run import Result, Run, collect
+
+NAMES = {kind.name for kind in DISASTERS}
+CALM = "seed 3\nworkload registers\nclients 4\noperations 120\nknob op_interval_s 0.15\nknob segment_bytes 4096\n"
+
+
+def _clean(plan: Plan) -> Result:
+    result = Run(plan).execute()
+    collect()
+    assert result.violations == (), f"seed {plan.seed}: {result.violations[0]}"
+    return result
+
+
+def _drawn(seed: int) -> list[str]:
+    return [fault.kind for fault in draw(seed).faults if fault.kind in NAMES]
+
+
+def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> None:
+    drawn = [_drawn(seed) for seed in range(400)]
+    assert all(len(kinds) <= 1 for kinds in drawn)
+    assert 60 < sum(len(kinds) for kinds in drawn) < 140
+    assert {kind for kinds in drawn for kind in kinds} == NAMES
+    struck = [draw(seed) for seed in range(400) if _drawn(seed)]
+    assert all(fault.how == "" for plan in struck for fault in plan.faults if fault.kind == "failover")
+
+
+def test_without_a_disaster_a_seed_is_what_it_was() -> None:
+    calm = [seed for seed in range(50) if not _drawn(seed)]
+    assert all(draw(seed) == plain(seed) == draw(seed, PLAIN) for seed in calm)
+    assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
+    assert set(PLAIN) | NAMES == set(BY_NAME)
+
+
+@pytest.mark.parametrize("coordinator", ["True", "False"])
+@pytest.mark.parametrize("site", ["active", "standby"])
+def test_a_site_with_a_new_disk_is_filled_and_nothing_is_lost(site: str, coordinator: str) -> None:
+    result = _clean(parse(f"{CALM}knob coordinator {coordinator}\nat 4.0 replace-disk {site} for 1.0\n"))
+    acknowledged = sum(call.outcome is not None and call.outcome.ack is not None for call in result.history.calls)
+    assert acknowledged > 40
+    assert result.history.opened[-1].site == ("b" if site == "active" else "a")
+    assert any(line.endswith("ends") for line in result.trace)
+
+
+def test_the_only_copy_is_not_taken() -> None:
+    result = _clean(parse(CALM + "at 2.0 crash b for 6.0 how machine\nat 2.5 degrade active\nat 4.0 replace-disk a for 1.0\n"))
+    assert any("does not happen" in line for line in result.trace)
