@@ -37,6 +37,10 @@ class SimRegister:
         value = self.value
         return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
 
+    def lost(self, place: str) -> None:
+        if place == PLACE:
+            self.history.clear()
+
     def serve_read(self, call: Call) -> None:
         if not self.down:
             call.answer(self.value)

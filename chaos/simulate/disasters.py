@@ -23,7 +23,7 @@ class Disasters:
         self._world, self._note, self._boot = world, note, boot
 
     def deeds(self) -> dict[str, Callable[[str, Fault], Undo | None]]:
-        return {"replace-disk": self._replace_disk}
+        return {"replace-disk": self._replace_disk, "site-lost": self._lose_site}
 
     def _has_two_copies(self, what: str) -> bool:
         """Synchronous, everywhere where it is known: then the active's site and the other one each have everything."""
@@ -39,4 +39,14 @@ class Disasters:
             return None
         self._world.kill(site, machine=True)
         self._world.wipe(site)
+        return partial(self._boot, site)
+
+    def _lose_site(self, site: str, fault: Fault) -> Undo | None:
+        """The data centre burns down, and is built anew: machine and DFS are empty."""
+        if not self._has_two_copies(fault.kind):
+            return None
+        self._world.kill(site, machine=True)
+        self._world.wipe(site)
+        self._world.machines[site].dfs.wipe()
+        self._world.watch.lost(site)
         return partial(self._boot, site)

@@ -16,6 +16,7 @@ from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
 from chaos.simulate.world import OTHER, Life, World
 from gateway.operations import Operations
+from gateway.site import Site
 from storage.errors import TwinlogError, Unavailable
 from switchover.loss import at_risk
 
@@ -110,10 +111,16 @@ class Operator:
             if state is not None and state.switching is not None and state.switching.site == site:
                 self._unfinish(site, state.active)
                 return True
+            if life.site.role == "ACTIVE" and not self._has_proof(life.site):
+                self.command("degrade", site)  # writes hang: the DFS with its remote log was emptied
+                return True
             if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
                 self.command("resync", site)
                 return True
         return False
+
+    def _has_proof(self, site: Site) -> bool:
+        return site.open is not None and site.open.lease.valid_at(site.ports.clock.monotonic_s())
 
     def _is_empty(self, site: str) -> bool:
         """Its disk was replaced, and nothing has filled it since."""

@@ -99,6 +99,7 @@ KINDS = (
 )
 DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two may take both copies of what was acknowledged
     Kind("replace-disk", EITHER, 3.0, 0.5, 6.0),
+    Kind("site-lost", EITHER, 2.0, 0.5, 6.0),
 )
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}

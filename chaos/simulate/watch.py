@@ -36,6 +36,9 @@ class Watch(Protocol):
     def says_sync(self, epoch: int, active: str) -> bool:
         """Nowhere is it known otherwise."""
 
+    def lost(self, place: str) -> None:
+        """What was kept at `place`, a site or the witness, is gone."""
+
 
 class DfsWatch:
     """Watch, of a pair without a coordinator. `clusters`: by site."""
@@ -60,6 +63,9 @@ class DfsWatch:
         values = [value for _, value in self._newest.values()]
         there = [value for value in values if value.epoch == epoch and value.active == active]
         return bool(there) and all(value.mode == "sync" for value in there) and self.value in there
+
+    def lost(self, place: str) -> None:
+        self._newest.pop(place, None)
 
     def _made(self, site: str, path: str, content: bytes) -> None:
         folder, _, name = path.rpartition("/")

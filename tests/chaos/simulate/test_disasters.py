@@ -40,8 +40,9 @@ def test_without_a_disaster_a_seed_is_what_it_was() -> None:
 
 @pytest.mark.parametrize("coordinator", ["True", "False"])
 @pytest.mark.parametrize("site", ["active", "standby"])
-def test_a_site_with_a_new_disk_is_filled_and_nothing_is_lost(site: str, coordinator: str) -> None:
-    result = _clean(parse(f"{CALM}knob coordinator {coordinator}\nat 4.0 replace-disk {site} for 1.0\n"))
+@pytest.mark.parametrize("disaster", ["replace-disk", "site-lost"])
+def test_an_empty_site_is_filled_and_nothing_is_lost(disaster: str, site: str, coordinator: str) -> None:
+    result = _clean(parse(f"{CALM}knob coordinator {coordinator}\nat 4.0 {disaster} {site} for 1.0\n"))
     acknowledged = sum(call.outcome is not None and call.outcome.ack is not None for call in result.history.calls)
     assert acknowledged > 40
     assert result.history.opened[-1].site == ("b" if site == "active" else "a")
