@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from switchover.findings import Thresholds
+
 SITES = ("a", "b")
 PAIR_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"  # it names a folder on each DFS
 POLICIES = ("protect", "available", "performance")
@@ -202,12 +204,34 @@ class SiteAddresses:
     b: SiteAddress
 
 
+_USUAL = Thresholds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorConfig(Thresholds):
+    """When the availability monitor speaks, and how often it may act: every threshold with its limits."""
+
+    interval_s: Annotated[float, Within(0.1, 600)] = _USUAL.interval_s
+    look_after_s: Annotated[float, Within(0, 86400)] = _USUAL.look_after_s
+    resync_after_s: Annotated[float, Within(0, 86400)] = _USUAL.resync_after_s
+    degrade_after_s: Annotated[float, Within(0.5, 86400)] = _USUAL.degrade_after_s
+    failover_after_s: Annotated[float, Within(0.5, 86400)] = _USUAL.failover_after_s
+    gap_max_s: Annotated[float, Within(1, 3600)] = _USUAL.gap_max_s
+    quiet_after_action_s: Annotated[float, Within(1, 86400)] = _USUAL.quiet_after_action_s
+    actions_max: Annotated[int, Within(1, 100)] = _USUAL.actions_max
+    actions_window_s: Annotated[float, Within(1, 864_000)] = _USUAL.actions_window_s
+    failed_share_max: Annotated[float, Within(0, 1)] = _USUAL.failed_share_max
+    ack_slow_s: Annotated[float, Within(0.001, 600)] = _USUAL.ack_slow_s
+    silence_max_s: Annotated[float, Within(0.1, 3600)] = _USUAL.silence_max_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """What the operator's commands and the client need: how to reach both sites."""
+    """What the operator's commands and the client need: how to reach both sites. [monitor] is for `twinlog monitor`."""
 
     pair: Annotated[str, Matches(PAIR_PATTERN)]
     sites: SiteAddresses
+    monitor: MonitorConfig = MonitorConfig()
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from gateway.config import HttpUrl, Matches, OneOf, OperatorConfig, Secret, SiteConfig, Within
 from storage.errors import ConfigError
+from switchover.findings import Thresholds
 
 PREFIX = "TWINLOG_"
 _INTERNAL = "sources"
@@ -38,6 +39,11 @@ def load_site_config(path: Path, environ: Mapping[str, str] | None = None) -> Si
 def load_operator_config(path: Path, environ: Mapping[str, str] | None = None) -> OperatorConfig:
     """The operator's configuration: how to reach both sites. Raises ConfigError with every fault."""
     return _load(OperatorConfig, path, os.environ if environ is None else environ, _operator_faults)
+
+
+def monitor_thresholds(address: str) -> Thresholds:
+    """Of the operator's configuration at `address`; what is no such file (a demo.json, twinlog://) has the usual ones."""
+    return load_operator_config(Path(address)).monitor if address.endswith(".toml") else Thresholds()
 
 
 def effective(config: SiteConfig | OperatorConfig) -> Iterator[tuple[str, Any, str]]:
@@ -311,3 +317,7 @@ def _coordinator_faults(url: str, fault: _Fault) -> None:
 def _operator_faults(config: OperatorConfig, fault: _Fault) -> None:
     if config.urls["a"] == config.urls["b"]:
         fault("sites.b.url", "is the address of site a too", "site b's own address")
+    monitor = config.monitor
+    if 2 * monitor.interval_s > monitor.gap_max_s:
+        fault("monitor.gap_max_s", f"is {monitor.gap_max_s:g}: no condition would ever hold from one look to the next",
+              "at least twice monitor.interval_s", "monitor.interval_s")

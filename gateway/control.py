@@ -117,7 +117,10 @@ class Control:
     async def rejoin(self) -> RejoinReport:
         return await self._site.rejoin()
 
-    async def degrade(self) -> None:
+    async def degrade(self, automatic: bool) -> None:
+        if automatic:
+            await self._site.for_writes().degrade(by_command=False)
+            return
         if self.role in (Role.CLOSED, Role.FENCED):
             await self._degrade_closed()
             return

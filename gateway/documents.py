@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from switchover.sight import SiteView
+
 Row = dict[str, Any]
 
 
@@ -197,5 +199,5 @@ class Problem(Struct, omit_defaults=True):
 ANSWERS = (
     TableDocument, TableChange, TableList, BatchBody, CheckBody, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptAnswer,
     ClusterDocument, OperationBody, OperationDocument, OperationList, ChecksDocument, HealthAnswer, Problem, MutationBody,
-    ConditionBody,
+    ConditionBody, SiteView,
 )

@@ -20,6 +20,7 @@ from storage.engine import StoredRow
 from storage.record import RequestMark
 from storage.schema import TableSchema
 from switchover.roles import Role
+from switchover.sight import SiteView
 
 
 class Facade:
@@ -111,6 +112,9 @@ class Facade:
 
     async def checks(self, kind: str) -> dict[str, Any]:
         return await self._operations.checks(kind)
+
+    async def view(self) -> SiteView:
+        return await self._operations.view()
 
     async def operations(self) -> list[dict[str, Any]]:
         return await self._operations.all()

@@ -65,6 +65,7 @@ def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     routers = [room.router(door) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
+    routers.append(checks.view_router(door))
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

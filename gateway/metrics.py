@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gateway.service import SiteService
+from switchover.sight import Answers
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -34,7 +35,7 @@ class DoorMetrics:
     def __init__(self, service: SiteService) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_SiteFigures(service))
-        acks = Histogram(
+        self._acks = acks = Histogram(
             "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", ["mode"],
             registry=self._registry, buckets=_BUCKETS_S,
         )
@@ -48,6 +49,16 @@ class DoorMetrics:
 
     def problem(self, status: int) -> None:
         self._problems.labels(str(status)).inc()
+
+    def answers(self) -> Answers:
+        """What was answered since this process began, for the availability monitor."""
+        families = [*self._acks.collect(), *self._problems.collect()]
+        samples = [sample for family in families for sample in family.samples]
+        failed = (one.value for one in samples if one.name.endswith("_total") and one.labels["status"] >= "500")
+        return Answers(
+            round(sum(one.value for one in samples if one.name.endswith("_count"))), round(sum(failed)),
+            sum(one.value for one in samples if one.name.endswith("_sum")),
+        )
 
     def page(self) -> bytes:
         """The text that `GET /metrics` answers."""

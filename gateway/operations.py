@@ -6,7 +6,6 @@ back; a change of mode: at the active), any other site says which one to ask. So
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -18,16 +17,18 @@ from storage.errors import InvalidInput, Refused, TwinlogError
 from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan
 from switchover.journal import Journal
+from switchover.operations import operation_of_key
 from switchover.plan import Plan
 from switchover.preflight import Preflight
 from switchover.roles import Role
+from switchover.sight import Change, SiteView
 from switchover.takeover import Takeover
 
 KINDS = {
     "switchover": {"reason"},
-    "failover": {"reason", "accept_data_loss"},
+    "failover": {"reason", "accept_data_loss", "automatic"},
     "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
-    "degrade": {"reason"},
+    "degrade": {"reason", "automatic"},
     "resync": {"reason"},
 }
 OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
@@ -39,11 +40,6 @@ PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "pee
 OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 OPERATOR = "operator"
 LOOKED_BACK = 20  # operations; dry runs among them do not count
-
-
-def operation_of_key(key: str) -> str:
-    """The id of the operation that a request with this idempotency key begins: so the journal keeps the key."""
-    return "key-" + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
 class Operations:
@@ -63,7 +59,7 @@ class Operations:
             return Takeover(self._control, kind, options, self._preflight, continues).plan()
         if kind == "rejoin":
             return Follow(self._control, options, self._preflight).plan()
-        return degrade_plan(self._control) if kind == "degrade" else resync_plan(self._control)
+        return degrade_plan(self._control, options) if kind == "degrade" else resync_plan(self._control)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:
@@ -80,7 +76,7 @@ class Operations:
                     f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer_url}",
                     ask=self._site.settings.peer_url,
                 )
-        elif kind != "degrade" or not self._is_closed_active():
+        elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
             self._site.for_writes()  # NotActive says which site to ask
 
     def _is_closed_active(self) -> bool:
@@ -171,6 +167,15 @@ class Operations:
     async def checks(self, kind: str) -> dict[str, Any]:
         """Whether a role change of this kind would work here now. Raises InvalidInput."""
         return (await self._preflight.look(kind, {})).document()
+
+    async def view(self) -> SiteView:
+        """What this site sees of the pair: for the availability monitor."""
+        now_ms = self._site.ports.clock.wall_ms()
+        changes = [
+            Change(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
+            for one in await self._executor.operations(LOOKED_BACK) if one["kind"] in KINDS and not one["dry_run"]
+        ]
+        return await self._preflight.view(self.running_id, changes)
 
     async def _unfinished(self) -> str | None:
         for last in await self._executor.operations(LOOKED_BACK):

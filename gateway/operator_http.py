@@ -18,11 +18,13 @@ import httpx_sse
 import msgspec
 
 from gateway.client import broken, resolve_address
+from gateway.config_load import monitor_thresholds
 from gateway.problem_documents import error_from_problem
 from storage.errors import PeerError, TwinlogError
 
 ASK_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
 LOOK_TIMEOUT = httpx.Timeout(3.0)
+VIEW_TIMEOUT = httpx.Timeout(10.0, connect=3.0)  # the site itself waits for the other one, both DFSs and the register
 EVENT_TIMEOUT = httpx.Timeout(5.0, read=40.0)  # an idle stream carries a comment every 15 s
 
 
@@ -40,16 +42,18 @@ class OperatorHttp:
 
     def __init__(self, address: str) -> None:
         self.urls: Mapping[str, str] = resolve_address(address)
+        self.thresholds = monitor_thresholds(address)
         self._http = httpx.Client(trust_env=False)
 
     def close(self) -> None:
         self._http.close()
 
     def ask(
-        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, who: str = ""
     ) -> dict[str, Any]:
         slow = method != "GET" or path.startswith("/v1/checks")
-        return self._exchange(site, method, path, body, ASK_TIMEOUT if slow else LOOK_TIMEOUT, key)
+        timeout = ASK_TIMEOUT if slow else VIEW_TIMEOUT if path == "/v1/view" else LOOK_TIMEOUT
+        return self._exchange(site, method, path, body, timeout, key, who)
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         def look(site: str) -> dict[str, Any] | Exception:
@@ -73,10 +77,12 @@ class OperatorHttp:
             raise PeerError(f"site {site}: the stream of events broke: {error}", site=site, sent=True) from error
 
     def _exchange(
-        self, site: str, method: str, path: str, body: Mapping[str, Any] | None, timeout: httpx.Timeout, key: str | None = None
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None, timeout: httpx.Timeout,
+        key: str | None = None, asked_by: str = "",
     ) -> dict[str, Any]:
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Accept": "application/json", "Content-Type": "application/json", "Twinlog-Actor": who()}
+        actor = f"{asked_by} {who()}".strip()[:100]
+        headers = {"Accept": "application/json", "Content-Type": "application/json", "Twinlog-Actor": actor}
         if key is not None:
             headers["Idempotency-Key"] = key
         try:

@@ -14,6 +14,7 @@ from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
 from storage.record import Record, RequestMark
 from storage.schema import TableSchema
+from switchover.sight import SiteView
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ class SiteService(Protocol):
 
     async def checks(self, kind: str) -> dict[str, Any]:
         """{"for", "to", "ok", "checks": [{"id", "status", "seen", "fix"}], "loss"}: would that role change to here work now?"""
+
+    async def view(self) -> SiteView:
+        """What this site sees of the pair, for the availability monitor; nothing is changed."""
 
     async def operations(self) -> list[dict[str, Any]]: ...
     async def operation(self, operation_id: str) -> dict[str, Any]: ...

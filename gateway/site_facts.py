@@ -28,9 +28,9 @@ except importlib.metadata.PackageNotFoundError:
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
     """`state`: the coordinator's value, or why there is none."""
     settings, ports, epoch = site.settings, site.ports, site.open
-    own_dfs_error, peer_dfs_error, missing, leases, free = await asyncio.gather(
+    own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_bytes = await asyncio.gather(
         _problem(ports.own_dfs.probe()), _problem(ports.peer_dfs.probe()), _missing(site, state), _open_leases(site),
-        _free(site),
+        _free(site), _remote_log_bytes(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = forgotten_epoch(state, await site.held()) if names_nobody else None
@@ -45,7 +45,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
-        remote_log_missing=missing, open_leases=leases,
+        remote_log_missing=missing, open_leases=leases, remote_log_bytes=remote_log_bytes,
+        resyncs=None if epoch is None else epoch.auto_resync and settings.active.resync_after_s is not None,
     )
 
 
@@ -77,6 +78,17 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
             return await missing_from(site.ports.own_dfs, site.layout, state.epoch)
     except (TimeoutError, TwinlogError):
         return None  # the probe says so
+
+
+async def _remote_log_bytes(site: Site, state: PairState | None) -> int | None:
+    """Of the active's epoch, on this site's own DFS."""
+    if state is None or state.active in (None, site.site):
+        return None
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            return sum(entry.length for entry in await site.ports.own_dfs.list(site.layout.epoch_folder(state.epoch)))
+    except (TimeoutError, TwinlogError):
+        return None
 
 
 async def _open_leases(site: Site) -> int | None:

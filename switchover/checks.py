@@ -54,6 +54,7 @@ class Facts:
     manifest: Mapping[str, Any] | None = None  # what a failover may lose; None: nothing that was acknowledged
     accepted: object = None  # the loss that the operator accepts: a count, `unknown`, or None
     unfinished: str | None = None  # the last operation of this site, if it stopped half-way
+    automatic: bool = False  # nobody decided it but the availability monitor
 
     @property
     def blind(self) -> bool:
@@ -178,6 +179,9 @@ def _config(facts: Facts) -> Judgement:
 def _peer_answers(facts: Facts) -> Judgement:
     if facts.peer is not None:
         if facts.kind == "failover" and facts.stands_in and facts.peer.role in OPEN_ROLES:
+            if facts.automatic and facts.peer.lease_left_s:
+                return Judgement("failed", f"site {facts.peer_name} answers and serves: it is {facts.peer.role}",
+                                 "nothing: the monitor takes over from nobody who serves")
             return Judgement("warning", f"site {facts.peer_name} answers and is {facts.peer.role}",
                              f"`twinlog switchover --to {facts.own.site}` loses nothing, and pauses writes for less long")
         return Judgement("ok", f"site {facts.peer_name} answers")

@@ -15,6 +15,7 @@ import typer
 from rich.live import Live
 
 from storage.errors import InvalidInput, PeerError, Refused
+from switchover import cli_monitor
 from switchover.checks import KINDS
 from switchover.cli_follow import find, follow, start
 from switchover.cli_views import (
@@ -115,6 +116,26 @@ def validate(
         out().print(checks_screen(found))
     if not found["ok"]:
         raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
+    rich_help_panel=SEE, epilog="Exit codes: 0 there is nothing to do, 1 there is, as it says, 4 no site answers.",
+)
+@verb
+def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
+    """What should be done now, why, and on whose word? One look from here at both sites; nothing is changed."""
+    cli_monitor.advise(connected(context, config), as_json=as_json)
+
+
+@app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
+@verb
+def monitor(
+    context: typer.Context, config: ConfigOption = "",
+    act: Annotated[bool, typer.Option("--act", help="Do what it advises, where the pair allows it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
+    cli_monitor.monitor(connected(context, config), act=act, as_json=as_json)
 
 
 @app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)

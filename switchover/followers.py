@@ -76,9 +76,9 @@ class Follow:
         return {"applied_seq": control.applied_seq}
 
 
-def degrade_plan(control: SiteControl) -> Plan:
+def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:
     async def run() -> dict[str, Any]:
-        await control.degrade()
+        await control.degrade(bool(options.get("automatic")))
         return {"mode": "async"}
 
     return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from switchover.findings import Thresholds
+
 
 class PairAccess(Protocol):
     @property
     def urls(self) -> Mapping[str, str]:
         """Site -> address."""
 
+    @property
+    def thresholds(self) -> Thresholds:
+        """Of the availability monitor, as configured."""
+
     def ask(
-        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, who: str = ""
     ) -> dict[str, Any]:
-        """One JSON exchange; `key`: the idempotency key of what must not be done twice."""
+        """One JSON exchange; `key`: the idempotency key of what must not be done twice; `who` asks, if not this user alone."""
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         """GET `path` from every site at the same time: its document, or the error."""

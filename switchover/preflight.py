@@ -13,15 +13,17 @@ from typing import Any
 
 import msgspec
 
-from remote_log.messages import from_message
+from remote_log.messages import STATUS, StatusReply, from_message
 from storage.errors import Refused, TwinlogError
 from switchover.checks import Check, Facts, judge
 from switchover.control import SiteControl
 from switchover.coordinator import PairState
 from switchover.facts import FACTS, SiteFacts
 from switchover.loss import acceptance_problem, accepted_loss, loss_manifest
+from switchover.sight import Change, SiteView
 
 CALL_TIMEOUT_S = 3.0
+STATUS_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,25 @@ class Preflight:
         checks = judge(Facts(
             kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
             unseen=control.coordinator.unseen,
-            manifest=manifest, accepted=accepted, unfinished=unfinished,
+            manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),
         ))
         return Findings(kind, control.site, checks, manifest)
+
+    async def view(self, running: str | None, changes: list[Change]) -> SiteView:
+        """What this site sees, for the availability monitor: the other one is asked for its status only, which needs no DFS."""
+        control = self._control
+        (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())
+        own = await control.facts(state, coordinator_error)
+        return SiteView(
+            own=own, peer=peer, peer_error=peer_error, register=state if coordinator_error is None else None, running=running,
+            changes=changes,
+        )
+
+    async def _peer_status(self) -> tuple[StatusReply | None, str]:
+        try:
+            return from_message(StatusReply, await self._control.ask_peer(STATUS, {}, STATUS_TIMEOUT_S)), ""
+        except TwinlogError as error:
+            return None, error.message
 
     async def _pair_state(self) -> tuple[PairState | None, str | None]:
         """The value, or why not; where it is out of reach, the highest that is known."""

@@ -32,7 +32,7 @@ PURE = (
     "gateway.problem_documents",
     "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes",
     "switchover.operations",
-    "switchover.checks", "switchover.facts", "switchover.loss",
+    "switchover.checks", "switchover.facts", "switchover.loss", "switchover.sight", "switchover.findings", "switchover.monitor",
 )
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",

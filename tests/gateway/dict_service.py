@@ -23,8 +23,14 @@ from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused,
 from storage.frame import make_frame
 from storage.record import Kind, Record, RequestMark, SchemaChange
 from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from switchover.facts import SiteFacts
+from switchover.sight import SiteView
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
+OWN = SiteFacts(
+    site="a", pair="shop", release="1", wall_ms=0, lease_s=1.0, drift_margin=0.2, initial_active="a", policy="protect",
+    role="ACTIVE", epoch=1, mode="sync", applied_seq=0, durable_seq=0, committed_seq=0,
+)
 FIRST_TIMESTAMP = 1_700_000_000_000 << 16
 
 
@@ -158,6 +164,9 @@ class DictService:
 
     async def checks(self, kind: str) -> dict[str, Any]:
         return {"for": kind, "to": self.site, "ok": True, "checks": [], "loss": None}
+
+    async def view(self) -> SiteView:
+        return SiteView(own=OWN, peer=None, peer_error="site b does not answer")
 
     async def operations(self) -> list[dict[str, Any]]:
         return list(self.documents.values())

@@ -22,7 +22,7 @@ PATHS = {
     "/v1/receipts/{receipt}": {"get"},
     "/v1/cluster": {"get"},
     "/v1/cluster/events": {"get"},
-    "/v1/checks": {"get"},
+    "/v1/checks": {"get"}, "/v1/view": {"get"},
     "/v1/operations": {"get", "post"},
     "/v1/operations/{operation_id}": {"get"},
     "/v1/operations/{operation_id}/events": {"get"},
