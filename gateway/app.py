@@ -164,7 +164,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with opened_site(config, failpoints or Failpoints()) as (site, operations):
-        app = build_app(Facade(site, operations), config.http)
+        app = build_app(Facade(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
         async with serving(app, config.http.host, config.http.port):
             log.info("serving", url=config.http.url)
             _settle_interpreter()

@@ -7,13 +7,12 @@ schema has changed by the time of the write.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.config import HttpConfig
 from gateway.http_request import Head, deadline_s, idempotency
 from gateway.metrics import DoorMetrics
-from gateway.problems import Answer, answer_for
+from gateway.problems import Answer, answer_for, known
 from gateway.service import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
 from storage.errors import TwinlogError
@@ -23,11 +22,16 @@ from storage.schema import TableSchema
 
 
 class Door:
-    def __init__(self, service: SiteService, config: HttpConfig) -> None:
+    """`now_s`: a clock for what is measured; `new_id`: the number of an incident."""
+
+    def __init__(
+        self, service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
+    ) -> None:
         self.service = service
         self.config = config
         self.metrics = DoorMetrics(service)
         self.closing = asyncio.Event()
+        self._now_s, self._new_id = now_s, new_id
         self._codecs = RowCodecs(key_bytes_max=config.key_bytes_max, row_bytes_max=config.row_bytes_max)
 
     def codec(self, name: str) -> RowCodec:
@@ -36,7 +40,7 @@ class Door:
 
     def problem(self, error: Exception, *, is_write: bool) -> Answer:
         """The answer to an error, counted."""
-        answer = answer_for(error, is_write=is_write)
+        answer = answer_for(known(error, self._new_id), is_write=is_write)
         self.metrics.problem(answer.status)
         return answer
 
@@ -47,9 +51,9 @@ class Door:
         """One request of `mutations` (or of `records`), with the idempotency key and deadline of its head."""
         key, digest = idempotency(head, body)
         request = WriteRequest(table, mutations, conditions, key, digest, records)
-        began_s = time.perf_counter()
+        began_s = self._now_s()
         result = await self.service.write(request, deadline_s(head, self.config))
-        self.metrics.ack_s[result.mode](time.perf_counter() - began_s)
+        self.metrics.ack_s[result.mode](self._now_s() - began_s)
         return result
 
     async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
@@ -64,7 +68,7 @@ class Door:
         return found
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
-        began_s = time.perf_counter()
+        began_s = self._now_s()
         row = await self.service.read(table, key, as_of, stale)
-        self.metrics.read_s(time.perf_counter() - began_s)
+        self.metrics.read_s(self._now_s() - began_s)
         return row

@@ -7,6 +7,8 @@ key is not taken for a separator. Source: product.md section 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -57,9 +59,11 @@ class DoorApp:
                 raise
 
 
-def build_app(service: SiteService, config: HttpConfig) -> DoorApp:
+def build_app(
+    service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
+) -> DoorApp:
     """The door, to be served by server.py."""
-    door = Door(service, config)
+    door = Door(service, config, now_s=now_s, new_id=new_id)
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},

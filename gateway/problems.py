@@ -8,8 +8,8 @@ is not of the tree shows nothing but an incident number. Source: product.md sect
 from __future__ import annotations
 
 import math
-import secrets
 import traceback
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -89,19 +89,25 @@ HTTP_PROBLEMS: dict[int, tuple[str, str]] = {  # status -> code, what to do
 }
 
 
-def answer_for(error: Exception, *, is_write: bool) -> Answer:
-    """The problem for any exception. Unexpected ones are logged, with the incident number that the answer shows."""
-    if isinstance(error, errors.TwinlogError):
-        return _tree_problem(error, is_write)
-    if isinstance(error, HTTPException):
-        return _http_problem(error, is_write)
+Known = errors.TwinlogError | HTTPException
+
+
+def known(error: Exception, new_id: Callable[[], str]) -> Known:
+    """Any exception as one that a client may be shown. Unexpected ones are logged, under the incident number that it names."""
+    if isinstance(error, Known):
+        return error
     if isinstance(error, RequestValidationError):
-        return _tree_problem(_invalid_parameters(error), is_write)
-    incident = secrets.token_hex(6)
+        return _invalid_parameters(error)
+    incident = new_id()
     # As text: a renderer that draws tracebacks with their variables was seen to hold the event loop for ten seconds.
     _log.error("unexpected error in a request", incident=incident, traceback="".join(traceback.format_exception(error)))
     detail = f"an unexpected error; the log of this site has it as incident {incident}"
-    return _tree_problem(errors.TwinlogError(detail, incident=incident), is_write)
+    return errors.TwinlogError(detail, incident=incident)
+
+
+def answer_for(error: Known, *, is_write: bool) -> Answer:
+    """The problem for an error that is known."""
+    return _tree_problem(error, is_write) if isinstance(error, errors.TwinlogError) else _http_problem(error, is_write)
 
 
 def plain_problem(status: int, detail: str = "") -> Answer:

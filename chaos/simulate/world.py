@@ -205,7 +205,10 @@ class World:
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
         )
         life.facade = Facade(site, operations)
-        life.door = Door(life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S))
+        life.door = Door(
+            life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
+            new_id=partial(self._new_id, name),
+        )
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()
 

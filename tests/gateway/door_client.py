@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,7 @@ class DoorClient:
 async def _prepared(config: HttpConfig | None) -> tuple[DictService, DoorApp]:
     service = DictService()
     await service.create_table(FLIGHTS)
-    return service, build_app(service, config or HttpConfig())
+    return service, build_app(service, config or HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from gateway.problem_documents import classes_of, error_from_problem
-from gateway.problems import PROBLEMS, answer_for, plain_problem
+from gateway.problems import PROBLEMS, answer_for, known, plain_problem
 from storage import errors
 from storage.frame import BrokenFrame
 
@@ -85,12 +85,12 @@ def test_not_active_always_says_active() -> None:
 def test_an_unexpected_error_is_logged_and_not_shown() -> None:
     structlog.reset_defaults()
     with capture_logs() as logged:
-        answer = answer_for(RuntimeError("the password is swordfish"), is_write=True)
+        answer = answer_for(known(RuntimeError("the password is swordfish"), lambda: "i-7"), is_write=True)
     document = msgspec.json.decode(answer.body)
     assert answer.status == 500
     assert document["outcome"] == "unknown"
     assert b"swordfish" not in answer.body
-    assert logged[0]["incident"] == document["incident"]
+    assert logged[0]["incident"] == document["incident"] == "i-7"
     assert "swordfish" in logged[0]["traceback"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -132,7 +133,8 @@ class TwoSites:
         self._loop.close()
 
     async def _serve(self, site: str, door: Door) -> None:
-        server = HttpServer(build_app(door, HttpConfig()), listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
+        app = build_app(door, HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        server = HttpServer(app, listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
         await server.start()
         self._servers[site] = server
         self.urls[site] = f"http://127.0.0.1:{server.port}"
