@@ -173,7 +173,8 @@ class Operations:
         now_ms = self._site.ports.clock.wall_ms()
         changes = [
             Change(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
-            for one in await self._executor.operations(LOOKED_BACK) if one["kind"] in KINDS and not one["dry_run"]
+            for one in await self._executor.operations(LOOKED_BACK)
+            if one["kind"] in KINDS and not one["dry_run"] and one["actor"] != self._actor
         ]
         return await self._preflight.view(self.running_id, changes)
 

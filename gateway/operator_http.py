@@ -24,7 +24,7 @@ from storage.errors import PeerError, TwinlogError
 
 ASK_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
 LOOK_TIMEOUT = httpx.Timeout(3.0)
-VIEW_TIMEOUT = httpx.Timeout(10.0, connect=3.0)  # the site itself waits for the other one, both DFSs and the register
+VIEW_TIMEOUT = httpx.Timeout(7.0, connect=3.0)  # the site itself waits for the other one, both DFSs and the register
 EVENT_TIMEOUT = httpx.Timeout(5.0, read=40.0)  # an idle stream carries a comment every 15 s
 
 

@@ -9,6 +9,8 @@ import asyncio
 import importlib.metadata
 from collections.abc import Awaitable
 
+import crc32c
+
 from gateway.site import Site
 from remote_log.claims import missing_from, segments_below
 from remote_log.dfs import Dfs
@@ -18,6 +20,8 @@ from switchover.facts import SiteFacts
 from switchover.forgotten import forgotten_epoch
 
 LOOK_TIMEOUT_S = 2.0
+MARKED_SEGMENTS = 2  # the one that is written, and the one that is made beforehand
+MARKED_BYTES = 128 << 10  # more than a DFS zeroes ahead
 LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
 try:
     RELEASE = importlib.metadata.version("twinlog")
@@ -28,9 +32,9 @@ except importlib.metadata.PackageNotFoundError:
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
     """`state`: the coordinator's value, or why there is none."""
     settings, ports, epoch = site.settings, site.ports, site.open
-    own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_bytes = await asyncio.gather(
+    own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
         _problem(ports.own_dfs.probe()), _problem(ports.peer_dfs.probe()), _missing(site, state), _open_leases(site),
-        _free(site), _remote_log_bytes(site, state),
+        _free(site), _remote_log_mark(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = forgotten_epoch(state, await site.held()) if names_nobody else None
@@ -45,7 +49,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
-        remote_log_missing=missing, open_leases=leases, remote_log_bytes=remote_log_bytes,
+        remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
         resyncs=None if epoch is None else epoch.auto_resync and settings.active.resync_after_s is not None,
     )
 
@@ -80,15 +84,21 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
         return None  # the probe says so
 
 
-async def _remote_log_bytes(site: Site, state: PairState | None) -> int | None:
-    """Of the active's epoch, on this site's own DFS."""
+async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
+    """Of the active's epoch, on this site's own DFS. Lengths alone do not tell: a DFS may zero a file ahead of its data, or
+    learn the length of an open one late."""
     if state is None or state.active in (None, site.site):
         return None
+    dfs, folder, mark = site.ports.own_dfs, site.layout.epoch_folder(state.epoch), 0
     try:
         async with asyncio.timeout(LOOK_TIMEOUT_S):
-            return sum(entry.length for entry in await site.ports.own_dfs.list(site.layout.epoch_folder(state.epoch)))
+            entries = await dfs.list(folder)
+            for entry in entries[-MARKED_SEGMENTS:]:
+                end = await dfs.read(f"{folder}/{entry.name}", max(0, entry.length - MARKED_BYTES))
+                mark = crc32c.crc32c(end, crc32c.crc32c(f"{entry.name} {entry.length}".encode(), mark))
     except (TimeoutError, TwinlogError):
         return None
+    return mark
 
 
 async def _open_leases(site: Site) -> int | None:

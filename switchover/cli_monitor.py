@@ -26,7 +26,7 @@ from switchover.findings import Kind, Thresholds
 from switchover.monitor import Advice
 from switchover.pair_access import PairAccess
 from switchover.sight import MONITOR, SiteView
-from switchover.terminal import Exit, out, print_json
+from switchover.terminal import Exit, notes, out, print_json
 from switchover.watcher import Watcher
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
@@ -66,7 +66,8 @@ def advise(pair: PairAccess, *, as_json: bool) -> None:
         await asyncio.sleep(LOOKS_APART_S)
         return await watcher.round()
 
-    advice = asyncio.run(look())
+    with notes().status("looking at both sites"):
+        advice = asyncio.run(look())
     if as_json:
         print_json(advice)
     else:

@@ -44,5 +44,5 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     forgotten_epoch: int | None = None  # known here, of a pair that the coordinator has no record of (held.py)
     remote_log_missing: str | None = None  # what the remote log on its own DFS lacks, if it is the other site's
     open_leases: int | None = None  # files of the remote log on its own DFS that are not closed
-    remote_log_bytes: int | None = None  # of the other site's, if that is the active: it changes while that one writes
+    remote_log_mark: int | None = None  # a checksum of the end of the other site's, if that is the active: an append changes it
     resyncs: bool | None = None  # an open epoch: it goes back to sync by itself

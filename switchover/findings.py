@@ -211,8 +211,8 @@ def _judged(found: Finding, look: Look) -> Finding:
             f"whether site {to} can take over is unknown"
         return replace(found, id=f"blocked-{found.id}", kind=Kind.LOOK, reason=f"{found.reason}; {why}", evidence=said,
                        command=told, may_act=False)
-    return replace(found, evidence=(*found.evidence, f"site {to}: it can take over",
-                                    *(f"site {to}: {one} is not known" for one in able.unknown)))
+    but = f"; it does not know of {', '.join(able.unknown)}" if able.unknown else ""
+    return replace(found, evidence=(*found.evidence, f"site {to}: it can take over{but}"))
 
 
 # ---- the sites, and what they reach

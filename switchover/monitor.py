@@ -115,7 +115,7 @@ def _mark(seen: Observation, site: str) -> Mark | None:
     if view is None or view.register is None or view.register.active != site:
         return None
     register = view.register
-    return register.epoch, register.mode, register.lease_beats, view.own.remote_log_bytes
+    return register.epoch, register.mode, register.lease_beats, view.own.remote_log_mark
 
 
 def _rates(before: Answers, now: Answers) -> Rates:

@@ -27,7 +27,7 @@ ACTIVE = SiteFacts(
     site="a", pair="shop", release="1", wall_ms=0, lease_s=1.0, drift_margin=0.2, initial_active="a", policy="available",
     role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90, lease_left_s=0.7, resyncs=True,
 )
-STANDBY = changed(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, remote_log_bytes=100, resyncs=None)
+STANDBY = changed(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, remote_log_mark=100, resyncs=None)
 HEARD_A = StatusReply(site="a", role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90,
                       waiting_for="")
 HEARD_B = changed(HEARD_A, site="b", role="STANDBY")
@@ -98,7 +98,7 @@ def test_without_two_witnesses_and_an_able_site_it_is_a_look(
 
 
 @pytest.mark.parametrize("moves", [
-    lambda second: of(ALONE_B, remote_log_bytes=100 + second),
+    lambda second: of(ALONE_B, remote_log_mark=100 + second),
     lambda second: of(ALONE_B, register=changed(REGISTER, mode="async", lease_beats=second)),
 ])
 def test_an_active_that_still_writes_lives(moves: Any) -> None:
@@ -201,7 +201,7 @@ SITE_VIEWS_A = st.sampled_from((
     of(VIEW_A, policy="protect"),
 ))
 SITE_VIEWS_B = st.sampled_from((
-    None, VIEW_B, ALONE_B, of(ALONE_B, remote_log_bytes=101), of(ALONE_B, coordinator_error="away"),
+    None, VIEW_B, ALONE_B, of(ALONE_B, remote_log_mark=101), of(ALONE_B, coordinator_error="away"),
     of(VIEW_B, role="CLOSED"), of(ALONE_B, policy="protect"), of(ALONE_B, register=changed(REGISTER, home="b")),
     changed(ALONE_B, running="op9"), changed(ALONE_B, changes=[Change("op1", "failover", "ann", 1.0)]),
     of(VIEW_B, register=changed(REGISTER, epoch=4, state_id=9, active="b"), role="ACTIVE", lease_left_s=0.5),
