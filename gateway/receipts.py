@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from storage.errors import InvalidInput
 
@@ -21,7 +21,7 @@ class Receipt(NamedTuple):
     log: int
     epoch: int
     seq: int
-    mode: str  # "sync" | "async"
+    mode: Literal["sync", "async"]
 
 
 def encode_receipt(log: int, epoch: int, seq: int, mode: str) -> str:

@@ -63,7 +63,7 @@ class SimClient:
         if operation.kind == "schema":
             return self._outcome()
         receipt = decode_receipt(result.receipt)
-        ack = Ack(self.served_by, receipt.epoch, receipt.seq, result.version, receipt.mode)  # type: ignore[arg-type]
+        ack = Ack(self.served_by, receipt.epoch, receipt.seq, result.version, receipt.mode)
         return self._outcome(ack=ack)
 
     def _outcome(self, **known: Any) -> Outcome:
@@ -149,13 +149,14 @@ class SimClient:
     async def _exchange(self, request: Request) -> Reply | Broken:
         site = SITE_OF[request.url[:8]]
         try:
-            reply, served_s, epoch = await self._world.network.call(
+            answered: tuple[Reply, float, int | None] = await self._world.network.call(
                 "c", site, partial(self._serve, site, request), request.timeout_s, _NoAnswer
             )
         except _NoAnswer as error:
             return Broken(error.sent, str(error))
-        self.served_s, self.served_by, self.served_epoch = served_s, site, epoch
-        return reply  # type: ignore[no-any-return]
+        reply, self.served_s, self.served_epoch = answered
+        self.served_by = site
+        return reply
 
     def _serve(self, site: str, request: Request, call: Call) -> None:
         life = self._world.alive(site)

@@ -52,6 +52,8 @@ def _reached(engine: SimEngine, segments: Iterable[bytes]) -> int:
 
 
 def _frames(data: bytes) -> list[Frame]:
+    """What can be read of a segment. Not the product's own reading of segments (scan_segment, wal_reading): a judge that shared
+    the code in which bugs are planted, or made, would be deceived with it."""
     frames: list[Frame] = []
     offset = HEADER_BYTES
     while True:
