@@ -37,6 +37,7 @@ class Knobs(msgspec.Struct, frozen=True):
     disk_slow: float = 1.0  # how many times slower than a good disk
     drift_a: float = 0.0  # share: how much faster a's clock runs
     drift_b: float = 0.0
+    monitor: str = "off"  # off | observe | act
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ STRUCK = 4  # one plan in so many has a disaster
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return struck(plain(seed, kinds), kinds)
+    return watched(struck(plain(seed, kinds), kinds))
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
@@ -135,6 +136,12 @@ def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     ]
     faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s))
     return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
+
+
+def watched(plan: Plan) -> Plan:
+    """The plan, with an availability monitor if its seed is one of those; what it may do is a matter of the policy too."""
+    monitor = random.Random(f"monitor {plan.seed}").choice(("off", "off", "off", "observe", "act", "act"))
+    return replace(plan, knobs=replace(plan.knobs, monitor=monitor))
 
 
 def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:

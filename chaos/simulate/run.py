@@ -24,6 +24,7 @@ from chaos.checkers.violation import Violation
 from chaos.history import History, Limits, Moment, Operation, Recorder
 from chaos.simulate.client import PATIENCE, SimClient
 from chaos.simulate.loop import Stuck, VirtualLoop
+from chaos.simulate.monitor import SimMonitor
 from chaos.simulate.nemesis import Nemesis
 from chaos.simulate.observe import Observer, RegisterNotes
 from chaos.simulate.operator import Operator
@@ -70,6 +71,7 @@ class Run:
         self.world.before_wipe = self.observer.last_look
         self.operator = Operator(self.world, self.note)
         self.nemesis = Nemesis(self.world, self.operator, self.note)
+        self.monitor = SimMonitor(self.world, self.note)
         self.workload: Workload = WORKLOADS[plan.workload](self.world.stream("workload"))
         self.trace: list[str] = []
         self.violations: list[Violation] = []
@@ -137,12 +139,16 @@ class Run:
             return
         await self._tables()
         self._begun_s = self.loop.now_s
+        watching = self.loop.create_task(self.monitor.keep()) if self.plan.knobs.monitor != "off" else None
         users = [self._spawn(f"client{number}", number) for number in range(self.plan.clients)]
         await self.nemesis.run(self.plan.faults)
         for user in users:
             await user
         await self.operator.idle()
         await self._recover()
+        if watching is not None:
+            watching.cancel()
+            self.monitor.stop()
         sampling.cancel()
 
     def _spawn(self, name: str, number: int) -> asyncio.Task[None]:
