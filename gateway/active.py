@@ -124,7 +124,7 @@ class ActiveEpoch:
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
         hooks.commit, hooks.fenced = self.commit, on_end
-        self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch)
+        self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch, start.first_seq)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
         self.last_background_error: str | None = None

@@ -19,7 +19,7 @@ from remote_log.layout import RemoteLayout, SegmentName
 from storage.clock import Clock
 from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
 from storage.frame import Frame
-from storage.segment import HEADER_BYTES, BrokenHeader, parse_header, scan_segment
+from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.5
@@ -143,14 +143,24 @@ async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
     return [path for path in paths if isinstance(layout.parse(path), SegmentName)]
 
 
-async def read_frames(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[Frame]:
+async def read_frames(
+    dfs: Dfs, layout: RemoteLayout, below_epoch: int, damaged: list[DamagedLog] | None = None
+) -> list[Frame]:
     """All frames of all lower epochs in the order of (epoch, sequence), each once; the caller follows the chain.
 
-    Raises DamagedLog with the DFS path; LeaseNotRecovered for a segment that is open: fence (again) first.
+    Raises DamagedLog with the DFS path; LeaseNotRecovered for a segment that is open: fence (again) first. With `damaged`, for
+    whoever can do without: of a damaged segment what stands before the damage, and the error goes there.
     """
     frames: dict[bytes, Frame] = {}
     for path in await segments_below(dfs, layout, below_epoch):
-        for frame in await read_segment(dfs, layout, path):
+        try:
+            found = await read_segment(dfs, layout, path)
+        except DamagedLog as error:
+            if damaged is None:
+                raise
+            damaged.append(error)
+            found = frames_before_damage(await dfs.read(path), path)
+        for frame in found:
             frames[frame.data] = frame
     return sorted(frames.values(), key=lambda frame: frame.position)
 

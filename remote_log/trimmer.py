@@ -1,10 +1,10 @@
 """Deletes remote segments that the peer does not need any more: what it has durably applied.
 
 What always holds: only a segment that is proven closed, of this epoch or an older one, goes, and only when no frame in it
-is above `durable_seq`; what cannot be read is kept; what cannot be deleted is tried again at the next call, and the call
-says so. As long as there is a writer, the newest of its segments that has a header stays, closed or not: a takeover takes
-that, and the claim, as the proof that it sees the remote log of this epoch (claims.missing_from). Claims below this epoch
-go too, its own and higher ones never.
+is above `durable_seq`; what cannot be read is kept, if it is of an older epoch until the peer has the start of this one
+durably; what cannot be deleted is tried again at the next call, and the call says so. As long as there is a writer, the
+newest of its segments that has a header stays, closed or not: a takeover takes that, and the claim, as the proof that it
+sees the remote log of this epoch (claims.missing_from). Claims below this epoch go too, its own and higher ones never.
 The caller is the active, and got `durable_seq` from a peer that follows this epoch. It holds no lock: a round waits for the
 DFS, and the writer may come, go and roll meanwhile. So what depends on the writer is asked again in the very step in which
 a call that changes something is sent. In the steady state a round costs two listings, whatever the remote log holds.
@@ -37,8 +37,9 @@ class Writers(Protocol):
 class Trimmer:
     """Of one epoch of one log, which is open. Remembers the last sequence of each segment that another writer left."""
 
-    def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
-        self._dfs, self._layout, self._epoch = dfs, layout, epoch
+    def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int) -> None:
+        """`start_seq`: the first sequence of this epoch."""
+        self._dfs, self._layout, self._epoch, self._start_seq = dfs, layout, epoch, start_seq
         self._recovering: set[str] = set()
         self._last_seqs: dict[str, int] = {}
         self._failures: dict[str, int] = {}  # segments of which a call has failed, by the number of the last failure
@@ -93,7 +94,7 @@ class Trimmer:
         if segment is not None:
             last_seq = segment.last_seq if segment.closed else None
         else:
-            last_seq = await self._last_seq(epoch, path, writers)
+            last_seq = await self._last_seq(epoch, path, writers, durable_seq)
         if last_seq is None or last_seq > durable_seq:
             return False
         begun = [segment.path for segment in _known(writers.remote).values() if segment.begun]
@@ -107,9 +108,9 @@ class Trimmer:
         if writer is not None:
             writer.forget(path)
 
-    async def _last_seq(self, epoch: int, path: str, writers: Writers) -> int | None:
+    async def _last_seq(self, epoch: int, path: str, writers: Writers, durable_seq: int) -> int | None:
         """Of a segment that another writer left; None while it is open. One that has no writer any more gets its lease
-        recovered; a later round finds it closed."""
+        recovered; a later round finds it closed. Raises DamagedLog, unless the peer has all of that epoch anyhow."""
         if path in self._last_seqs:
             return self._last_seqs[path]
         if not await self._dfs.is_closed(path):
@@ -118,7 +119,12 @@ class Trimmer:
                 await self._dfs.recover_lease(path)
                 self._recovering.add(path)
             return None
-        frames = await read_segment(self._dfs, self._layout, path)
+        try:
+            frames = await read_segment(self._dfs, self._layout, path)
+        except DamagedLog:
+            if epoch == self._epoch or durable_seq < self._start_seq:
+                raise
+            return self._start_seq  # all that an older epoch logged lies below
         self._last_seqs[path] = max((frame.last_seq for frame in frames), default=0)
         return self._last_seqs[path]
 

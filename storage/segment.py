@@ -136,6 +136,15 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
     return SegmentScan(header, frames, end, torn=True)
 
 
+def frames_before_damage(data: bytes, file_name: str) -> list[Frame]:
+    """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none."""
+    try:
+        parse_header(data)
+    except BrokenHeader:
+        return []
+    return _read_frames(data, file_name)[0]
+
+
 def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
     """Whether `frame.committed` says something about the durability of the log that this segment belongs to."""
     return frame.epoch == header.epoch and not (remote and frame.flags & Flags.ASYNC)

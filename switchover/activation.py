@@ -24,7 +24,7 @@ from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epo
 from remote_log.dfs import Dfs
 from remote_log.sink import FLOOR
 from storage.chain import standing
-from storage.errors import DfsError, LogGap, PlanSuperseded, Refused
+from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
@@ -50,6 +50,7 @@ class Activation:
         self._done: set[str] = set()
         self._high_seq = 0
         self._copies: list[Frame] = []
+        self._damaged: list[DamagedLog] = []  # segments of the remote log that this plan goes on without
         self._tail_read: list[Frame] = []  # applied once this plan has the last word, and not before
         self._end = 0  # sequence that the new epoch continues from
 
@@ -179,26 +180,38 @@ class Activation:
         self._check_own_epoch(tail)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
         if not self._takes_over and self._mode_before == "sync":
-            self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq)
+            self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq, whole=not self._damaged)
         self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
         self._check_old_active()
         await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
         await self.ports.engine.flush()  # what was shipped may be in no log here
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
+        if self._damaged:
+            self.progress["damaged"] = [error.message for error in self._damaged]
         self._reached("replay")
 
     async def _read_remote(self) -> list[Frame]:
         if not self._needs_arbiter:
             return []
-        frames = await read_frames(self._arbiter, self.ports.layout, self.epoch)
+        try:
+            frames = await read_frames(self._arbiter, self.ports.layout, self.epoch, self._may_lack())
+        except DamagedLog as error:
+            peer = self.ports.peer
+            error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
+            raise
         return [*frames, *(await self._read_own_remote() if self._anew else ())]
+
+    def _may_lack(self) -> list[DamagedLog] | None:
+        """Where damage in the remote log is put, if this plan goes on without: a restart has all that was acknowledged in its
+        own WAL, and copies what the other site may need from there; of a forced takeover the operator accepted the loss."""
+        return self._damaged if not self._takes_over or self.request.accept_data_loss else None
 
     async def _read_own_remote(self) -> list[Frame]:
         """What this site may have written as the active, as far as the other site's DFS answers."""
         ports = self.ports
         try:
             await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
-            return await read_frames(ports.peer_dfs, ports.layout, self.epoch)
+            return await read_frames(ports.peer_dfs, ports.layout, self.epoch, self._damaged)
         except DfsError:
             return []
 

@@ -53,15 +53,16 @@ def _begins_epoch(frame: Frame) -> bool:
     return frame.records[0].kind == Kind.EPOCH_START
 
 
-def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int) -> list[Frame]:
+def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int, *, whole: bool) -> list[Frame]:
     """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
 
-    The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed.
+    The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed. Not
+    `whole`: it is damaged, so where it began cannot be told, and everything from the beginning of the own log is needed.
     """
     if not local:
         return []
     base = min(local[0].previous, applied_seq)
     union = [frame for frame in [*local, *remote] if frame.last_seq > base]
     held = {frame.position for frame in remote}
-    needed_from = min((frame.previous for frame in remote), default=base)
+    needed_from = min((frame.previous for frame in remote), default=base) if whole else base
     return [f for f in standing(union) if f.position not in held and f.last_seq > needed_from]

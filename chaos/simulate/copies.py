@@ -24,7 +24,7 @@ from storage.segment import HEADER_BYTES
 def copies(world: World, name: str, site: Site) -> Copies | None:
     """Of the epoch that is open at `site`. None: it is not open there, or a later one is already."""
     state, here, there = world.watch.value, world.machines[name], world.machines[OTHER[name]]
-    if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name):
+    if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name) or here.is_rotten()[0]:
         return None
     wal = [
         bytes(stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
@@ -33,7 +33,7 @@ def copies(world: World, name: str, site: Site) -> Copies | None:
     held_there: int | None = None
     empty = there.lost and not there.engine.durable_epoch  # its disk was replaced: one copy is left, until it is filled
     wanted = there.engine.loading or there.engine.meta(BASE_WANTED) is not None
-    if world.watch.says_sync(state.epoch, name) and not empty and not wanted:
+    if world.watch.says_sync(state.epoch, name) and not empty and not wanted and not there.is_rotten()[1]:
         files = sorted(there.dfs.files.items())
         remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]
         held_there = _reached(there.engine, remote)

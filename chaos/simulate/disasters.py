@@ -1,7 +1,8 @@
 """Disasters: what was synced is lost, or wrong. Each takes one copy of what was acknowledged, and never the only one.
 
 What always holds: a disaster that would take the only copy at its moment does not happen, and the trace says so: then no pair
-could keep its promises. What it took is kept in mind (`lost`, at the machine), for the operator sees a new disk too.
+could keep its promises. What it took is kept in mind (`lost` and `rotten`, at the machine): the operator sees a new disk too,
+and what is rotten is no copy.
 Source: protocol.md, P1 and P6; docs/operations.md.
 """
 
@@ -11,7 +12,12 @@ from collections.abc import Callable
 from functools import partial
 
 from chaos.simulate.plan import Fault
-from chaos.simulate.world import World
+from chaos.simulate.stored import Stored
+from chaos.simulate.world import OTHER, PAIR, World
+from remote_log.layout import RemoteLayout, SegmentName
+from storage.errors import TwinlogError
+from storage.frame import Flags, Frame, parse_frame
+from storage.segment import HEADER_BYTES
 
 Undo = Callable[[], None]
 
@@ -21,9 +27,10 @@ class Disasters:
 
     def __init__(self, world: World, note: Callable[[str], None], boot: Callable[[str], None]) -> None:
         self._world, self._note, self._boot = world, note, boot
+        self._chance = world.stream("disasters")
 
     def deeds(self) -> dict[str, Callable[[str, Fault], Undo | None]]:
-        return {"replace-disk": self._replace_disk, "site-lost": self._lose_site}
+        return {"replace-disk": self._replace_disk, "site-lost": self._lose_site, "rot": self._rot}
 
     def _has_two_copies(self, what: str) -> bool:
         """Synchronous, everywhere where it is known: then the active's site and the other one each have everything."""
@@ -50,3 +57,49 @@ class Disasters:
         self._world.machines[site].dfs.wipe()
         self._world.watch.lost(site)
         return partial(self._boot, site)
+
+    # ---- rot
+    def _rot(self, site: str, fault: Fault) -> None:
+        """A bit of what was synced turns: in a file of the site's WAL, or of the remote log on the other site's DFS."""
+        if not self._has_two_copies(fault.kind):
+            return
+        here = self._world.machines[site if fault.how == "wal" else OTHER[site]]
+        layout = RemoteLayout(PAIR)
+        if fault.how == "wal":
+            stored = here.disk.stored
+            files = {path: (each.data, synced(each)) for path, each in stored.items() if path.startswith("wal/")}
+        else:
+            files = {
+                path: (each.data, len(each.data)) for path, each in here.dfs.files.items()
+                if isinstance(layout.parse(path), SegmentName)
+            }
+        places = [(path, place) for path, (data, upto) in sorted(files.items()) for place in _places(bytes(data[:upto]))]
+        if not places:
+            self._note(f"{fault.kind} does not happen: nothing there could be told from a torn end")
+            return
+        path, (start, end) = self._chance.choice(places)
+        offset = self._chance.randrange(start, end)
+        files[path][0][offset] ^= 1 << self._chance.randrange(8)
+        here.rotten.add(path)
+        self._note(f"bit at {offset} of {path}")
+
+
+def synced(stored: Stored) -> int:
+    """How many bytes of the file are on the disk for sure."""
+    return min((offset for offset, _ in stored.unsynced), default=len(stored.data))
+
+
+def _places(data: bytes) -> list[tuple[int, int]]:
+    """Where a segment can rot so that what follows proves it: from and to. At its end, damage and a torn write are alike: there
+    no reader could know, and whoever stores the file has to."""
+    frames: list[tuple[int, Frame]] = []
+    offset = HEADER_BYTES
+    while True:
+        try:
+            frames.append((offset, parse_frame(data, offset)))
+        except TwinlogError:
+            break
+        offset += len(frames[-1][1].data)
+    attested = max((frame.committed for _, frame in frames if not frame.flags & Flags.ASYNC), default=0)
+    found = [(at, at + len(frame.data)) for at, frame in frames[:-1] if frame.last_seq <= attested]
+    return [(0, HEADER_BYTES), *found] if found else []

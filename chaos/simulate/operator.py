@@ -11,13 +11,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from chaos.simulate.disk import SimDisk
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
 from chaos.simulate.world import OTHER, Life, World
 from gateway.operations import Operations
 from gateway.site import Site
-from storage.errors import TwinlogError, Unavailable
+from storage.chain import standing
+from storage.errors import LogError, TwinlogError, Unavailable
+from storage.frame import Frame
+from storage.segment import scan_segment
 from switchover.loss import at_risk
 
 COMMAND_TIMEOUT_S = 10.0
@@ -85,15 +89,20 @@ class Operator:
         end_s = loop.time() + within_s
         last_command_s = loop.time()
         while loop.time() < end_s:
-            if healthy():
+            if healthy() and not any(self._is_damaged(site) for site in SITES):
                 return True
             if loop.time() - last_command_s > PATIENCE_S and await self._mend():
                 last_command_s = loop.time()
             await asyncio.sleep(0.25)
-        return healthy()
+        return healthy() and not any(self._is_damaged(site) for site in SITES)
 
     async def _mend(self) -> bool:
         """One command, if there is one to give."""
+        state = self._world.watch.value
+        for site in SITES:
+            if state is not None and state.active == OTHER[site] and self._is_damaged(site):
+                self._empty(site)
+                return True
         for site in SITES:
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:
@@ -101,13 +110,12 @@ class Operator:
             if life.operations.running_id is not None:
                 return False
         for site in SITES:
+            if state is not None and state.active == site and (self._is_damaged(site) or self._is_empty(site)):
+                self.command("failover", OTHER[site])  # a new disk, or one that is no good: the other site has everything
+                return True
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:
                 continue
-            state = self._world.watch.value
-            if state is not None and state.active == site and self._is_empty(site):
-                self.command("failover", OTHER[site])  # it has a new disk: the other site has everything
-                return True
             if state is not None and state.switching is not None and state.switching.site == site:
                 self._unfinish(site, state.active)
                 return True
@@ -127,6 +135,20 @@ class Operator:
         here = self._world.machines[site]
         return here.lost and not here.engine.applied_epoch
 
+    def _is_damaged(self, site: str) -> bool:
+        """Its gateway does not start, and says so; or `twinlog log verify` does, of its WAL."""
+        life = self._world.lives[site]
+        if life.fault is not None and life.fault.code in ("damaged-log", "log-error"):
+            return True
+        return self._world.machines[site].is_rotten()[0] and not _is_sound(self._world.machines[site].disk)
+
+    def _empty(self, site: str) -> None:
+        """An empty data directory for a site that is not the active."""
+        self._note(f"an empty data directory at {site}")
+        self._world.kill(site, machine=False)
+        self._world.wipe(site)
+        self._world.boot(site)
+
     def _unfinish(self, site: str, active: str | None) -> None:
         """An operation that stopped half-way at `site` goes on; one that cannot gives way to the active before it."""
         if self._resumed and active not in (None, site):
@@ -134,6 +156,19 @@ class Operator:
         else:
             self.command("resume", site)
         self._resumed = not self._resumed
+
+
+def _is_sound(disk: SimDisk) -> bool:
+    """What `twinlog log verify --place wal` looks at."""
+    frames: list[Frame] = []
+    try:
+        for path, stored in sorted(disk.stored.items()):
+            if path.startswith("wal/"):
+                frames += scan_segment(bytes(stored.data), path, frames[-1].last_seq if frames else 0).frames
+        standing(frames)
+    except LogError:
+        return False
+    return True
 
 
 async def _accepted(operations: Operations, to: str | None) -> dict[str, Any]:

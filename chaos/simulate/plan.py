@@ -101,6 +101,7 @@ KINDS = (
 DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two may take both copies of what was acknowledged
     Kind("replace-disk", EITHER, 3.0, 0.5, 6.0),
     Kind("site-lost", EITHER, 2.0, 0.5, 6.0),
+    Kind("rot", ("active",), 2.0, how=("wal", "remote")),
 )
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
@@ -146,7 +147,7 @@ def watched(plan: Plan) -> Plan:
 
 def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
-    that may be all there is."""
+    that may be all there is. With rot the pair stays synchronous, for the rotten copy may be needed much later."""
     chance = random.Random(f"disaster {plan.seed}")
     drawn = [kind for kind in DISASTERS if kind.name in kinds]
     if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
@@ -155,12 +156,16 @@ def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     disaster = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
     faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
     faults.append(disaster)
+    knobs = plan.knobs
+    if kind.name == "rot":
+        faults = [fault for fault in faults if fault.kind != "degrade"]
+        knobs = replace(knobs, policy="protect")
     if "failover" in kinds and chance.random() < 0.5:
         faults.append(Fault(round(disaster.at_s + chance.expovariate(1.0), 3), "failover", "standby"))
     if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
         after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)
         faults.append(_draw_fault(chance, BY_NAME["crash"], after_s))
-    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+    return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def _draw_knobs(chance: random.Random, clients: int) -> Knobs:

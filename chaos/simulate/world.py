@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -57,7 +57,8 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 
 @dataclass(slots=True)
 class Machine:
-    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows."""
+    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows. `rotten`: paths on
+    its disk and its DFS of which a bit turned."""
 
     clock: SimClock
     disk: SimDisk
@@ -65,6 +66,11 @@ class Machine:
     engine: SimEngine
     journal: MemoryJournal
     lost: bool = False
+    rotten: set[str] = field(default_factory=set)
+
+    def is_rotten(self) -> tuple[bool, bool]:
+        """Of its disk and of its DFS, whether one of those files is still there."""
+        return not self.rotten.isdisjoint(self.disk.stored), not self.rotten.isdisjoint(self.dfs.files)
 
 
 @dataclass(slots=True)
@@ -77,6 +83,7 @@ class Life:
     facade: Facade | None = None
     door: Door | None = None
     peer_api: PeerApi | None = None
+    fault: TwinlogError | None = None  # why it does not start
 
 
 class World:
@@ -178,8 +185,10 @@ class World:
         while True:
             try:
                 await self._compose(name, life)
+                life.fault = None
                 return
-            except TwinlogError:
+            except TwinlogError as error:
+                life.fault = error
                 await here.clock.sleep(BOOT_RETRY_S)
 
     async def _compose(self, name: str, life: Life) -> None:

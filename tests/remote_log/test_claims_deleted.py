@@ -74,7 +74,7 @@ class Pair:
 
     async def trim(self, dfs: MemoryDfs, writer: NotingWriter, epoch: int) -> None:
         """Also when it has been fenced, and does not know."""
-        trimmer = Trimmer(dfs, LAYOUT, epoch)
+        trimmer = Trimmer(dfs, LAYOUT, epoch, 10**6)
         for _ in range(3):
             await turns(self.rng.randint(0, 60))
             try:

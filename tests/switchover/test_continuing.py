@@ -95,10 +95,23 @@ def test_what_is_copied_makes_the_remote_log_whole(seed: int) -> None:
     remote = [frame for frame in history.remote if frame.last_seq > durable]
     kept = rng.randrange(trimmed + 1)  # the own engine blocks less, or more, of the own WAL
     local = [frame for frame in history.local if frame.last_seq > (history.log[kept - 1].last_seq if kept else 0)]
-    copied = frames_to_copy(local, remote, history.log[-1].last_seq)
+    copied = frames_to_copy(local, remote, history.log[-1].last_seq, whole=True)
     assert not {frame.position for frame in copied} & {frame.position for frame in remote}
     at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
     assert continuing([*remote, *copied], *at) == (chain(history.local + history.remote) or [])[trimmed:]
+
+
+@given(st.integers(0, 10**9))
+def test_what_a_damaged_remote_log_lost_is_copied_from_the_own_one(seed: int) -> None:
+    """Also what lay before the first frame that can still be read."""
+    rng = random.Random(seed)
+    history = a_history(rng)
+    trimmed = rng.randrange(len(history.log))
+    durable = history.log[trimmed - 1].last_seq if trimmed else 0
+    remote = [frame for frame in history.log if frame.last_seq > durable and rng.random() < 0.5]
+    copied = frames_to_copy(history.log, remote, history.log[-1].last_seq, whole=False)
+    at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
+    assert continuing([*remote, *copied], *at) == history.log[trimmed:]
 
 
 @given(st.integers(0, 10**9))

@@ -49,6 +49,26 @@ def test_an_empty_site_is_filled_and_nothing_is_lost(disaster: str, site: str, c
     assert any(line.endswith("ends") for line in result.trace)
 
 
+ROT = f"{CALM}knob flush_interval_s 2.0\nat 3.0 cut a-b for 1.5\nat 4.0 rot active how %s\n"
+
+
+@pytest.mark.parametrize("coordinator", ["True", "False"])
+def test_a_rotten_remote_log_stops_a_takeover_and_no_restart(coordinator: str) -> None:
+    """The old active has everything in its own log. Once the register said that the pair could open nowhere (70009)."""
+    plan = ROT % "remote" + f"at 4.1 crash a for 3.0 how machine\nat 4.2 failover b\nknob coordinator {coordinator}\n"
+    result = _clean(parse(plan))
+    assert [each.site for each in result.history.opened] == ["a", "a"]
+    assert any("bit at" in line for line in result.trace)
+
+
+@pytest.mark.parametrize("coordinator", ["True", "False"])
+@pytest.mark.parametrize("then", ["at 4.1 crash a for 1.0\n", "at 4.1 failover b\n"])
+def test_a_site_with_a_rotten_wal_is_emptied_and_filled(then: str, coordinator: str) -> None:
+    result = _clean(parse(ROT % "wal" + then + f"knob coordinator {coordinator}\n"))
+    assert [each.site for each in result.history.opened] == ["a", "b"]
+    assert any("an empty data directory at a" in line for line in result.trace)
+
+
 def test_the_only_copy_is_not_taken() -> None:
     result = _clean(parse(CALM + "at 2.0 crash b for 6.0 how machine\nat 2.5 degrade active\nat 4.0 replace-disk a for 1.0\n"))
     assert any("does not happen" in line for line in result.trace)
