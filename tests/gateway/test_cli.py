@@ -26,7 +26,7 @@ from tests.gateway.two_sites import TwoSites, refused_for_loss
 Run = Callable[..., Result]
 VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
-    "degrade", "resync", "resume", "abort", "history", "receipt", "version",
+    "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
     "log ls", "log cat", "log verify", "config check", "config show",
 ]
 TABLE = {

@@ -1,0 +1,58 @@
+"""The availability monitor in the simulator: it acts where it may, else nothing changes, and a seed stays a run."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from chaos.simulate.plan import Plan, draw, parse, plain, struck
+from chaos.simulate.run import Result, Run, collect
+
+LOST = """seed 7
+workload registers
+clients 3
+operations 120
+knob policy available
+knob degrade_after_s 3.0
+knob monitor act
+at 2.0 crash active for 9.0 how process
+"""
+
+
+def run(plan: Plan) -> tuple[Result, int]:
+    running = Run(plan)
+    result = running.execute()
+    collect()
+    return result, running.monitor.acted
+
+
+def ordered(result: Result) -> list[str]:
+    return [line.split("monitor: ")[1] for line in result.trace if "monitor: " in line]
+
+
+def test_a_lost_active_is_taken_over_from_and_no_promise_broken() -> None:
+    result, acted = run(parse(LOST))
+    assert result.violations == ()
+    assert acted == 1
+    assert ordered(result)[0].startswith("failover at b: asked for")
+
+
+@pytest.mark.parametrize("change", [{"monitor": "observe"}, {"monitor": "off"}, {"policy": "protect"}, {"coordinator": False}])
+def test_where_it_may_not_act_it_does_not(change: dict[str, object]) -> None:
+    plan = parse(LOST)
+    if "coordinator" in change:
+        change = {**change, "policy": "protect"}
+    result, acted = run(replace(plan, knobs=replace(plan.knobs, **change)))
+    assert (result.violations, acted) == ((), 0)
+
+
+def test_a_run_with_a_monitor_is_the_same_each_time() -> None:
+    first, second = [run(parse(LOST))[0].trace_hash for _ in range(2)]
+    assert first == second
+
+
+def test_its_knob_comes_from_a_stream_of_its_own() -> None:
+    drawn = {seed: draw(seed) for seed in range(60)}
+    assert {plan.knobs.monitor for plan in drawn.values()} == {"off", "observe", "act"}
+    for seed, plan in drawn.items():
+        assert replace(plan, knobs=replace(plan.knobs, monitor="off")) == struck(plain(seed))
