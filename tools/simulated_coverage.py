@@ -1,0 +1,182 @@
+"""Which lines of the product's heart the simulator runs, and by name those that it does not: `make simulate-coverage`.
+
+What always holds: every file of SCOPE is either counted or in LEFT_OUT with the reason, and a row there that fits no file is an
+error, so that the table stays true; the same seeds of the same code give the same page. A line that runs is not a line that is
+right: the page is for what is NOT run, which no checker of the simulator can have seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+from coverage import Coverage
+
+from tools.sources import ROOT, repository_files
+
+SEEDS, FIRST_SEED = 100, 0
+PAGE = ROOT / "docs" / "simulation-coverage.md"
+SCOPE = ("storage/*", "remote_log/*", "gateway/commit*.py", "switchover/*")
+LEFT_OUT = {  # files -> why the simulator does not run them, and what tests them instead
+    "storage/os_files.py": "the real disk; `tests/storage/files_contract.py` holds it and the simulated one to the same",
+    "storage/threads.py": "threads, which only the real disk and RocksDB have; `tests/storage/test_threads.py`",
+    "storage/data_dir.py": "a lock of the operating system; `tests/storage/test_data_dir.py`",
+    "storage/engines/rocks*.py": "RocksDB; `tests/storage/engine_contract.py` holds all engines to the same rows",
+    "storage/types.py": "values of columns, pure; property tests in `tests/storage/test_types.py`",
+    "storage/keys.py": "the key codec, pure; property tests in `tests/storage/test_keys.py`",
+    "storage/rows.py": "the row codec, pure; property tests in `tests/storage/test_rows.py`",
+    "storage/compiled_rows.py": "its fast lane, held to it by `tests/storage/test_rows.py`",
+    "storage/arrow_*.py": "its lane for Arrow, held to it by `tests/storage/test_arrow_rows.py`",
+    "storage/predicates.py": "the `where` of scans, pure; `tests/storage/test_predicates.py`",
+    "remote_log/directory_*.py": "the real DFS; `tests/remote_log/dfs_contract.py` holds it and the simulated one to the same",
+    "switchover/cli*.py": "the command line; `tests/gateway/test_cli.py`",
+    "switchover/terminal.py": "the command line; `tests/gateway/test_cli.py`",
+    "switchover/pair_access.py": "the command line's port; `tests/gateway/test_cli.py`",
+    "switchover/diagram.py": "draws docs/roles.md; `tests/switchover/test_roles.py`",
+    "switchover/sql*.py": "SQL databases; `tests/switchover/test_coordinator.py` and `test_journal.py`",
+    "switchover/memory_coordinator.py": "a twin for tests; the simulator has one with a network between",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Lines of one function that were not run, as ranges from first to last."""
+
+    function: str
+    ranges: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        lines = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in self.ranges)
+        return f"`{self.function}`: {lines}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One file: how many statements it has, how many of them were run, and where the others are."""
+
+    path: str
+    statements: int
+    run: int
+    gaps: tuple[Gap, ...]
+
+
+def functions_of(source: str) -> dict[int, str]:
+    """Line -> the innermost function or class around it, with its classes before it; a `def` line belongs to what is around."""
+    names: dict[int, str] = {}
+
+    def enter(node: ast.AST, around: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = around
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{around}.{child.name}" if around else child.name
+                body = range(child.body[0].lineno, (child.end_lineno or child.lineno) + 1)
+                names.update(dict.fromkeys(body, inner))
+            enter(child, inner)
+
+    enter(ast.parse(source), "")
+    return names
+
+
+def gaps(source: str, statements: Iterable[int], missing: Iterable[int]) -> tuple[Gap, ...]:
+    """The functions with statements that were not run, in the order of the file. A range goes on as long as no statement that
+    was run, and none of another function, lies between. `statements`: the line on which each begins."""
+    names, lacking = functions_of(source), set(missing)
+    found: dict[str, list[tuple[int, int]]] = {}
+    before = ""  # the function of the statement before, if that was not run
+    for line in sorted(statements):
+        name = names.get(line, "(module)")
+        if line not in lacking:
+            before = ""
+            continue
+        ranges = found.setdefault(name, [])
+        if name == before:
+            ranges[-1] = (ranges[-1][0], line)
+        else:
+            ranges.append((line, line))
+        before = name
+    return tuple(Gap(name, tuple(ranges)) for name, ranges in found.items())
+
+
+def counted(paths: Iterable[str]) -> list[str]:
+    """The files of SCOPE that are not left out. Raises ValueError for a row of LEFT_OUT that fits no file."""
+    scope = [path for path in paths if any(fnmatch(path, pattern) for pattern in SCOPE)]
+    for pattern in LEFT_OUT:
+        if not any(fnmatch(path, pattern) for path in scope):
+            raise ValueError(f"LEFT_OUT names {pattern}, which is not there any more: take it out")
+    return [path for path in scope if not any(fnmatch(path, pattern) for pattern in LEFT_OUT)]
+
+
+def measure(seeds: Iterable[int], paths: Sequence[str]) -> list[Measured]:
+    """Run them, and look. In a process that has imported none of the product yet, else its imports count as not run."""
+    coverage = Coverage(data_file=None, include=[str(ROOT / path) for path in paths], config_file=False)
+    coverage.start()
+    try:
+        draw = importlib.import_module("chaos.simulate.plan").draw
+        room: Any = importlib.import_module("chaos.simulate.run")
+        for seed in seeds:
+            found = room.Run(draw(seed)).execute()
+            if found.violations:
+                print(f"  seed {seed} fails: {found.violations[0].sentence}", file=sys.stderr)
+            room.collect()
+    finally:
+        coverage.stop()
+    return [measured for path in paths if (measured := _measured(coverage, path)).statements]
+
+
+def _measured(coverage: Coverage, path: str) -> Measured:
+    _, statements, _, missing, _ = coverage.analysis2(str(ROOT / path))
+    source = (ROOT / path).read_text(encoding="utf-8")
+    return Measured(path, len(statements), len(statements) - len(missing), gaps(source, statements, missing))
+
+
+def percent(run: int, statements: int) -> str:
+    """Rounded down, so that only what is whole says 100."""
+    return f"{run * 1000 // statements / 10:.1f} %"
+
+
+def page(files: Sequence[Measured], first: int, count: int) -> str:
+    """The whole page, as Markdown."""
+    run, statements = sum(file.run for file in files), sum(file.statements for file in files)
+    out = io.StringIO()
+    out.write(
+        "# What the simulator runs, and what it does not\n\n"
+        f"Written by `make simulate-coverage`. Seeds {first} to {first + count - 1} ran **{percent(run, statements)}** of"
+        f" {statements} statements in {len(files)} files:\nthe logs, the storage's core, the commit path and the role changes."
+        " A line that ran is no proof that it is right; a line\nthat did not is one of which the simulator knows nothing.\n\n"
+        "| file | run | statements | not run |\n|---|---|---|---|\n"
+    )
+    for file in sorted(files, key=lambda file: (file.run / file.statements, file.path)):
+        not_run = file.statements - file.run
+        out.write(f"| `{file.path}` | {percent(file.run, file.statements)} | {file.statements} | {not_run} |\n")
+    out.write("\n## Not run, by function\n\nThe numbers are lines.\n")
+    for file in files:
+        if file.gaps:
+            out.write(f"\n### `{file.path}`\n\n" + "".join(f"- {gap}\n" for gap in file.gaps))
+    out.write("\n## Left out\n\n| files | why, and what tests them |\n|---|---|\n")
+    for pattern, why in LEFT_OUT.items():
+        out.write(f"| `{pattern}` | {why} |\n")
+    return out.getvalue()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="simulated_coverage", description="Writes docs/simulation-coverage.md.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
+    parser.add_argument("--seed", type=int, default=FIRST_SEED, help="the first")
+    given = parser.parse_args()
+    paths = counted(str(path) for path in repository_files(ROOT, ".py"))
+    files = measure(range(given.seed, given.seed + given.seeds), paths)
+    PAGE.write_text(page(files, given.seed, given.seeds), encoding="utf-8")
+    run, statements = sum(file.run for file in files), sum(file.statements for file in files)
+    print(f"{percent(run, statements)} of {statements} statements: {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
