@@ -39,6 +39,7 @@ STATUS_TIMEOUT_S = 2.0
 PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
 OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 OPERATOR = "operator"
+CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for
 LOOKED_BACK = 20  # operations; dry runs among them do not count
 
 
@@ -68,6 +69,10 @@ class Operations:
         if unknown:
             known = ", ".join(sorted(KINDS[kind]))
             raise InvalidInput(f"{kind} has no option {unknown[0]!r}; it knows {known}", option=unknown[0])
+        policy = self._site.settings.policy
+        if options.get("automatic") and policy != "available":
+            said = f"the policy of site {self._site.site} is {policy}: a {kind} is an operator's to decide"
+            raise Refused(said, policy=policy)
         if kind in ("switchover", "failover", "rejoin"):
             if to is None:
                 raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)
@@ -173,7 +178,7 @@ class Operations:
         now_ms = self._site.ports.clock.wall_ms()
         changes = [
             Change(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
-            for one in await self._executor.operations(LOOKED_BACK)
+            for one in await self._executor.operations(CHANGES_MAX)
             if one["kind"] in KINDS and not one["dry_run"] and one["actor"] != self._actor
         ]
         return await self._preflight.view(self.running_id, changes)

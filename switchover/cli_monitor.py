@@ -107,7 +107,7 @@ def advice_screen(advice: Advice) -> Group:
         table.add_row("" if number else "seen by", escape(said))
     if advice.command:
         table.add_row("type", f"[bold]{escape(advice.command)}[/]")
-    if advice.acts_not and advice.kind in (Kind.FAILOVER, Kind.DEGRADE):
+    if advice.kind in (Kind.FAILOVER, Kind.DEGRADE):
         table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
     for number, reason in enumerate(advice.also):
         table.add_row("" if number else "also", escape(reason))

@@ -1,8 +1,9 @@
 """What stands out in one look at the pair: each finding with what it calls for, who saw it, and what an operator would type.
 
 What always holds: a failover is called for only when nobody sees the active serve: it says so itself, or neither the monitor
-nor the other site reaches it while nothing of it moves (its remote log, its lease at the coordinator); and only when the other
-site's own checks let it take over. Where that is not known, the finding is to look. Pure. Source: protocol.md section 8.
+nor the other site reaches it while nothing of it moves (its remote log, its lease at the coordinator) for longer than its read
+lease, so that it serves nobody if it lives; and only when the other site's own checks let it take over. Where that is not
+known, the finding is to look. Pure. Source: protocol.md section 8.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Finding:
     evidence: tuple[str, ...]
     command: str
     may_act: bool = False  # a coordinator and the policy let a monitor do it
+    hold_min_s: float = 0.0  # it means nothing before, whatever the threshold says
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,11 @@ def _unseen(look: Look, register: PairState, site: str) -> Finding:
         said = (*look.silence(site), f"site {OTHER[site]}: it still writes its remote log, or renews its lease")
         return Finding("cut-off", Kind.LOOK, site, f"{reason}, but it lives and writes: see to the network", said,
                        "twinlog status")
-    return _failover("silent", register, site, reason, look.silence(site), look)
+    if register.mode == "sync" and other.own.remote_log_mark is None:
+        said = (*look.silence(site), f"site {OTHER[site]}: it cannot read the remote log on its own DFS")
+        return Finding("unread", Kind.LOOK, site, f"{reason}; whether it still writes is unknown", said, "twinlog status")
+    proof_s = other.own.lease_s * (1 + other.own.drift_margin)  # without an append, or a renewal, for so long it serves nobody
+    return replace(_failover("silent", register, site, reason, look.silence(site), look), hold_min_s=proof_s)
 
 
 def _open(look: Look, register: PairState, told: SiteFacts) -> Iterator[Finding]:

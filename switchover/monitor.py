@@ -156,9 +156,10 @@ def _advice(settings: Thresholds, state: State, found: list[Finding]) -> Advice:
 
 
 def _hold_s(settings: Thresholds, one: Finding) -> float:
-    return {
+    wanted_s = {
         Kind.FAILOVER: settings.failover_after_s, Kind.DEGRADE: settings.degrade_after_s, Kind.RESYNC: settings.resync_after_s,
     }.get(one.kind, settings.look_after_s)
+    return max(wanted_s, one.hold_min_s)
 
 
 def _too_soon(settings: Thresholds, past: Mapping[str, Past], now_s: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.control import PINNED
-from storage.errors import InvalidInput, PeerError
+from storage.errors import InvalidInput, PeerError, Refused
 from switchover.findings import Kind, Thresholds
 from switchover.monitor import Advice
 from switchover.sight import SiteView
@@ -73,6 +73,12 @@ def watcher(sight: PairSight, *, act: bool = True) -> tuple[Watcher, list[tuple[
     return watching, told
 
 
+def available(pair: Pair) -> None:
+    """As the policy would be from the start; nothing degrades by itself here."""
+    for name in pair.running:
+        object.__setattr__(site(pair, name).settings, "policy", "available")
+
+
 async def rounds(watching: Watcher, times: int = 8) -> list[Advice]:
     return [await watching.round() for _ in range(times)]
 
@@ -100,7 +106,7 @@ async def test_a_view_shows_the_site_the_other_one_and_what_it_reaches(tmp_path:
 
 async def test_a_lost_active_is_taken_over_from_once_by_two_monitors(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        object.__setattr__(site(pair, "b").settings, "policy", "available")
+        available(pair)
         await put(pair, "a", 1, "x")
         first, second = PairSight(pair), PairSight(pair, "monitor c")
         one, told = watcher(first)
@@ -125,7 +131,7 @@ async def test_it_only_says_so_when_it_observes_and_under_another_policy(tmp_pat
         advice = (await rounds(watching))[-1]
         assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
         assert "operator" in advice.acts_not, "the policy is protect"
-        object.__setattr__(site(pair, "b").settings, "policy", "available")
+        available(pair)
         advice = (await rounds(watcher(PairSight(pair), act=False)[0]))[-1]
         assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
         assert "observes" in advice.acts_not
@@ -135,6 +141,9 @@ async def test_it_only_says_so_when_it_observes_and_under_another_policy(tmp_pat
 async def test_the_site_itself_refuses_a_monitor_while_the_other_one_serves(tmp_path: Path) -> None:
     """The active came back between the look and the action: an operator may take over from it, a monitor may not."""
     async with open_pair(tmp_path) as pair:
+        with pytest.raises(Refused, match="an operator's to decide"):
+            await pair.operate("b", "failover", "b", automatic=True)
+        available(pair)
         document = await pair.operate("b", "failover", "b", automatic=True)
         assert (document["state"], document["never_began"]) == ("failed", True)
         assert "takes over from nobody who serves" in document["error"]["message"]
@@ -143,6 +152,9 @@ async def test_the_site_itself_refuses_a_monitor_while_the_other_one_serves(tmp_
 
 async def test_a_monitors_degrade_goes_back_by_itself(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=0.2) as pair:
+        with pytest.raises(Refused, match="an operator's to decide"):
+            await pair.operate("a", "degrade", None, automatic=True)
+        available(pair)
         assert (await pair.operate("a", "degrade", None, automatic=True))["state"] == "succeeded"
         assert site(pair, "a").ports.engine.meta(PINNED) is None
         assert epoch(pair, "a").auto_resync

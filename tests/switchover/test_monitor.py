@@ -81,6 +81,7 @@ def test_a_silent_active_is_taken_over_from_when_the_other_site_does_not_see_it_
     pytest.param(VIEW_A, ALONE_B, B_CAN, "which answers the monitor", id="the monitor sees it"),
     pytest.param(None, of(ALONE_B, coordinator_error="away"), B_CAN, "cut off itself", id="the other site may be cut off"),
     pytest.param(None, of(ALONE_B, coordinator_error="away", register=None), B_CAN, "is unknown", id="nobody knows who"),
+    pytest.param(None, of(ALONE_B, remote_log_mark=None), B_CAN, "still writes is unknown", id="nobody reads its log"),
     pytest.param(None, ALONE_B, None, "whether site b can take over is unknown", id="its checks were not seen"),
     pytest.param(None, ALONE_B, Able("b", False, ("mode.sync: 5 records",)), "cannot take over: mode.sync", id="it cannot"),
     pytest.param(None, ALONE_B, Able("a", True), "whether site b can take over is unknown", id="checks of another site"),
@@ -109,6 +110,12 @@ def test_an_active_that_still_writes_lives(moves: Any) -> None:
         told.append(advice)
     assert not any(advice.act for advice in told)
     assert "it lives and writes" in told[-1].reason
+
+
+def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
+    """An idle active may append as seldom as its lease allows: it serves all the same."""
+    told, _ = watch(None, of(ALONE_B, lease_s=20.0), able=B_CAN, act=True)
+    assert [advice.held_s for advice in told if advice.act] == [24], "with the drift of its clock"
 
 
 @pytest.mark.parametrize("own", [{"role": "CLOSED", "waiting_for": "room on its disk"}, {"role": "FENCED"}])
