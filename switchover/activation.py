@@ -183,7 +183,7 @@ class Activation:
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq, whole=not self._damaged)
         self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
         self._check_old_active()
-        await self._write_wal(self._for_wal(remote, tail), {frame.position for frame in local})
+        await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
         await self.ports.engine.flush()  # what was shipped may be in no log here
         self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         if self._damaged:
@@ -271,12 +271,14 @@ class Activation:
             held_seq=engine.applied_seq,
         )
 
-    def _for_wal(self, remote: list[Frame], tail: list[Frame]) -> list[Frame]:
+    def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
         """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
-        back from its crash with less than this site had applied, and is then served from here instead of from base data."""
+        back from its crash with less than this site had applied, and is then served from here instead of from base data. Of a
+        pair that begins anew at its active, only what lies behind: what came before it in the WAL may be trimmed, and what was
+        put behind that would be left with a hole."""
         engine = self.ports.engine
         end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied_epoch, engine.applied_seq)
-        if not self._takes_over:
+        if not self._takes_over or (self._anew and local):
             return tail
         try:
             whole = [frame for frame in standing(remote) if (frame.epoch, frame.last_seq) <= end]

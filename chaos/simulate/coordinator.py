@@ -25,6 +25,8 @@ class SimRegister:
     def __init__(self) -> None:
         self.history: list[PairState] = []
         self.down = False
+        self.agrees = True
+        self._before_loss: PairState | None = None
         self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
         self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
         self.met: Callable[[], None] = lambda: None
@@ -37,8 +39,14 @@ class SimRegister:
         value = self.value
         return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
 
+    @property
+    def remembered(self) -> PairState | None:
+        value = self.value
+        return value if value is not None and value.active is not None else self._before_loss
+
     def lost(self, place: str) -> None:
-        if place == PLACE:
+        if place == PLACE and self.history:
+            self._before_loss = self.remembered
             self.history.clear()
 
     def serve_read(self, call: Call) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from chaos.simulate.coordinator import PLACE as WITNESS
 from chaos.simulate.plan import Fault
 from chaos.simulate.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
@@ -30,7 +31,10 @@ class Disasters:
         self._chance = world.stream("disasters")
 
     def deeds(self) -> dict[str, Callable[[str, Fault], Undo | None]]:
-        return {"replace-disk": self._replace_disk, "site-lost": self._lose_site, "rot": self._rot}
+        return {
+            "replace-disk": self._replace_disk, "site-lost": self._lose_site, "rot": self._rot,
+            "coordinator-lost": self._lose_register,
+        }
 
     def _has_two_copies(self, what: str) -> bool:
         """Synchronous, everywhere where it is known: then the active's site and the other one each have everything."""
@@ -57,6 +61,18 @@ class Disasters:
         self._world.machines[site].dfs.wipe()
         self._world.watch.lost(site)
         return partial(self._boot, site)
+
+    def _lose_register(self, _: str, fault: Fault) -> None:
+        """The coordinator is set up anew, and knows of no pair. Without one: what is on one DFS; `how` says on which."""
+        world = self._world
+        if world.plan.knobs.coordinator:
+            world.watch.lost(WITNESS)
+        elif not world.watch.agrees:
+            self._note(f"{fault.kind} does not happen: the copies differ")
+        else:
+            dfs = world.machines[fault.how].dfs
+            dfs.delete(RemoteLayout(PAIR).register_folder)
+            world.watch.lost(fault.how)
 
     # ---- rot
     def _rot(self, site: str, fault: Fault) -> None:

@@ -109,6 +109,10 @@ class Operator:
                 continue
             if life.operations.running_id is not None:
                 return False
+        last = self._world.watch.remembered
+        if last is not None and last.active is not None and (state is None or (state.active is None and not state.switching)):
+            self.command("failover", last.active, accept_data_loss=True)  # the register was lost for good: go on where it was
+            return True
         for site in SITES:
             if state is not None and state.active == site and (self._is_damaged(site) or self._is_empty(site)):
                 self.command("failover", OTHER[site])  # a new disk, or one that is no good: the other site has everything

@@ -102,6 +102,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("replace-disk", EITHER, 3.0, 0.5, 6.0),
     Kind("site-lost", EITHER, 2.0, 0.5, 6.0),
     Kind("rot", ("active",), 2.0, how=("wal", "remote")),
+    Kind("coordinator-lost", ("w",), 2.0, how=SITES),
 )
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
@@ -114,7 +115,7 @@ STRUCK = 4  # one plan in so many has a disaster
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return watched(struck(plain(seed, kinds), kinds))
+    return struck(watched(plain(seed, kinds)), kinds)
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
@@ -147,7 +148,8 @@ def watched(plan: Plan) -> Plan:
 
 def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
-    that may be all there is. With rot the pair stays synchronous, for the rotten copy may be needed much later."""
+    that may be all there is; but for a lost register, which nobody gets past otherwise. With rot the pair stays synchronous,
+    for the rotten copy may be needed much later."""
     chance = random.Random(f"disaster {plan.seed}")
     drawn = [kind for kind in DISASTERS if kind.name in kinds]
     if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
@@ -159,9 +161,10 @@ def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     knobs = plan.knobs
     if kind.name == "rot":
         faults = [fault for fault in faults if fault.kind != "degrade"]
-        knobs = replace(knobs, policy="protect")
+        knobs = replace(knobs, policy="protect", monitor="observe" if knobs.monitor == "act" else knobs.monitor)
     if "failover" in kinds and chance.random() < 0.5:
-        faults.append(Fault(round(disaster.at_s + chance.expovariate(1.0), 3), "failover", "standby"))
+        after_s, anew = round(disaster.at_s + chance.expovariate(1.0), 3), kind.name == "coordinator-lost"
+        faults.append(Fault(after_s, "failover", *(("active", 0.0, "accept-data-loss") if anew else ("standby",))))
     if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
         after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)
         faults.append(_draw_fault(chance, BY_NAME["crash"], after_s))

@@ -36,6 +36,14 @@ class Watch(Protocol):
     def says_sync(self, epoch: int, active: str) -> bool:
         """Nowhere is it known otherwise."""
 
+    @property
+    def remembered(self) -> PairState | None:
+        """The same; of a pair that was forgotten, the last one before that: people remember."""
+
+    @property
+    def agrees(self) -> bool:
+        """Wherever it is kept, it is the same."""
+
     def lost(self, place: str) -> None:
         """What was kept at `place`, a site or the witness, is gone."""
 
@@ -64,6 +72,14 @@ class DfsWatch:
         there = [value for value in values if value.epoch == epoch and value.active == active]
         return bool(there) and all(value.mode == "sync" for value in there) and self.value in there
 
+    @property
+    def remembered(self) -> PairState | None:
+        return self.value
+
+    @property
+    def agrees(self) -> bool:
+        return len(self._newest) == 2 and len({value for _, value in self._newest.values()}) == 1
+
     def lost(self, place: str) -> None:
         self._newest.pop(place, None)
 
@@ -79,7 +95,7 @@ class DfsWatch:
             self._known.add(value)
             self._look_for_force(site, value)
             self.decided(before[1] if before is not None else None, value)
-        if self._apart and len({value for _, value in self._newest.values()}) == 1 and len(self._newest) == 2:
+        if self._apart and self.agrees:
             self._apart = False
             self.met()
 

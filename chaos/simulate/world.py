@@ -174,7 +174,7 @@ class World:
         """The site that `target` means now; what is neither "active" nor "standby" means itself."""
         if target not in ("active", "standby"):
             return target
-        state = self.watch.value
+        state = self.watch.remembered
         if state is None or state.active is None:
             return None
         return state.active if target == "active" else OTHER[state.active]

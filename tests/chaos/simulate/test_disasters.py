@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, draw, parse, plain
+from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, draw, parse, plain, watched
 from chaos.simulate.run import Result, Run, collect
 
 NAMES = {kind.name for kind in DISASTERS}
@@ -28,12 +28,13 @@ def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> Non
     assert 60 < sum(len(kinds) for kinds in drawn) < 140
     assert {kind for kinds in drawn for kind in kinds} == NAMES
     struck = [draw(seed) for seed in range(400) if _drawn(seed)]
-    assert all(fault.how == "" for plan in struck for fault in plan.faults if fault.kind == "failover")
+    accepting = [fault for plan in struck for fault in plan.faults if fault.how == "accept-data-loss"]
+    assert {fault.target for fault in accepting} == {"active"}, "it goes on where it was, when its coordinator was lost"
 
 
 def test_without_a_disaster_a_seed_is_what_it_was() -> None:
     calm = [seed for seed in range(50) if not _drawn(seed)]
-    assert all(draw(seed) == plain(seed) == draw(seed, PLAIN) for seed in calm)
+    assert all(draw(seed) == watched(plain(seed)) == draw(seed, PLAIN) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
     assert set(PLAIN) | NAMES == set(BY_NAME)
 
@@ -67,6 +68,23 @@ def test_a_site_with_a_rotten_wal_is_emptied_and_filled(then: str, coordinator: 
     result = _clean(parse(ROT % "wal" + then + f"knob coordinator {coordinator}\n"))
     assert [each.site for each in result.history.opened] == ["a", "b"]
     assert any("an empty data directory at a" in line for line in result.trace)
+
+
+@pytest.mark.parametrize("then", [
+    "", "at 4.5 crash active for 1.0\n", "at 4.5 degrade active\nat 5.0 failover active how accept-data-loss\n",
+])
+def test_a_pair_whose_coordinator_forgot_it_begins_anew_where_it_was(then: str) -> None:
+    result = _clean(parse(f"{CALM}at 4.0 coordinator-lost w\n{then}"))
+    assert [each.site for each in result.history.opened] == ["a", "a"]
+    assert any("failover at a" in line for line in result.trace)
+
+
+@pytest.mark.parametrize("site", ["a", "b"])
+@pytest.mark.parametrize("then", ["", "at 4.1 crash active for 1.0\n", "at 4.1 crash a for 3.0\nat 4.2 failover b\n"])
+def test_one_of_two_copies_of_the_register_is_enough(site: str, then: str) -> None:
+    result = _clean(parse(f"{CALM}knob coordinator False\nat 4.0 coordinator-lost w how {site}\n{then}"))
+    assert not any("does not happen" in line for line in result.trace)
+    assert result.history.apart == ()
 
 
 def test_the_only_copy_is_not_taken() -> None:
