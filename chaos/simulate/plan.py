@@ -109,13 +109,14 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
 FAULTS_END_S = 12.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
+MODES = ("rejoin", "degrade", "resync")  # and of these
 ALONE = 4  # one plan in so many is of a pair without a coordinator
-STRUCK = 4  # one plan in so many has a disaster
+STRUCK = 5  # one plan in so many has a disaster
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return struck(watched(plain(seed, kinds)), kinds)
+    return struck(hurried(watched(plain(seed, kinds)), kinds), kinds)
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
@@ -144,6 +145,20 @@ def watched(plan: Plan) -> Plan:
     """The plan, with an availability monitor if its seed is one of those; what it may do is a matter of the policy too."""
     monitor = random.Random(f"monitor {plan.seed}").choice(("off", "off", "off", "observe", "act", "act"))
     return replace(plan, knobs=replace(plan.knobs, monitor=monitor))
+
+
+def hurried(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+    """The plan, with crashes in the middle of what changes roles or modes, by command or after another crash."""
+    chance = random.Random(f"again {plan.seed}")
+    more = []
+    for fault in plan.faults if "crash" in kinds else ():
+        hit, after_s = chance.random(), round(fault.at_s + fault.for_s + chance.expovariate(2.0), 3)
+        again = _draw_fault(chance, BY_NAME["crash"], after_s)
+        if fault.kind in MODES and hit < 0.25:
+            more.append(again)
+        elif fault.kind == "crash" and hit < 0.12:
+            more.append(replace(again, target=fault.target))
+    return replace(plan, faults=tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s)))
 
 
 def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
