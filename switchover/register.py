@@ -156,7 +156,8 @@ def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, h
     if held_epoch < state.epoch:
         raise Refused(
             f"no downgrade: storage and log of {site} end in epoch {held_epoch}, but it opened epoch {state.epoch}: its disk "
-            "was replaced, or this is not its data directory; let the other site take over: `twinlog failover --to` it", site=site,
+            "was replaced, or this is not its data directory; let the other site take over: `twinlog failover --to` it",
+            site=site,
         )
     if state.mode == "async" and running is None:
         return state

@@ -33,7 +33,6 @@ from storage.errors import InvalidInput
 
 CHUNK = 25  # seeds that a worker does at a time
 SHRINK_RUNS = 300
-COLLECT_EVERY = 20  # runs; their killed tasks are rubbish that only the collector sees
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,7 @@ def _settle() -> None:
 
 def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> Seen:
     result = execute(draw(seed, kinds), bug)
-    if seed % COLLECT_EVERY == 0:
-        collect()
+    collect()  # its killed tasks are rubbish that only the collector sees, and now it is at hand
     told = tuple(f"{each.promise} {each.checker}: {each.sentence}" for each in result.violations[:5])
     return Seen(seed, result.operations, result.faults, result.virtual_s, told, result.trace_hash)
 

@@ -7,6 +7,7 @@ product's client would have told its caller.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -28,7 +29,7 @@ from storage.errors import OutcomeUnknown, TwinlogError
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}
-PAGE_ROWS = 7  # so that a scan is of several pages
+PAGE_ROWS = 25  # so that a scan may be of several pages
 
 
 class _NoAnswer(Exception):
@@ -137,14 +138,18 @@ class SimClient:
             if isinstance(step, Pause):
                 await asyncio.sleep(step.duration_s)
             else:
-                answers = tuple([await sent for sent in [self._send(request) for request in step.requests]])
+                answers = await self._all(step.requests)
             try:
                 step = flow.send(Resumed(loop.time(), answers))
             except StopIteration as done:
                 return asked.parse(done.value)
 
-    def _send(self, request: Request) -> asyncio.Task[Reply | Broken]:
-        return asyncio.get_running_loop().create_task(self._exchange(request))
+    async def _all(self, requests: Sequence[Request]) -> tuple[Reply | Broken, ...]:
+        """At the same time."""
+        if len(requests) == 1:
+            return (await self._exchange(requests[0]),)
+        create_task = asyncio.get_running_loop().create_task
+        return tuple([await sent for sent in [create_task(self._exchange(request)) for request in requests]])
 
     async def _exchange(self, request: Request) -> Reply | Broken:
         site = SITE_OF[request.url[:8]]

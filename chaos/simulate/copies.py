@@ -8,6 +8,7 @@ Source: protocol.md, P1 and P9.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from chaos.history import Copies
 from chaos.simulate.engine import SimEngine
@@ -51,7 +52,8 @@ def _reached(engine: SimEngine, segments: Iterable[bytes]) -> int:
     return led[-1].last_seq if led else engine.durable_seq
 
 
-def _frames(data: bytes) -> list[Frame]:
+@lru_cache(maxsize=64)  # most segments are as they were a second ago
+def _frames(data: bytes) -> tuple[Frame, ...]:
     """What can be read of a segment. Not the product's own reading of segments (scan_segment, wal_reading): a judge that shared
     the code in which bugs are planted, or made, would be deceived with it."""
     frames: list[Frame] = []
@@ -60,6 +62,6 @@ def _frames(data: bytes) -> list[Frame]:
         try:
             frame = parse_frame(data, offset)
         except TwinlogError:
-            return frames
+            return tuple(frames)
         frames.append(frame)
         offset += len(frame.data)

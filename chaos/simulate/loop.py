@@ -32,7 +32,9 @@ class Handle:
 
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when_s: float) -> None:
         self.callback: Callable[..., object] | None = callback
-        self.args, self.context, self.when_s = args, context, when_s
+        self.args = args
+        self.context = context
+        self.when_s = when_s
 
     def cancel(self) -> None:
         self.callback = None
@@ -48,12 +50,12 @@ class Handle:
 class _Task(asyncio.Task[Any]):
     """Its hash is a number and no address, so that a set of tasks has the same order in every run."""
 
-    def __init__(self, number: int, *given: Any, **more: Any) -> None:
-        self._number = number  # first: to be made is to be put into a set
-        super().__init__(*given, **more)
+    number = 0  # set at the first look: to be made is to be put into a set
 
     def __hash__(self) -> int:
-        return self._number
+        if not self.number:
+            self.number = self.get_loop().next_number()  # type: ignore[attr-defined]
+        return self.number
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -91,8 +93,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
         handle = Handle(callback, args, copy_context() if context is None else context, when)
-        self._asked += 1
-        heapq.heappush(self._timers, (when, self._asked, handle))
+        if when <= self.now_s:
+            self._ready.append(handle)
+        else:
+            self._asked += 1
+            heapq.heappush(self._timers, (when, self._asked, handle))
         return handle
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
@@ -105,8 +110,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Result]:
         context = copy_context() if context is None else context
-        self._asked += 1
-        task = _Task(self._asked, coro, loop=self, name=name or "task", context=context)
+        task = _Task(coro, loop=self, name=name or "task", context=context)
         process = context.get(CURRENT)
         if process is not None:
             if not process.tasks:
@@ -119,6 +123,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
+
+    def next_number(self) -> int:
+        self._asked += 1
+        return self._asked
 
     # ---- processes
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
@@ -151,10 +159,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         events._set_running_loop(self)
         try:
             main = self.create_task(work, name="main", context=Context())
-            while not main.done():
-                if self.steps > steps_max:
-                    raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
-                self._run_once()
+            self._run_until(main, steps_max)
             return main.result()
         finally:
             events._set_running_loop(before)
@@ -175,30 +180,36 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
 
-    def _run_once(self) -> None:
-        """All that is due, and no callback that it asks for."""
-        ready, timers = self._ready, self._timers
-        if not ready:
-            while timers and timers[0][2].callback is None:
-                heapq.heappop(timers)
-            if not timers:
-                raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
-            self.now_s = max(self.now_s, timers[0][0])
-        now_s = self.now_s
-        while timers and timers[0][0] <= now_s:
-            handle = heapq.heappop(timers)[2]
-            if handle.callback is not None:
-                ready.append(handle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
+    def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
+        """One step after the other. Every step of a run passes here: what it needs is at hand."""
+        ready, halted = self._ready, self._halted
+        next_step, is_done = ready.popleft, main.done
+        for _ in range(steps_max):
+            if is_done():
+                return
+            if not ready:
+                self._next_moment()
+            handle = next_step()
             callback = handle.callback
-            if callback is None or (self._halted and self._is_held(handle)):
+            if callback is None or (halted and self._is_held(handle)):
                 continue
             self.steps += 1
             try:
                 handle.context.run(callback, *handle.args)
             except Exception as error:
                 self.errors.append(error)
+        raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
+
+    def _next_moment(self) -> None:
+        """Nothing is left to do now: on to the next timer, and all that is due with it."""
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        if not timers:
+            raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
+        self.now_s = now_s = timers[0][0]
+        while timers and timers[0][0] == now_s:
+            self._ready.append(heapq.heappop(timers)[2])
 
     def _is_held(self, handle: Handle) -> bool:
         process = handle.context.get(CURRENT)

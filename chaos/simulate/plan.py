@@ -106,7 +106,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
 )
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
-FAULTS_END_S = 12.0  # by then the last fault has begun
+FAULTS_END_S = 9.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
 MODES = ("rejoin", "degrade", "resync")  # and of these
@@ -124,7 +124,7 @@ def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
     plan = Plan(
-        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(200, 300),
+        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(190, 270),
         knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
     )
     return plan if random.Random(f"place {seed}").randrange(ALONE) else alone(plan, kinds)
@@ -192,7 +192,7 @@ def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
     return Knobs(
         policy=chance.choice(("protect", "available")), lease_s=lease_s, noop_interval_s=round(lease_s * 0.3, 3),
         flush_interval_s=chance.choice((0.1, 0.5, 2.0)), degrade_after_s=chance.choice((1.0, 3.0)),
-        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 250, 3),
+        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 400, 3),
         link_s=chance.choice((0.0005, 0.002, 0.02)), link_jitter=chance.choice((0.1, 1.0, 5.0)),
         loss=chance.choice((0.0, 0.0, 0.005)), duplicate=chance.choice((0.0, 0.0, 0.01)),
         disk_slow=chance.choice((1.0, 10.0)), drift_a=chance.choice((-drift, drift)), drift_b=chance.choice((-drift, drift)),
@@ -204,7 +204,7 @@ def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, 
     if not drawn:
         return ()
     faults: list[Fault] = []
-    for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(3, 8)):
+    for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(2, 7)):
         fault = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
         faults.append(fault)
         if kind.name in AFTER_LOSS and "failover" in kinds and chance.random() < 0.5:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import msgspec
 import structlog
 
 from chaos.checkers import check_all
@@ -39,7 +40,7 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
-CLIENTS_END_S = FAULTS_END_S + 8.0  # a pair that is down holds them up
+CLIENTS_END_S = FAULTS_END_S + 6.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
 
@@ -115,12 +116,12 @@ class Run:
         ]
 
     def _hash(self, history: History) -> str:
-        digest = hashlib.blake2b(digest_size=16)
+        digest, encode = hashlib.blake2b(digest_size=16), msgspec.msgpack.Encoder().encode
         digest.update(f"{self.loop.steps} {self.loop.now_s!r}".encode())
         for line in self.trace:
             digest.update(line.encode())
         for recorded in history.lines():
-            digest.update(repr(recorded).encode())
+            digest.update(encode(recorded))
         return digest.hexdigest()
 
     # ---- the course of a run
@@ -192,7 +193,7 @@ class Run:
         self.recorder.note(Moment("recovered", self.loop.now_s))
         await self._read_all()
         target = max(self.world.machines[site].engine.applied_seq for site in SITES)
-        if not await until(lambda: self._is_drained(target), DRAIN_S, 0.01):
+        if not await until(lambda: self._is_drained(target), DRAIN_S, 0.05):
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))

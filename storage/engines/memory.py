@@ -382,10 +382,14 @@ def _scan(
     state: _State, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int, as_of: int | None
 ) -> list[StoredRow]:
     rows: list[StoredRow] = []
-    for place in sorted({*state.rows, *state.history}, reverse=reverse):
-        if place[0] != table or (start is not None and place[1] < start) or (end is not None and place[1] >= end):
-            continue
+    found = [
+        place for place in (state.rows if as_of is None else {*state.rows, *state.history})
+        if place[0] == table and (start is None or place[1] >= start) and (end is None or place[1] < end)
+    ]
+    for place in sorted(found, reverse=reverse):
+        if len(rows) == limit:
+            break
         row = state.rows.get(place) if as_of is None else _as_of(state, place, as_of)
         if row is not None:
             rows.append(row)
-    return rows[:limit]
+    return rows
