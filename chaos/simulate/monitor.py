@@ -26,7 +26,7 @@ from switchover.sight import MONITOR, SiteView
 from switchover.watcher import Watcher
 
 SETTINGS = Thresholds(  # so short that it acts within a run, between faults that last for seconds
-    interval_s=0.2, look_after_s=1.0, resync_after_s=2.0, degrade_after_s=0.7, failover_after_s=0.7, gap_max_s=8.0,
+    interval_s=0.35, look_after_s=1.0, resync_after_s=2.0, degrade_after_s=0.7, failover_after_s=0.7, gap_max_s=8.0,
     quiet_after_action_s=2.0, actions_max=5, actions_window_s=20.0, silence_max_s=1.0,
 )
 VIEW_TIMEOUT_S, ORDER_TIMEOUT_S = 5.5, 10.0
