@@ -52,7 +52,7 @@ def test_a_run_with_a_monitor_is_the_same_each_time() -> None:
 
 
 def test_its_knob_comes_from_a_stream_of_its_own() -> None:
-    drawn = {seed: draw(seed) for seed in range(60)}
+    drawn = {seed: draw(seed) for seed in range(120)}
     assert {plan.knobs.monitor for plan in drawn.values()} == {"off", "observe", "act"}
     for seed, plan in drawn.items():
         assert replace(plan, knobs=replace(plan.knobs, monitor="off")) == struck(plain(seed))
