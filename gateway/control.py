@@ -17,6 +17,7 @@ from switchover.activation import Activation
 from switchover.activation_parts import ActivationRequest, Opened
 from switchover.coordinator import Coordinator, PairState
 from switchover.facts import SiteFacts
+from switchover.held import opened_here
 from switchover.register import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
 from switchover.roles import Event, Role
@@ -132,8 +133,8 @@ class Control:
         """The active that cannot open, because the other site's DFS is gone: its next restart asks nothing of that DFS."""
         engine, wal = self._site.ports.engine, self._site.ports.wal
         await engine.set_meta(PINNED, b"1")
-        held_epoch = max([engine.applied_epoch, *(segment.epoch for segment in wal.segments())])
-        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied_seq, held_epoch))
+        epochs = opened_here(engine, wal)
+        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied_seq, epochs))
         await self._site.refresh_pair_state()
 
     async def resync(self) -> None:

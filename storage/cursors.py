@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from storage.errors import LogError
 from storage.files import Files
+from storage.sealed import seal, unseal
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -33,7 +33,10 @@ class Position(msgspec.Struct, frozen=True):
     durable_seq: int
 
 
-_decoder = msgspec.json.Decoder(list[Holder])
+_REMEDY = (
+    "without it nobody knows who still needs the log: restore it from a copy, or let the other site be the active, and give "
+    "this one an empty data directory"
+)
 
 
 class CursorRegistry:
@@ -45,17 +48,11 @@ class CursorRegistry:
 
     @classmethod
     async def open(cls, files: Files, path: str = "cursors/holders.json") -> CursorRegistry:
-        """The holders of the last run, with unknown positions. Raises LogError when the file cannot be understood."""
+        """The holders of the last run, with unknown positions. Raises DamagedLog when the file cannot be understood."""
         folder, _, name = path.rpartition("/")
         holders: list[Holder] = []
         if name in await files.list(folder):
-            try:
-                holders = _decoder.decode(await files.read(path))
-            except msgspec.MsgspecError as error:
-                raise LogError(
-                    f"{path} cannot be read: {error}; without it nobody knows who still needs the log: restore it from a copy",
-                    file=path,
-                ) from error
+            holders = unseal(await files.read(path), list[Holder], path, _REMEDY)
         return cls(files, path, holders)
 
     async def register(self, kind: str, name: str, *, blocking: bool = True) -> None:
@@ -103,5 +100,5 @@ class CursorRegistry:
 
     async def _save(self, holders: dict[str, Holder]) -> None:
         """The file first: a registration that did not become durable has not happened."""
-        await self._files.write_new(self._path, msgspec.json.encode([holders[name] for name in sorted(holders)]))
+        await self._files.write_new(self._path, seal([holders[name] for name in sorted(holders)]))
         self._holders = holders

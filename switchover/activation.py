@@ -32,7 +32,7 @@ from switchover.activation_parts import ActivationPorts, ActivationRequest, Acti
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 from switchover.coordinator import Mode, PairState, read_or_known, update
 from switchover.forgotten import Held
-from switchover.held import held
+from switchover.held import held, opened_here
 from switchover.homes import UNSEEN_STEP, stale_takeover
 from switchover.register import abandon_plan, begin_plan, open_plan
 
@@ -260,10 +260,15 @@ class Activation:
             )
 
     def _check_own_epoch(self, tail: list[Frame]) -> None:
-        """A restart continues the epoch that this site opened: its start was durable here before the coordinator named it."""
+        """A restart continues the epoch that this site opened: its start was durable here before the coordinator named it. On
+        a new disk that may be a copy, left by an attempt that did not end: without the remote log it proves nothing."""
         before, engine = self.before, self.ports.engine
+        if self._takes_over or self.request.accept_data_loss or before is None:
+            return
         end = tail[-1].epoch if tail else engine.applied_epoch
-        if self._takes_over or self.request.accept_data_loss or before is None or end >= before.epoch:
+        if not self._needs_arbiter and before.epoch not in opened_here(engine, self.ports.wal):
+            end = engine.applied_epoch
+        if end >= before.epoch:
             return
         raise LogGap(
             f"storage and log of site {self.ports.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "

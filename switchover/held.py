@@ -26,6 +26,12 @@ async def held(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], 
     return Held(engine.applied_epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
 
 
+def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
+    """Epochs of which this disk has the log in its own right: applied, or begun in a WAL segment of their own. What was copied
+    out of a remote log stands in a segment of the epoch that copied it, and may be the beginning only."""
+    return {engine.applied_epoch, *(segment.epoch for segment in wal.segments())}
+
+
 async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:
     try:
         async with asyncio.timeout(LOOK_TIMEOUT_S):

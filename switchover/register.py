@@ -140,10 +140,10 @@ def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: i
     return replace(current, mode="async", async_since_seq=async_since_seq, beat=None, reason=why)
 
 
-def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, held_epoch: int) -> PairState:
+def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, opened_here: set[int]) -> PairState:
     """The active that is not open opens its next epoch asynchronously, without the other site's DFS; a restart of its own that
     was begun loses the pair. `async_since_seq`: what its storage holds. Only frames that both logs had were acknowledged below.
-    `held_epoch`: the last one of which its storage or its log has anything.
+    `opened_here`: the epochs of which this disk has the log (held.py).
 
     Refused: another site is the active, or its disk was replaced: it could not open, and nobody else without force any more.
     PlanSuperseded: a plan other than its own restart has the pair.
@@ -153,11 +153,10 @@ def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, h
         raise Refused(f"no downgrade: {site} is not the active of this pair", site=site)
     if running is not None and (running.site != site or running.kind != "restart"):
         raise PlanSuperseded(f"no downgrade of the closed site {site}: {_holder(state)}", plan_id=running.plan_id)
-    if held_epoch < state.epoch:
+    if state.epoch not in opened_here:
         raise Refused(
-            f"no downgrade: storage and log of {site} end in epoch {held_epoch}, but it opened epoch {state.epoch}: its disk "
-            "was replaced, or this is not its data directory; let the other site take over: `twinlog failover --to` it",
-            site=site,
+            f"no downgrade: {site} opened epoch {state.epoch}, but its storage and log do not have it: its disk was replaced, "
+            "or this is not its data directory; let the other site take over: `twinlog failover --to` it", site=site,
         )
     if state.mode == "async" and running is None:
         return state

@@ -19,15 +19,20 @@ import msgspec
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
-from storage.errors import DamagedLog, DfsError, DfsExists, DfsNotFound
+from storage.errors import DfsError, DfsExists, DfsNotFound
+from storage.sealed import seal, unseal
 from switchover.coordinator import PairState
 
 KEPT = 16
 READ_ATTEMPTS = 4
+_REMEDY = (
+    "it holds who is active: look at the newest file of the register on the other site's DFS, and when its state_id is not "
+    "below the one here, delete this file; it is copied anew"
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One file, as JSON: operators read it too."""
+    """One file, as JSON and sealed: operators read it too."""
 
     after: str  # digest of the file before; empty for the first
     site: str  # whose gateway wrote it
@@ -65,7 +70,7 @@ class RegisterFolder:
     async def add(self, tip: Tip, value: PairState) -> Tip | None:
         """`value` behind `tip`; None when something else is there. After a DfsError it may have gone in all the same."""
         number = tip.number + 1
-        content = msgspec.json.encode(Entry(tip.digest, self._site, self._clock.wall_ms(), value))
+        content = seal(Entry(tip.digest, self._site, self._clock.wall_ms(), value))
         added = Tip(number, _digest(content), value)
         try:
             await self._dfs.create_file(self._layout.register_file(number), content)
@@ -101,14 +106,7 @@ class RegisterFolder:
         return Tip(number, _digest(content), self._decoded(number, content).value)
 
     def _decoded(self, number: int, content: bytes) -> Entry:
-        try:
-            return msgspec.json.decode(content, type=Entry)
-        except msgspec.MsgspecError as error:
-            path = self._layout.register_file(number)
-            raise DamagedLog(
-                f"the register's file {path} cannot be read: {error}; it holds who is active, so do not delete it before you "
-                "know that from both sites", file=path, offset=0,
-            ) from error
+        return unseal(content, Entry, self._layout.register_file(number), _REMEDY)
 
     async def _trim(self, numbers: list[int], newest: int) -> None:
         with suppress(DfsError):  # the next author deletes them

@@ -27,7 +27,7 @@ PURE = (
     "storage.errors", "storage.types", "storage.keys", "storage.schema", "storage.record", "storage.frame", "storage.segment",
     "storage.chain", "storage.values", "storage.rows", "storage.compiled_rows", "storage.arrow_columns", "storage.arrow_rows",
     "storage.predicates", "storage.engines.effects", "storage.engines.rocks_changes", "storage.engines.rocks_layout",
-    "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
+    "storage.sealed", "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
     "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
     "gateway.problem_documents",
     "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes",

@@ -21,6 +21,7 @@ from storage.frame import Flags, Frame, parse_frame
 from storage.segment import HEADER_BYTES
 
 Undo = Callable[[], None]
+CURSORS = "cursors/holders.json"
 
 
 class Disasters:
@@ -76,8 +77,12 @@ class Disasters:
 
     # ---- rot
     def _rot(self, site: str, fault: Fault) -> None:
-        """A bit of what was synced turns: in a file of the site's WAL, or of the remote log on the other site's DFS."""
+        """A bit of what was synced turns: in a file of the site's WAL, or of the remote log on the other site's DFS; in its
+        cursors; or in the newest file of the register there, when a pair without a coordinator keeps it on two DFSs."""
         if not self._has_two_copies(fault.kind):
+            return
+        if fault.how in ("cursors", "register"):
+            self._rot_note(site, fault)
             return
         here = self._world.machines[site if fault.how == "wal" else OTHER[site]]
         layout = RemoteLayout(PAIR)
@@ -98,6 +103,22 @@ class Disasters:
         files[path][0][offset] ^= 1 << self._chance.randrange(8)
         here.rotten.add(path)
         self._note(f"bit at {offset} of {path}")
+
+
+    def _rot_note(self, site: str, fault: Fault) -> None:
+        here, folder = self._world.machines[site], RemoteLayout(PAIR).register_folder
+        if fault.how == "cursors":
+            files = {path: each.data for path, each in here.disk.stored.items() if path == CURSORS}
+        else:
+            here = self._world.machines[OTHER[site]]
+            files = {path: each.data for path, each in here.dfs.files.items() if path.startswith(folder + "/")}
+        if not files or (fault.how == "register" and not self._world.watch.agrees):
+            self._note(f"{fault.kind} does not happen: there is no such file, or its copies differ")
+            return
+        path = max(files)
+        files[path][self._chance.randrange(len(files[path]))] ^= 1 << self._chance.randrange(8)
+        here.rotten.add(path)
+        self._note(f"bit of {path}")
 
 
 def synced(stored: Stored) -> int:

@@ -15,9 +15,10 @@ from chaos.simulate.disk import SimDisk
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
-from chaos.simulate.world import OTHER, Life, World
+from chaos.simulate.world import OTHER, PAIR, Life, World
 from gateway.operations import Operations
 from gateway.site import Site
+from remote_log.layout import RemoteLayout
 from storage.chain import standing
 from storage.errors import LogError, TwinlogError, Unavailable
 from storage.frame import Frame
@@ -89,6 +90,8 @@ class Operator:
         end_s = loop.time() + within_s
         last_command_s = loop.time()
         while loop.time() < end_s:
+            for site in SITES:
+                self._restore_register(site)
             if healthy() and not any(self._is_damaged(site) for site in SITES):
                 return True
             if loop.time() - last_command_s > PATIENCE_S and await self._mend():
@@ -145,6 +148,15 @@ class Operator:
         if life.fault is not None and life.fault.code in ("damaged-log", "log-error"):
             return True
         return self._world.machines[site].is_rotten()[0] and not _is_sound(self._world.machines[site].disk)
+
+    def _restore_register(self, site: str) -> None:
+        """Delete a damaged file of the register that the other DFS has a copy of."""
+        here = self._world.machines[site]
+        for path in sorted(here.rotten & here.dfs.files.keys()):
+            if path.startswith(RemoteLayout(PAIR).register_folder):
+                self._note(f"the damaged {path} of site {site} is deleted")
+                here.dfs.delete(path)
+                self._world.watch.lost(site)
 
     def _empty(self, site: str) -> None:
         """An empty data directory for a site that is not the active."""

@@ -101,7 +101,7 @@ KINDS = (
 DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two may take both copies of what was acknowledged
     Kind("replace-disk", EITHER, 3.0, 0.5, 6.0),
     Kind("site-lost", EITHER, 2.0, 0.5, 6.0),
-    Kind("rot", ("active",), 2.0, how=("wal", "remote")),
+    Kind("rot", ("active",), 2.0, how=("wal", "remote", "cursors", "register")),
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
 )
 PLAIN = tuple(kind.name for kind in KINDS)

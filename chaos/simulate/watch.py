@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-import msgspec
-
 from chaos.simulate.dfs import SimDfsCluster
 from remote_log.layout import RemoteLayout
+from storage.sealed import unseal
 from switchover.coordinator import PairState
 from switchover.homes import rank
 from switchover.register_folder import Entry
@@ -89,7 +88,7 @@ class DfsWatch:
         before = self._newest.get(site)
         if folder != self._layout.register_folder or number is None or (before is not None and number <= before[0]):
             return
-        value = msgspec.json.decode(content, type=Entry).value
+        value = unseal(content, Entry, path, "").value
         self._newest[site] = number, value
         if value not in self._known:
             self._known.add(value)

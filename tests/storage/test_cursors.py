@@ -112,7 +112,7 @@ async def test_a_registration_that_is_not_durable_has_not_happened() -> None:
 async def test_a_registry_that_cannot_be_read_is_an_error_and_not_an_empty_one() -> None:
     files = MemoryFiles()
     await files.write_new("cursors/holders.json", b'[{"kind":')
-    with pytest.raises(LogError, match=r"cursors/holders\.json cannot be read"):
+    with pytest.raises(LogError, match=r"cursors/holders\.json is damaged"):
         await CursorRegistry.open(files)
 
 

@@ -215,7 +215,7 @@ async def test_a_restarted_gateway_degrades_from_the_copy_on_its_own_dfs() -> No
     await world.open_at_a()
     world.cut("b", sites="a")
     door = world.door("a")
-    forced = await door.force(lambda now: downgrade_closed(now, "a", 7, 1))
+    forced = await door.force(lambda now: downgrade_closed(now, "a", 7, {1}))
     assert (forced.home, forced.async_since_seq) == ("a", 7)
     began = await update(door, lambda now: begin_plan(now, "r", "a", "restart", 1))
     assert began.epoch_allocated % 2 == 1, "a's DFS gives odd numbers, b's even ones: no number is given twice"

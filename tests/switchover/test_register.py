@@ -70,27 +70,27 @@ def test_a_site_takes_its_own_unfinished_plan_over_with_a_new_epoch() -> None:
 
 
 def test_a_closed_active_is_downgraded_unless_another_plan_has_the_pair() -> None:
-    slow = downgrade_closed(opened(), "a", 30, 1)
+    slow = downgrade_closed(opened(), "a", 30, {1})
     assert (slow.mode, slow.async_since_seq, slow.epoch) == ("async", 30, 1)
-    assert downgrade_closed(slow, "a", 99, 1) is slow, "the earlier bound is the honest one"
+    assert downgrade_closed(slow, "a", 99, {1}) is slow, "the earlier bound is the honest one"
     restarted = open_plan(begin_plan(slow, "p2", "a", "restart", 5), "p2", "async")
     assert (restarted.mode, restarted.async_since_seq) == ("async", 30)
     with pytest.raises(Refused, match="not the active"):
-        downgrade_closed(opened(), "b", 30, 1)
+        downgrade_closed(opened(), "b", 30, {1})
     with pytest.raises(Refused, match="not the active"):
-        downgrade_closed(None, "a", 0, 1)
+        downgrade_closed(None, "a", 0, {1})
     with pytest.raises(Refused, match="its disk was replaced"):
-        downgrade_closed(opened(), "a", 0, 0)
+        downgrade_closed(opened(), "a", 0, {0})
     with pytest.raises(PlanSuperseded):
-        downgrade_closed(begin_plan(opened(), "p2", "b", "takeover", 5), "a", 30, 1)
+        downgrade_closed(begin_plan(opened(), "p2", "b", "takeover", 5), "a", 30, {1})
     with pytest.raises(PlanSuperseded):
-        downgrade_closed(begin_plan(opened(), "p2", "b", "switchover", 5), "a", 30, 1)
+        downgrade_closed(begin_plan(opened(), "p2", "b", "switchover", 5), "a", 30, {1})
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_restart_that_began_before_the_closed_downgrade_opens_nothing(mode: str) -> None:
     began = begin_plan(opened(mode), "p2", "a", "restart", 5)
-    slow = downgrade_closed(began, "a", 30, 1)
+    slow = downgrade_closed(began, "a", 30, {1})
     assert (slow.mode, slow.switching) == ("async", None)
     with pytest.raises(PlanSuperseded):
         open_plan(slow, "p2", "sync")

@@ -94,6 +94,17 @@ def test_one_of_two_copies_of_the_register_is_enough(site: str, then: str) -> No
     assert result.history.apart == ()
 
 
+@pytest.mark.parametrize("then", ["", "at 4.1 crash active for 1.0\n", "at 4.1 failover b\n"])
+def test_a_damaged_file_of_the_register_is_copied_anew(then: str) -> None:
+    result = _clean(parse(ROT % "register" + then + "knob coordinator False\n"))
+    assert any("is deleted" in line for line in result.trace)
+
+
+def test_a_site_with_damaged_cursors_does_not_start_and_is_filled() -> None:
+    result = _clean(parse(ROT % "cursors" + "at 4.1 crash a for 1.0\n"))
+    assert [each.site for each in result.history.opened] == ["a", "b"]
+
+
 def test_the_only_copy_is_not_taken() -> None:
     result = _clean(parse(CALM + "at 2.0 crash b for 6.0 how machine\nat 2.5 degrade active\nat 4.0 replace-disk a for 1.0\n"))
     assert any("does not happen" in line for line in result.trace)

@@ -1,0 +1,34 @@
+"""Small JSON files that people may read, sealed with a CRC32C: `{"crc32c":"xxxxxxxx","content":...}`. Pure.
+
+What always holds: a bit that turned anywhere in the file is noticed; nothing of such a file is believed, for a digit that
+turned is still a digit.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import crc32c
+import msgspec
+
+from storage.errors import DamagedLog
+
+_T = TypeVar("_T")
+_HEAD = b'{"crc32c":"%08x","content":'
+_HEAD_BYTES = len(_HEAD % 0)
+
+
+def seal(content: object) -> bytes:
+    body = msgspec.json.encode(content)
+    return _HEAD % crc32c.crc32c(body) + body + b"}"
+
+
+def unseal(data: bytes, content: type[_T], path: str, remedy: str) -> _T:
+    """The inverse. Raises DamagedLog, which names `path` and says `remedy`."""
+    body = data[_HEAD_BYTES:-1]
+    if data != _HEAD % crc32c.crc32c(body) + body + b"}":
+        raise DamagedLog(f"{path} is damaged: its checksum does not fit; {remedy}", file=path, offset=0)
+    try:
+        return msgspec.json.decode(body, type=content)
+    except msgspec.MsgspecError as error:
+        raise DamagedLog(f"{path} cannot be read: {error}; {remedy}", file=path, offset=0) from error
