@@ -19,7 +19,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml --extra flights --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench simulate simulate-coverage story lock
+.PHONY: help setup run test check fmt bench simulate bugs simulate-coverage story lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ bench: setup ## throughput and latency, sync against async, into out/ (ARGS="--r
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)
+
+bugs: setup ## how many seeds the simulator needs to find each planted bug (ARGS="--bug NAME")
+	@$(BIN)/python -m chaos bugs $(ARGS)
 
 simulate-coverage: setup ## docs/simulation-coverage.md: what the simulator runs of the product, and by name what it does not
 	@$(BIN)/python -m tools.simulated_coverage $(ARGS)

@@ -1,4 +1,4 @@
-"""The commands `simulate` and `replay`: many seeds over the cores with progress, and one run again with its whole story.
+"""The commands `simulate`, `bugs` and `replay`: many seeds over the cores with progress, and one run again with its story.
 
 What always holds: what is printed for a failing seed is enough to see it again: the seed, the commit, and a plan that
 `replay` takes. Exit codes: 0 clean, 1 a promise broke, 2 wrong usage.
@@ -14,19 +14,24 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.plan import BY_NAME, Plan, draw, parse, text
+from chaos.simulate.rates import Rate, rates
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from storage.errors import InvalidInput
@@ -59,6 +64,13 @@ def arguments(given: list[str]) -> argparse.Namespace:
     simulate.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each core)")
     simulate.add_argument("--no-shrink", action="store_true", help="do not look for a smaller plan that fails")
     simulate.add_argument("--json", action="store_true", help="one JSON document at the end")
+    bugs = commands.add_parser("bugs", help="how many seeds it takes to find each planted bug")
+    bugs.add_argument("--seeds", type=int, default=5000, help="at most, for each bug (default 5000)")
+    bugs.add_argument("--seed", type=int, default=0, help="the first one (default 0)")
+    bugs.add_argument("--finds", type=int, default=3, help="enough of each (default 3)")
+    bugs.add_argument("--bug", default="", metavar="NAME", help="only this one")
+    bugs.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each core)")
+    bugs.add_argument("--json", action="store_true", help="one JSON document at the end")
     replay = commands.add_parser("replay", help="run the plan of a file, and tell the whole story")
     replay.add_argument("file", type=Path)
     replay.add_argument("--bug", default="", metavar="NAME")
@@ -68,7 +80,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
         parser.error(f"--faults: {', '.join(unknown)}: there are {', '.join(BY_NAME)}")
     if chosen.bug and chosen.bug not in BUGS:
         parser.error(f"--bug {chosen.bug}: there are {', '.join(BUGS)}")
-    if chosen.command == "simulate" and (chosen.seeds < 1 or chosen.jobs < 1 or chosen.seed < 0):
+    if chosen.command != "replay" and (chosen.seeds < 1 or chosen.jobs < 1 or chosen.seed < 0):
         parser.error("--seeds and --jobs must be at least 1, --seed at least 0")
     return chosen
 
@@ -82,6 +94,8 @@ def main(given: list[str]) -> int:
     chosen = arguments(given)
     if chosen.command == "replay":
         return _replay(chosen)
+    if chosen.command == "bugs":
+        return _bugs(chosen)
     return _simulate(chosen)
 
 
@@ -200,6 +214,29 @@ def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[Seen]:
             yield seen
             if is_late():
                 return
+
+
+def _bugs(chosen: argparse.Namespace) -> int:
+    """Exit code 1: one was not found."""
+    console = Console(stderr=chosen.json)
+    names = (chosen.bug,) if chosen.bug else tuple(BUGS)
+    seeds = range(chosen.seed, chosen.seed + chosen.seeds)
+    table = Table("bug", "promise", "found at seed no.", "finds", "of seeds", box=None)
+    found: list[Rate] = []
+    with multiprocessing.get_context("forkserver").Pool(chosen.jobs, _settle) as pool, Live(table, console=console):
+        for rate in rates(names, seeds, chosen.finds, partial(_in_order, pool, chosen.jobs)):
+            found.append(rate)
+            table.add_row(rate.bug, BUGS[rate.bug].promise, str(rate.first or "never"), str(rate.finds), str(rate.seeds))
+    if chosen.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    return 0 if all(rate.first for rate in found) else 1
+
+
+def _in_order(pool: Pool, jobs: int, work: Callable[[int], bool], seeds: Iterable[int]) -> Iterator[bool]:
+    """A few at a time, so that little is run in vain when enough is known."""
+    waiting = iter(seeds)
+    while several := list(islice(waiting, 4 * jobs)):
+        yield from pool.map(work, several, 1)
 
 
 def _shrink_first(console: Console, chosen: argparse.Namespace, seed: int) -> None:
