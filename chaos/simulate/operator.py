@@ -156,6 +156,7 @@ class Operator:
             if path.startswith(RemoteLayout(PAIR).register_folder):
                 self._note(f"the damaged {path} of site {site} is deleted")
                 here.dfs.delete(path)
+                here.rotten.discard(path)
                 self._world.watch.lost(site)
 
     def _empty(self, site: str) -> None:

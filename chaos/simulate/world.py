@@ -156,6 +156,7 @@ class World:
         """A new disk for a site whose machine does not run: data directory, storage, journal."""
         self.before_wipe(name)
         here = self.machines[name]
+        here.rotten.difference_update(here.disk.stored)
         here.disk.wipe()
         here.engine.wipe()
         here.journal = MemoryJournal()
