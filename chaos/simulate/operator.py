@@ -126,7 +126,8 @@ class Operator:
             if state is not None and state.switching is not None and state.switching.site == site:
                 self._unfinish(site, state.active)
                 return True
-            if life.site.role == "ACTIVE" and not self._has_proof(life.site):
+            held_up = state is not None and state.switching is not None
+            if life.site.role == "ACTIVE" and not held_up and not self._has_proof(life.site):
                 self.command("degrade", site)  # writes hang: the DFS with its remote log was emptied
                 return True
             if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
