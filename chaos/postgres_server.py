@@ -1,0 +1,233 @@
+"""A PostgreSQL of our own: in a chosen folder, on a loopback port, started, stopped, killed and started again.
+
+What always holds: it listens on 127.0.0.1 only, and asks for a password (SCRAM) that was made at random and lies in
+`password` beside the data, readable by its owner alone; only the process that this object started is ever ended. PostgreSQL
+refuses to run as root: root runs it as the user `postgres` (or `nobody`), who must be able to reach the folder.
+Used by `make postgres`, the tests and the chaos scenarios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+USER = "twinlog"
+_USERS = ("postgres", "nobody")
+_START_S, _STOP_S = 60.0, 30.0
+_POLL_S = 0.02
+_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin")
+
+
+class NoPostgres(Exception):
+    """PostgreSQL is not installed, or does not start; the text says what to do."""
+
+
+def find_program(name: str) -> str:
+    """The path of one of PostgreSQL's programs, the newest release first. Raises NoPostgres."""
+    found = [path for pattern in _FOLDERS for path in Path("/").glob(f"{pattern[1:]}/{name}")]
+    newest = sorted(found, key=lambda path: [int(part) for part in path.parts[-3].split(".") if part.isdigit()])
+    if newest:
+        return str(newest[-1])
+    on_path = shutil.which(name)
+    if on_path is None:
+        raise NoPostgres(f"{name} of PostgreSQL was not found; install it (Debian, Ubuntu: apt-get install postgresql)")
+    return on_path
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class PostgresServer:
+    """One server. `settings` are further `name=value` of postgresql.conf."""
+
+    def __init__(self, folder: Path, port: int | None = None, settings: Sequence[str] = ()) -> None:
+        self.folder, self.port = folder, port or free_port()
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server that runs; None: it does not."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def password(self) -> str:
+        return (self.folder / "password").read_text().strip()
+
+    def url(self, database: str = "postgres", password: bool = True) -> str:
+        """The SQLAlchemy address of a database; without a password it may stand in a configuration."""
+        secret = f":{self.password}" if password else ""
+        return f"postgresql+psycopg://{USER}{secret}@127.0.0.1:{self.port}/{database}"
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        """As the superuser, each statement a transaction of its own."""
+        return psycopg.connect(
+            host="127.0.0.1", port=self.port, user=USER, password=self.password, dbname=database, autocommit=True,
+            connect_timeout=5,
+        )
+
+    def create_database(self, name: str) -> None:
+        with self.connect() as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    def drop_database(self, name: str) -> None:
+        """Whoever is connected is thrown out."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def start(self) -> None:
+        """Make the data folder when it is not there, and run the server until it answers. Raises NoPostgres."""
+        assert self._process is None, "it runs already"
+        if not (self.folder / "data" / "PG_VERSION").exists():
+            self._initialise()
+        settings = ("unix_socket_directories=", "listen_addresses=127.0.0.1", f"port={self.port}", *self._settings)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [find_program("postgres"), "-D", str(self.folder / "data"), *(f"--{setting}" for setting in settings)],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/", **_as_user(),
+            )
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _initialise(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, **_owner())
+        secret = self.folder / "password"
+        secret.touch(0o600)
+        secret.write_text(secrets.token_urlsafe(24) + "\n")
+        if os.geteuid() == 0:
+            shutil.chown(secret, **_owner())
+        made = subprocess.run(
+            [find_program("initdb"), "-D", str(self.folder / "data"), "-U", USER, "--auth=scram-sha-256",
+             f"--pwfile={secret}", "--encoding=UTF8", "--locale=C", "--no-sync"],
+            capture_output=True, text=True, cwd="/", check=False, **_as_user(),
+        )
+        if made.returncode != 0:
+            raise NoPostgres(f"initdb failed in {self.folder}: {made.stderr.strip() or made.stdout.strip()}")
+
+    def _wait_until_it_answers(self) -> None:
+        assert self._process is not None
+        until_s = time.monotonic() + _START_S
+        while True:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError as error:
+                if self._process.poll() is not None:
+                    lines = (self.folder / "log").read_text(errors="replace").splitlines()[-5:]
+                    raise NoPostgres(f"PostgreSQL ended at its start; {self.folder / 'log'} ends: " + " / ".join(lines)) from error
+                if time.monotonic() > until_s:
+                    raise NoPostgres(f"PostgreSQL does not answer after {_START_S:g} s: {error}") from error
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """Throw everyone out and end cleanly. Stopping twice is fine."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """As if the machine had taken its power away from the process: nothing is written any more."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        children = _children(process.pid) if how == signal.SIGKILL else []
+        process.send_signal(how)
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, how)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    """Of our own server: a postmaster that is killed leaves its children to find that out."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in listed.read_text().split()] if listed.exists() else []
+
+
+def _owner() -> dict[str, str]:
+    for name in _USERS:
+        with contextlib.suppress(KeyError):
+            return {"user": name, "group": str(_group(pwd.getpwnam(name).pw_gid))}
+    raise NoPostgres("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody")
+
+
+def _group(number: int) -> str:
+    import grp
+
+    return grp.getgrgid(number).gr_name
+
+
+def _as_user() -> dict[str, Any]:
+    return {**_owner(), "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@contextlib.contextmanager
+def running(server: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, started, and stopped at the end."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`make postgres`: one server in the foreground, until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m chaos.postgres_server", description="a PostgreSQL on a loopback port")
+    parser.add_argument("--dir", type=Path, default=Path("postgres"), help="where its data lies; kept (default: postgres)")
+    parser.add_argument("--port", type=int, default=5433)
+    parser.add_argument("--database", action="append", help="databases to make (default: twinlog_a, twinlog_b, twinlog)")
+    chosen = parser.parse_args(arguments)
+    server = PostgresServer(chosen.dir.resolve(), chosen.port)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+    try:
+        with running(server):
+            for database in chosen.database or ("twinlog_a", "twinlog_b", "twinlog"):
+                with contextlib.suppress(psycopg.errors.DuplicateDatabase):
+                    server.create_database(database)
+                print(server.url(database, password=False))  # noqa: T201
+            print(f"password in {server.folder / 'password'}; PGPASSFILE and psql: see docs/operations.md", flush=True)  # noqa: T201
+            signal.pause()
+    except NoPostgres as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
