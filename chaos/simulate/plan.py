@@ -106,7 +106,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
 )
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
-FAULTS_END_S = 9.0  # by then the last fault has begun
+FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
 MODES = ("rejoin", "degrade", "resync")  # and of these

@@ -40,7 +40,7 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
-CLIENTS_END_S = FAULTS_END_S + 6.0  # a pair that is down holds them up
+CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
 
