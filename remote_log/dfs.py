@@ -16,11 +16,13 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 
+from storage.errors import InvalidInput
+
 
 @dataclass(frozen=True, slots=True)
 class DfsEntry:
     name: str  # last part of the path
-    length: int  # visible bytes; 0 for a folder
+    length: int  # 0 for a folder; of a file that is open perhaps less than can be read (HDFS counts finished blocks)
     is_folder: bool
 
 
@@ -63,3 +65,11 @@ class Dfs(Protocol):
 
     async def probe(self) -> None:
         """Raises DfsError when the root is missing, not writable, or does not answer."""
+
+
+def path_parts(path: str) -> list[str]:
+    """The names in `path`. Raises InvalidInput when it is no path of the port: hidden names belong to what is behind it."""
+    parts = path.strip("/").split("/")
+    if not path.startswith("/") or any(not part or part.startswith(".") or "\0" in part for part in parts):
+        raise InvalidInput(f"{path!r} is no absolute DFS path without hidden parts")
+    return parts

@@ -17,18 +17,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
 from remote_log import directory_lease as lease
-from remote_log.dfs import DfsEntry
-from storage.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
-from storage.threads import GroupWorker
+from remote_log.dfs import DfsEntry, path_parts
+from remote_log.queued_writer import QueuedWriter
+from storage.errors import DfsError, DfsExists, DfsNotFound
 
 T = TypeVar("T")
 AHEAD_BYTES = 64 << 10
@@ -36,11 +34,6 @@ _ZEROS = bytes(AHEAD_BYTES)
 _REMOVE_ATTEMPTS = 5
 _THREADS = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class _Order(Enum):
-    FINISH = 1  # cut the zeros, sync, close for good
-    RELEASE = 2  # give the descriptor back, whatever happened
 
 
 class DirectoryDfs:
@@ -138,10 +131,7 @@ class DirectoryDfs:
         await self._call("write to", "/", work)
 
     def _at(self, path: str) -> Path:
-        parts = path.strip("/").split("/")
-        if not path.startswith("/") or any(not part or part.startswith(".") or "\0" in part for part in parts):
-            raise InvalidInput(f"{path!r} is no absolute DFS path without hidden parts")
-        return self._root.joinpath(*parts)
+        return self._root.joinpath(*path_parts(path))
 
     def _make_parents(self, path: str) -> Path:
         """Make and sync each missing folder between the root, which is never made, and `path`."""
@@ -190,100 +180,18 @@ class DirectoryDfs:
             )
 
 
-class DirectoryDfsWriter:
-    """One open file. Its thread takes all queued appends at once: one write, one sync, one look at the lease marks."""
+class DirectoryDfsWriter(QueuedWriter):
+    """One open file: for all that is queued one write, one sync, one look at the lease marks."""
 
     def __init__(self, path: str, target: Path, fd: int, deadline_s: float) -> None:
-        self.path = path
-        self._target, self._fd, self._deadline_s = target, fd, deadline_s
+        super().__init__(path, f"the disk of {path}", deadline_s)
+        self._target, self._fd = target, fd
         self._own = os.fstat(fd)
         self._written = 0
         self._allocated = AHEAD_BYTES
-        self._failure: Exception | None = None
-        self._closed = False
-        self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle)
-        self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()
-        self._watchdog: asyncio.TimerHandle | None = None
 
-    def append(self, data: bytes) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        if self._failure is not None or self._closed:
-            failed: asyncio.Future[None] = loop.create_future()
-            failed.set_exception(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
-            return failed
-        done = self._worker.put(data)
-        outstanding = self._outstanding
-        while outstanding and outstanding[0][1].done():
-            outstanding.popleft()
-        outstanding.append((loop.time() + self._deadline_s, done))
-        if self._watchdog is None:
-            self._watchdog = loop.call_later(self._deadline_s, self._watch)
-        return done
-
-    async def close(self) -> None:
-        """Cut the zeros, sync, and close for good; raises what an append would. After a failed append it only gives the
-        descriptor back: the file stays open until its lease is recovered."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            if self._failure is None:
-                async with asyncio.timeout(self._deadline_s):
-                    await self._worker.put(_Order.FINISH)
-        except TimeoutError as error:
-            self._failure = DfsError(f"cannot close {self.path}: no answer within {self._deadline_s} s", path=self.path)
-            raise self._failure from error
-        finally:
-            with suppress(TimeoutError):  # the thread hangs in the disk, and keeps its descriptor until that answers
-                async with asyncio.timeout(self._deadline_s):
-                    with suppress(DfsError):  # meant for the appends that were queued before
-                        await self._worker.put(_Order.RELEASE)
-                    await self._worker.close()
-
-    def _watch(self) -> None:
-        """Fail everything that is outstanding when the oldest has waited too long: the disk hangs."""
-        self._watchdog = None
-        outstanding = self._outstanding
-        while outstanding and outstanding[0][1].done():
-            outstanding.popleft()
-        if not outstanding:
-            return
-        loop = asyncio.get_running_loop()
-        due = outstanding[0][0]
-        if loop.time() < due:
-            self._watchdog = loop.call_at(due, self._watch)
-            return
-        self._failure = DfsError(f"no answer from the disk of {self.path} within {self._deadline_s} s", path=self.path)
-        for _, done in outstanding:
-            if not done.done():
-                done.set_exception(self._failure)
-        outstanding.clear()
-
-    def _handle(self, items: list[bytes | _Order]) -> None:
-        """On the thread. Any failure is for good: a sync that failed is never tried again on this descriptor."""
-        data = [item for item in items if isinstance(item, bytes)]
-        try:
-            if self._failure is not None and (data or _Order.FINISH in items):
-                raise self._failure
-            if data:
-                self._append(data)
-            if _Order.FINISH in items:
-                os.ftruncate(self._fd, self._written)
-                os.fsync(self._fd)
-                lease.close_own(self._target, self._own)
-        except OSError as error:
-            self._failure = _mapped(error, "append to", str(self._target))
-            raise self._failure from error
-        except DfsError as error:
-            self._failure = error
-            raise
-        finally:
-            if _Order.RELEASE in items:
-                os.close(self._fd)
-
-    def _append(self, data: list[bytes]) -> None:
-        """All of it lands with one write and one sync; at the end of the zeros, with new ones behind it."""
-        group = data[0] if len(data) == 1 else b"".join(data)
+    def _append(self, group: bytes) -> None:
+        """At the end of the zeros, with new ones behind it."""
         end = self._written + len(group)
         if end > self._allocated:
             self._allocated = end + AHEAD_BYTES
@@ -292,6 +200,18 @@ class DirectoryDfsWriter:
         os.fdatasync(self._fd)
         lease.check_lease(self._target, self._own)
         self._written = end
+
+    def _finish(self) -> None:
+        """Cut the zeros, sync, close for good."""
+        os.ftruncate(self._fd, self._written)
+        os.fsync(self._fd)
+        lease.close_own(self._target, self._own)
+
+    def _release(self) -> None:
+        os.close(self._fd)
+
+    def _mapped(self, error: OSError) -> DfsError:
+        return _mapped(error, "append to", str(self._target))
 
 
 def _mapped(error: OSError, doing: str, what: str) -> DfsError:

@@ -1,7 +1,7 @@
 """Worker threads behind the real ports: blocking calls go out of the event loop, and their ends come back into it.
 
 What always holds: what one worker was given runs in that order, on one thread; however many results wait, at most one
-wake-up of the event loop is under way; the thread ends with `close`. Drivers never import this: they see only ports.
+wake-up of the event loop is under way; the thread ends with `close`. A call that hangs keeps its own thread and nobody else's. Drivers never import this: they see only ports.
 A hop there and back costs about what two thread switches cost; the event loop pays a few microseconds for each.
 """
 
@@ -102,6 +102,42 @@ class Worker(_Thread):
                 self._finish(((future, None, error),))
             else:
                 self._finish(((future, result, None),))
+
+
+class Crew:
+    """Workers for calls that may hang: each call has one to itself, made when none is idle, `size_max` at most.
+
+    Unlike the threads of a ThreadPoolExecutor, those that hang for ever do not hold up the end of the process.
+    """
+
+    def __init__(self, name: str, size_max: int) -> None:
+        self._name = name
+        self._free = asyncio.Semaphore(size_max)
+        self._idle: list[Worker] = []
+        self._made = 0
+
+    async def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        """Wait for a free worker, and begin: the future is not to be cancelled, for the worker is busy until `fn` ends."""
+        await self._free.acquire()
+        if self._idle:
+            worker = self._idle.pop()
+        else:
+            self._made += 1
+            worker = Worker(f"{self._name} {self._made}")
+        future = worker.submit(fn)
+
+        def ended(done: asyncio.Future[T]) -> None:
+            done.exception()  # seen, even when nobody waits for it any more
+            self._idle.append(worker)
+            self._free.release()
+
+        future.add_done_callback(ended)
+        return future
+
+    async def close(self) -> None:
+        """End the idle ones. Those that hang end with the process."""
+        while self._idle:
+            await self._idle.pop().close()
 
 
 class GroupWorker(_Thread, Generic[Item]):

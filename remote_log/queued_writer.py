@@ -1,0 +1,126 @@
+"""An open file of a DFS whose calls block: appends queue up for one thread, which takes all that wait at once.
+
+What always holds: bytes land in the order of `append`; an append that is not answered by its deadline fails, with everything
+behind it, and what became of it is unknown; the first failure is for good, a sync that failed is never tried again on the same
+file; the event loop never waits for the thread. Source: dfs.py, storage/threads.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+
+from storage.errors import DfsError
+from storage.threads import GroupWorker
+
+
+class _Order(Enum):
+    FINISH = 1  # close for good
+    RELEASE = 2  # give back what is held, whatever happened
+
+
+class QueuedWriter:
+    """A DfsWriter; how one DFS appends and closes is up to the class derived from it. `answers`: what an answer comes from."""
+
+    def __init__(self, path: str, answers: str, deadline_s: float) -> None:
+        self.path = path
+        self._answers, self._deadline_s = answers, deadline_s
+        self._failure: DfsError | None = None
+        self._closed = False
+        self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle)
+        self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    def append(self, data: bytes) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        if self._failure is not None or self._closed:
+            failed: asyncio.Future[None] = loop.create_future()
+            failed.set_exception(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
+            return failed
+        done = self._worker.put(data)
+        outstanding = self._outstanding
+        while outstanding and outstanding[0][1].done():
+            outstanding.popleft()
+        outstanding.append((loop.time() + self._deadline_s, done))
+        if self._watchdog is None:
+            self._watchdog = loop.call_later(self._deadline_s, self._watch)
+        return done
+
+    async def close(self) -> None:
+        """Close for good; raises what an append would. After a failed append it only gives back what is held: the file stays
+        open until its lease is recovered."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._failure is None:
+                async with asyncio.timeout(self._deadline_s):
+                    await self._worker.put(_Order.FINISH)
+        except TimeoutError as error:
+            self._failure = DfsError(f"cannot close {self.path}: no answer within {self._deadline_s} s", path=self.path)
+            raise self._failure from error
+        finally:
+            with suppress(TimeoutError):  # the thread hangs, and keeps what it holds until it is answered
+                async with asyncio.timeout(self._deadline_s):
+                    with suppress(DfsError):  # meant for the appends that were queued before
+                        await self._worker.put(_Order.RELEASE)
+                    await self._worker.close()
+
+    # ---- on the thread, for the derived class
+    def _append(self, group: bytes) -> None:
+        """Append and sync. Raises DfsError, or what `_mapped` takes."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """Make what was appended the file's final content."""
+        raise NotImplementedError
+
+    def _release(self) -> None:
+        """Called last, once, after `_finish` or a failure."""
+        raise NotImplementedError
+
+    def _mapped(self, error: Any) -> DfsError:
+        """What this exception of the DFS means for the file."""
+        raise NotImplementedError
+
+    # ---- the thread's loop, and the deadline
+    def _handle(self, items: list[bytes | _Order]) -> None:
+        data = [item for item in items if isinstance(item, bytes)]
+        try:
+            if self._failure is not None and (data or _Order.FINISH in items):
+                raise self._failure
+            if data:
+                self._append(data[0] if len(data) == 1 else b"".join(data))
+            if _Order.FINISH in items:
+                self._finish()
+        except DfsError as error:
+            self._failure = error
+            raise
+        except Exception as error:
+            self._failure = self._mapped(error)
+            raise self._failure from error
+        finally:
+            if _Order.RELEASE in items:
+                self._release()
+
+    def _watch(self) -> None:
+        """Fail everything that is outstanding when the oldest has waited too long."""
+        self._watchdog = None
+        outstanding = self._outstanding
+        while outstanding and outstanding[0][1].done():
+            outstanding.popleft()
+        if not outstanding:
+            return
+        loop = asyncio.get_running_loop()
+        due = outstanding[0][0]
+        if loop.time() < due:
+            self._watchdog = loop.call_at(due, self._watch)
+            return
+        self._failure = DfsError(f"no answer from {self._answers} within {self._deadline_s} s", path=self.path)
+        for _, done in outstanding:
+            if not done.done():
+                done.set_exception(self._failure)
+        outstanding.clear()
