@@ -1,9 +1,15 @@
-"""`python -m chaos`: simulate the pair from seeds, or replay one run from a file. Exit code 1 when a promise breaks."""
+"""`python -m chaos`: simulate the pair from seeds, replay one run from a file, or run a real HDFS (`hdfs`).
+
+Exit code 1 when a promise breaks.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from chaos.simulate.cli import main
+from chaos import hdfs_cli
+from chaos.simulate import cli
 
-sys.exit(main(sys.argv[1:]))
+if sys.argv[1:2] == ["hdfs"]:
+    sys.exit(hdfs_cli.main(sys.argv[2:]))
+sys.exit(cli.main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""What tests of several folders share: a real HDFS, one for all tests of a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from chaos import hdfs_jars
+from chaos.hdfs_cluster import HdfsCluster
+
+_folders = count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """One NameNode and one DataNode. Tests use `hdfs`, or `faulty_hdfs` when they break it."""
+    reason = hdfs_jars.missing()
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with HdfsCluster(tmp_path_factory.mktemp("hdfs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def hdfs(shared_hdfs: HdfsCluster) -> HdfsCluster:
+    return shared_hdfs
+
+
+@pytest.fixture
+def faulty_hdfs(shared_hdfs: HdfsCluster) -> Iterator[HdfsCluster]:
+    """The same; whatever the test did to its daemons is undone."""
+    yield shared_hdfs
+    shared_hdfs.heal()
+
+
+@pytest.fixture
+def hdfs_root(shared_hdfs: HdfsCluster) -> str:
+    """A folder of this test's own in it, which exists."""
+    folder = f"/test{next(_folders)}"
+    shared_hdfs.make_folder(folder)
+    return folder
+
