@@ -75,7 +75,7 @@ async def get_round(settings: RocksSettings, flushed: bool) -> float:
         random.Random(2).shuffle(keys)
         begin = time.perf_counter()
         for key in keys:
-            engine.get(TABLE, key)
+            await engine.get(TABLE, key)
         spent = time.perf_counter() - begin
         await engine.close()
     return spent / len(keys) * 1e6

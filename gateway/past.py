@@ -18,7 +18,7 @@ from storage.timestamps import COUNTER_BITS
 async def read_row(engine: StorageEngine, clock: Clock, table: TableSchema, key: bytes, as_of: int | None) -> StoredRow | None:
     """The row as it is (`as_of` None), or as it was at version `as_of`. Raises HistoryNotHeld."""
     if as_of is None:
-        return engine.get(table.id, key)
+        return await engine.get(table.id, key)
     row = await engine.get_as_of(table.id, key, as_of)
     check_history(engine, clock, table, as_of)
     return row

@@ -115,7 +115,7 @@ class PeerApi:
         request = from_message(RowsRequest, message)
         self._proved_epoch()
         engine = self._site.ports.engine
-        rows = [engine.get(table, key) for table, key in request.keys]
+        rows = [await engine.get(table, key) for table, key in request.keys]
         found = [None if row is None else (row.value, row.version) for row in rows]
         return RowsReply(engine.applied_seq, engine.last_timestamp, found)
 
@@ -161,21 +161,21 @@ class PeerApi:
         for (table_id, key), changes in by_key.items():
             if table_id not in tables:
                 continue
-            if not request.put_absent and changes[-1].mutation.op != "delete" and self._is_absent(table_id, key):
+            if not request.put_absent and changes[-1].mutation.op != "delete" and await self._is_absent(table_id, key):
                 absent.append((table_id, key))
             else:
                 merged += await self._merge_row(tables[table_id], changes, request.put_absent)
         return MergeReply(merged, len(request.rows) - merged, absent)
 
-    def _is_absent(self, table_id: int, key: bytes) -> bool:
+    async def _is_absent(self, table_id: int, key: bytes) -> bool:
         """A delete leaves no version behind to compare with: whether it came later is the operator's to say."""
-        return self._site.ports.engine.get(table_id, key) is None
+        return await self._site.ports.engine.get(table_id, key) is None
 
     async def _merge_row(self, table: TableSchema, changes: list[_Change], put_absent: bool) -> int:
         """All changes of one row in one request, so that the first one put back does not hide those after it."""
         key = changes[0].mutation.key
         for _ in range(MERGE_ATTEMPTS):
-            row = self._site.ports.engine.get(table.id, key)
+            row = await self._site.ports.engine.get(table.id, key)
             newer = [change.mutation for change in changes if row is None or change.version > row.version]
             if row is None:
                 newer = list(dropwhile(lambda mutation: mutation.op == "update", newer))

@@ -63,15 +63,21 @@ class RowsService:
         return await self._write_keyed(active, request, request.idempotency_key, until_s)
 
     async def _write_keyed(self, active: ActiveEpoch, request: WriteRequest, key: str, until_s: float) -> WriteResult:
-        recorded = await self._recorded(active, key, request.digest, until_s)
-        if recorded is not None:
-            return recorded
+        await self._until_settled(key, until_s)
         done = self._running[key] = asyncio.get_running_loop().create_future()
 
         def settled() -> None:
             del self._running[key]
             done.set_result(None)
 
+        try:  # the key is taken first: a storage that is asked over a network answers late
+            recorded = await self._recorded(active, key, request.digest, until_s)
+        except BaseException:
+            settled()
+            raise
+        if recorded is not None:
+            settled()
+            return recorded
         return self._result(active, await self._write_once(active, request, until_s, settled), request.count)
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
@@ -81,12 +87,16 @@ class RowsService:
         nothing was applied. Raises InvalidInput when the key was of a different request.
         """
         until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)
+        await self._until_settled(key, until_s)
         return await self._recorded(self._source.for_writes(), key, digest, until_s)
 
-    async def _recorded(self, active: ActiveEpoch, key: str, digest: bytes, until_s: float) -> WriteResult | None:
-        while key in self._running:  # the same request, sent again while the first is under way
+    async def _until_settled(self, key: str, until_s: float) -> None:
+        """The same request, sent again while the first is under way, waits for its fate."""
+        while key in self._running:
             await self._bounded(asyncio.wait([self._running[key]]), until_s)
-        found = self._engine.request_outcome(key)
+
+    async def _recorded(self, active: ActiveEpoch, key: str, digest: bytes, until_s: float) -> WriteResult | None:
+        found = await self._engine.request_outcome(key)
         if found is None:
             return None
         if found.digest != digest:
@@ -139,7 +149,7 @@ class RowsService:
     ) -> None:
         try:
             for condition in conditions:
-                check_condition(condition, self._engine.get(table.id, condition.key))
+                check_condition(condition, await self._engine.get(table.id, condition.key))
         except TwinlogError:
             await self._await_lease(active.lease, until_s)  # a refusal tells what is stored, as a read does
             raise

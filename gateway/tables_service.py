@@ -54,9 +54,9 @@ class TablesService:
                 ) from error
             yield self._source.for_writes()
 
-    def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
+    async def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
         """Whether this very change was made under its key already, which is told under a valid lease only."""
-        found = None if mark is None else self._engine.request_outcome(mark.key)
+        found = None if mark is None else await self._engine.request_outcome(mark.key)
         if mark is None or found is None:
             return False
         if found.digest != mark.digest:
@@ -75,7 +75,7 @@ class TablesService:
         async with self._turn() as active:
             wanted = _available(parse_table(body, self._next_id(active.epoch)))
             existing = self._catalog.find(wanted.name)
-            if self._was_made(active, mark):
+            if await self._was_made(active, mark):
                 if existing is None:
                     raise Conflict(f"table {wanted.name!r} was made by this request, and dropped since", table=wanted.name)
                 return existing, True
@@ -99,7 +99,7 @@ class TablesService:
 
     async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
         async with self._turn() as active:
-            if self._was_made(active, mark):
+            if await self._was_made(active, mark):
                 return self._catalog.get(name)
             changed = _available(alter(self._catalog.get(name), body))
             await self._log(active, "put", changed, mark)
@@ -107,7 +107,7 @@ class TablesService:
 
     async def drop(self, name: str, mark: RequestMark | None = None) -> None:
         async with self._turn() as active:
-            if not self._was_made(active, mark):
+            if not await self._was_made(active, mark):
                 await self._log(active, "drop", self._catalog.get(name), mark)
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:

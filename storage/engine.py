@@ -104,8 +104,8 @@ class StorageEngine(Protocol):
     async def flush(self) -> int:
         """Make everything applied so far durable; the new `durable_seq`."""
 
-    def get(self, table: int, key: bytes) -> StoredRow | None:
-        """A point read, short enough for the event loop (embedded engines; a remote engine offers `get_async`)."""
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
+        """A point read of what is applied. An embedded engine answers at once; one that asks a server waits off the loop."""
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None: ...
 
@@ -122,7 +122,8 @@ class StorageEngine(Protocol):
     def epochs(self) -> list[EpochEntry]:
         """Every epoch start applied, ascending."""
 
-    def request_outcome(self, key: str) -> RequestOutcome | None: ...
+    async def request_outcome(self, key: str) -> RequestOutcome | None:
+        """What the request under this idempotency key answered, as far as it is applied and not purged."""
 
     def meta(self, name: str) -> bytes | None:
         """A site-local durable note (role, rejoin floor, ...). Not replicated."""

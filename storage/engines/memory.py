@@ -175,7 +175,7 @@ class MemoryEngine:
     def epochs(self) -> list[EpochEntry]:
         return [entry for _, entry in sorted(self._state.epochs.items())]
 
-    def request_outcome(self, key: str) -> RequestOutcome | None:
+    async def request_outcome(self, key: str) -> RequestOutcome | None:
         return self._state.requests.get(key)
 
     def meta(self, name: str) -> bytes | None:
@@ -209,7 +209,7 @@ class MemoryEngine:
         self._make_durable()
         return self._durable_seq
 
-    def get(self, table: int, key: bytes) -> StoredRow | None:
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
         return self._state.rows.get((table, key))
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:

@@ -237,7 +237,7 @@ class RocksEngine:
 
     # --- reads ---
 
-    def get(self, table: int, key: bytes) -> StoredRow | None:
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
         """HOT, on the event loop."""
         with ROCKS_ERRORS:
             stored = self._database.get(layout.row_prefix(table) + key)
@@ -267,7 +267,7 @@ class RocksEngine:
 
         return await self._reader.submit(read)
 
-    def request_outcome(self, key: str) -> RequestOutcome | None:
+    async def request_outcome(self, key: str) -> RequestOutcome | None:
         with ROCKS_ERRORS:
             stored = self._database.get(layout.request_key(key))
         return None if stored is None else layout.decode_outcome(stored)

@@ -93,12 +93,12 @@ class DictService:
             if found is not None:
                 return found
         for condition in conditions_of(request):
-            check_condition(condition, self.engine.get(request.table.id, condition.key))
+            check_condition(condition, await self.engine.get(request.table.id, condition.key))
         version = await self._apply(to_records(request))
         return WriteResult(version, encode_receipt(0, 1, self.engine.applied_seq, "sync"), "sync", request.count)
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
-        found = self.engine.request_outcome(key)
+        found = await self.engine.request_outcome(key)
         if found is None:
             return None
         if found.digest != digest:
@@ -115,7 +115,7 @@ class DictService:
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
         self._need_reads(stale)
         if as_of is None:
-            return self.engine.get(table.id, key)
+            return await self.engine.get(table.id, key)
         return await self.engine.get_as_of(table.id, key, as_of)
 
     async def scan(

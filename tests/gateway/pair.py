@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -218,10 +219,13 @@ class Pair:
                     await writer.close()
 
     async def until(self, condition: Any, timeout_s: float = 15.0) -> None:
-        """Wait for a condition of the running sites; fails with what they are."""
+        """Wait for a condition of the running sites, a bool or an awaitable of one; fails with what they are."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not condition():  # noqa: ASYNC110
+                while True:
+                    seen = condition()
+                    if await seen if isawaitable(seen) else seen:
+                        return
                     await asyncio.sleep(0.005)  # a poll of observable state, bounded by the time-out
         except TimeoutError:
             seen = {n: (r.site.role, r.site.epoch, r.site.mode, r.site.waiting_for) for n, r in self.running.items()}

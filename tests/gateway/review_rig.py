@@ -84,7 +84,7 @@ def key_of(pair: Pair, name: str, key: int) -> bytes:
     return RowCodec(table).encode_json_row({"k": key, "v": ""})[0]
 
 
-def rows(pair: Pair, name: str) -> dict[int, str]:
+async def rows(pair: Pair, name: str) -> dict[int, str]:
     """Rows 0 to 49 as the site's storage has them."""
     table = site(pair, name).catalog.find("t")
     if table is None:
@@ -92,10 +92,14 @@ def rows(pair: Pair, name: str) -> dict[int, str]:
     codec = RowCodec(table)
     found = {}
     for key in range(50):
-        row = site(pair, name).ports.engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0])
+        row = await site(pair, name).ports.engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0])
         if row is not None:
             found[key] = codec.decode_row(row.key, row.value)["v"]
     return found
+
+
+async def holds(pair: Pair, name: str, expected: dict[int, str]) -> bool:
+    return await rows(pair, name) == expected
 
 
 async def coordinator_value(pair: Pair, name: str) -> PairState:

@@ -40,17 +40,21 @@ async def put(pair: Pair, name: str, key: int, value: str, deadline_s: float | N
     return await facade.write(WriteRequest(table, [Mutation("upsert", row_key, row_value)]), deadline_s)
 
 
-def rows(pair: Pair, name: str) -> dict[int, str]:
+async def rows(pair: Pair, name: str) -> dict[int, str]:
     site = pair.running[name].site
     table = site.catalog.get("t")
     codec = RowCodec(table)
     found = {}
     for key in range(20):
         row_key, _ = codec.encode_json_row({"k": key, "v": ""})
-        row = site.ports.engine.get(table.id, row_key)
+        row = await site.ports.engine.get(table.id, row_key)
         if row is not None:
             found[key] = codec.decode_row(row.key, row.value)["v"]
     return found
+
+
+async def holds(pair: Pair, name: str, expected: dict[int, str]) -> bool:
+    return await rows(pair, name) == expected
 
 
 def values_in(frames: list[Frame]) -> list[bytes]:
@@ -78,9 +82,9 @@ async def test_local_ok_remote_failed_waits_then_is_unknown_and_appears_once_the
     pair.faults["a"].remote_down = True
     with pytest.raises(OutcomeUnknown):
         await put(pair, "a", 1, "late", deadline_s=0.3)
-    assert rows(pair, "a") == {}
+    assert await rows(pair, "a") == {}
     pair.faults["a"].remote_down = False
-    await pair.until(lambda: rows(pair, "a") == {1: "late"})
+    await pair.until(lambda: holds(pair, "a", {1: "late"}))
     assert any(b"late" in value for value in values_in(await remote_frames(pair)))
     assert (await put(pair, "a", 2, "next")).mode == "sync"
 
@@ -94,7 +98,7 @@ async def test_local_only_frames_reach_the_remote_log_first_when_the_site_restar
     pair.faults["a"].remote_down = False
     await pair.start("a")
     await pair.until(lambda: pair.role("a") == "ACTIVE")
-    assert rows(pair, "a") == {1: "local only"}
+    assert await rows(pair, "a") == {1: "local only"}
     assert any(b"local only" in value for value in values_in(await remote_frames(pair)))
 
 
@@ -105,11 +109,11 @@ async def test_local_failed_remote_ok_is_unknown_and_excluded_by_the_next_write_
     with pytest.raises(OutcomeUnknown):
         await put(pair, "a", 1, "failed")
     assert (await put(pair, "a", 2, "stands")).mode == "sync"
-    assert rows(pair, "a") == {2: "stands"}
+    assert await rows(pair, "a") == {2: "stands"}
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
     assert ended["state"] == "succeeded", ended
-    assert rows(pair, "b") == {2: "stands"}
+    assert await rows(pair, "b") == {2: "stands"}
 
 
 async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_sites(pair: Pair) -> None:
@@ -125,10 +129,11 @@ async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
     assert ended["state"] == "succeeded", ended
-    assert rows(pair, "b") == {1: "last"}
+    assert await rows(pair, "b") == {1: "last"}
     faults.fail_local = 0
     await pair.start("a")
-    await pair.until(lambda: pair.role("a") == "STANDBY" and rows(pair, "a") == {1: "last"})
+    await pair.until(lambda: pair.role("a") == "STANDBY")
+    await pair.until(lambda: holds(pair, "a", {1: "last"}))
 
 
 async def test_both_failed_is_unknown_and_excluded(pair: Pair) -> None:
@@ -137,10 +142,10 @@ async def test_both_failed_is_unknown_and_excluded(pair: Pair) -> None:
     with pytest.raises(OutcomeUnknown):
         await put(pair, "a", 1, "failed")
     assert (await put(pair, "a", 2, "stands")).mode == "sync"
-    assert rows(pair, "a") == {2: "stands"}
+    assert await rows(pair, "a") == {2: "stands"}
     await pair.stop("a")
     await pair.operate("b", "failover", "b")
-    assert rows(pair, "b") == {2: "stands"}
+    assert await rows(pair, "b") == {2: "stands"}
 
 
 async def test_nothing_is_acknowledged_before_the_remote_append_has_ended(pair: Pair) -> None:
@@ -150,6 +155,6 @@ async def test_nothing_is_acknowledged_before_the_remote_append_has_ended(pair: 
     assert core is not None
     await pair.until(lambda: core.core.local > core.core.committed and core.core.frames_in_flight > 0)
     assert not writing.done()
-    assert rows(pair, "a") == {}
+    assert await rows(pair, "a") == {}
     pair.faults["a"].hold_remote.set()
     assert (await writing).mode == "sync"

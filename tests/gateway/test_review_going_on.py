@@ -14,7 +14,7 @@ from switchover.attempt import history_entry
 from switchover.coordinator import PairState
 from switchover.failpoints import ArmedFailpoints
 from tests.gateway.pair import Pair
-from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, open_pair, put, rows, site
+from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 
@@ -50,7 +50,7 @@ async def opens_again(pair: Pair) -> None:
     await pair.start("a")
     await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
     assert (await put(pair, "a", 2, "y")).mode == "sync"
-    await pair.until(lambda: rows(pair, "b") == {1: "x", 2: "y"})
+    await pair.until(lambda: holds(pair, "b", {1: "x", 2: "y"}))
 
 
 @pytest.mark.parametrize("moment", ["created", "preflight.before", "preflight.after", "claim.before", "replay.after"])
@@ -128,7 +128,7 @@ async def test_a_failover_to_the_other_site_supersedes_a_takeover_that_goes_on(t
         ended = await end_of_failover(pair, "b")
         assert (ended["state"], ended["error"]["code"]) == ("failed", "plan-superseded"), ended
         await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
-        assert rows(pair, "b") == {1: "x", 2: "y"}
+        assert await rows(pair, "b") == {1: "x", 2: "y"}
 
 
 @pytest.mark.parametrize("step", ["begin", "claim"])
@@ -187,7 +187,7 @@ async def test_a_takeover_waits_with_its_one_attempt_for_the_dfs_that_it_claims_
         own.probe = probe
         await pair.until(lambda: pair.role("b") in SERVES)
         assert await resumed_by(pair, "b") == ["site b"]
-        assert rows(pair, "b") == {1: "x"}
+        assert await rows(pair, "b") == {1: "x"}
 
 
 async def test_nothing_but_a_takeover_or_a_switchover_is_taken_up(tmp_path: Path) -> None:

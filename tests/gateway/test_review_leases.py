@@ -94,6 +94,6 @@ async def test_a_lease_that_lapsed_while_nothing_was_written_is_proved_again(tmp
         pair.faults["a"].hold_remote.set()
         await pair.until(lambda: epoch(pair, "a").core.frames_in_flight == 0)
         await pair.until(lambda: lease.valid_at(clock.monotonic_s()), timeout_s=3)
-        assert rows(pair, "a") == {1: "x"}
+        assert await rows(pair, "a") == {1: "x"}
         facade = pair.running["a"].facade
         assert await facade.read(facade.table("t"), key_of(pair, "a", 1)) is not None

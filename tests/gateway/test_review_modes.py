@@ -158,11 +158,11 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         pair.cut = False
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
-        assert rows(pair, "a") == rows(pair, "b") == {}
+        assert await rows(pair, "a") == await rows(pair, "b") == {}
         manifests = [json.loads(path.read_text()) for path in (pair.root / "a" / "quarantine").glob("*.json")]
         assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
-        assert rows(pair, "b") == {1: "acknowledged"}
+        assert await rows(pair, "b") == {1: "acknowledged"}
 
 
 async def test_nothing_waits_for_a_round_of_the_trimmer_whose_dfs_does_not_answer(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from switchover.coordinator import PairState
 from switchover.failpoints import ArmedFailpoints
 from switchover.register import renew_lease
 from tests.gateway.faults import FaultyDfs, FaultyDfsWriter
-from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, open_pair, put, rows, site
+from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 
 
 async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ async def test_a_drained_active_whose_successor_died_opens_again_by_command(tmp_
         assert (await put(pair, "a", 2, "y")).mode == "sync"
         await pair.start("b")
         await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
-        assert rows(pair, "b") == {1: "x", 2: "y"}
+        assert await rows(pair, "b") == {1: "x", 2: "y"}
 
 
 async def test_an_active_whose_undrain_was_lost_opens_again_by_itself(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_switchover_goes_on_when_the_old_active_cannot_confirm_that_it_s
         assert ended["state"] == "succeeded", ended
         pair.faults["a"].coordinator_down = False
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
-        assert rows(pair, "b") == {1: "x"}
+        assert await rows(pair, "b") == {1: "x"}
 
 
 async def test_a_site_whose_step_down_was_refused_is_closed_and_not_stuck(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_fault_in_the_write_path_ends_the_epoch_and_the_site_opens_again
             await put(pair, "a", 1, "x")
         await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > before, timeout_s=5)
         assert (await put(pair, "a", 2, "y")).mode == "sync"
-        assert rows(pair, "a") == {1: "x", 2: "y"}
+        assert await rows(pair, "a") == {1: "x", 2: "y"}
 
 
 async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -
 
         wal.read = fails  # type: ignore[method-assign]
         await put(pair, "a", 1, "x")
-        await pair.until(lambda: rows(pair, "b") == {1: "x"}, timeout_s=5)
+        await pair.until(lambda: holds(pair, "b", {1: "x"}), timeout_s=5)
         assert failures == ["read"]
 
 
@@ -284,7 +284,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
         go_on.set()
         ended = await failing_over
         assert ended["state"] == "succeeded", ended
-        assert rows(pair, "b") == {1: "x"}
+        assert await rows(pair, "b") == {1: "x"}
         assert (await put(pair, "b", 2, "y")).mode == "async"
 
 

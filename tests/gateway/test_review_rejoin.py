@@ -15,7 +15,7 @@ from remote_log.sink import FLOOR
 from storage.errors import Conflict, DfsError, SyncFailed
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
-from tests.gateway.review_rig import Moments, caught_up, epoch, open_pair, put, rows, site, turns
+from tests.gateway.review_rig import Moments, caught_up, epoch, holds, open_pair, put, rows, site, turns
 from tests.storage.noise import noise
 
 LONG = noise(10_000)  # a WAL segment of the test pair takes six such rows
@@ -67,7 +67,7 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         assert len(deleted) > 2
         assert len(set(quarantined_keys(pair, "a"))) == 20
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
-        assert rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
+        assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
 
 
 async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: 
         ended = await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)
         assert ended["state"] == "succeeded", ended
         expected = {1: "second", 3: "anew", 4: "newer", 5: "newer"}
-        assert rows(pair, "b") == expected
-        await pair.until(lambda: rows(pair, "a") == expected)
+        assert await rows(pair, "b") == expected
+        await pair.until(lambda: holds(pair, "a", expected))
 
 
 async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> None:
@@ -119,10 +119,10 @@ async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> 
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         break_the_disk()
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "failed"
-        assert rows(pair, "b") == {1: "second"}
+        assert await rows(pair, "b") == {1: "second"}
         await put(pair, "b", 1, "third")
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
-        assert rows(pair, "b") == {1: "third"}
+        assert await rows(pair, "b") == {1: "third"}
 
 
 async def test_a_write_is_refused_while_its_table_is_being_dropped(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
         await pair.start("a")
         assert site(pair, "a").ports.engine.applied_seq < 5
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
-        assert rows(pair, "a") == {key: f"a{key}" for key in range(5)}
+        assert await rows(pair, "a") == {key: f"a{key}" for key in range(5)}
         assert epoch(pair, "b").shipper.base_rows_sent == 0
 
 
@@ -205,4 +205,4 @@ async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path)
         await engine.set_meta(FLOOR, str(needed).encode())
         ended = await pair.operate("b", "failover", "b")
         assert ended["state"] == "succeeded", ended
-        assert len(rows(pair, "b")) == 5
+        assert len(await rows(pair, "b")) == 5

@@ -73,7 +73,7 @@ async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drai
         await writing
     assert isinstance(refused.value, Unavailable | NotActive)
     assert active.ports.engine.applied_seq == drained_seq
-    assert rows(pair, "a") == {}
+    assert await rows(pair, "a") == {}
 
 
 async def test_a_drain_ends_when_its_epoch_does(pair: Pair) -> None:

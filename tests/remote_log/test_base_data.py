@@ -57,7 +57,7 @@ async def test_parts_hold_everything_once_and_in_order() -> None:
         rows = [(table, row.key) for part in parts for table, row in part.rows]
         assert rows == [(table, b"%03d" % n) for table in (1, 2, 3) for n in range(7)]
         outcomes = [outcome for part in parts for outcome in part.outcomes]
-        assert outcomes == [(key, engine.request_outcome(key)) for key in sorted(key for key, _ in outcomes)]
+        assert outcomes == [(key, await engine.request_outcome(key)) for key in sorted(key for key, _ in outcomes)]
         assert len(outcomes) == 21
         assert all(part.entries == entries_max for part in parts[:-1])
 
@@ -133,7 +133,7 @@ async def test_a_base_in_parts() -> None:
     assert not standby.sink.needs_base
     assert (standby.engine.applied_seq, standby.sink.followed_epoch) == (100, 3)
     assert await standby.keys() == [b"0", b"1", b"2"]
-    assert standby.engine.request_outcome("r1") == RequestOutcome(b"digest", 3, 51, 1001, 1, True)
+    assert await standby.engine.request_outcome("r1") == RequestOutcome(b"digest", 3, 51, 1001, 1, True)
     assert await standby.follow() == "following"
     assert standby.told == ["applied", "applied"]  # emptied, and filled: who keeps schemas reads them again
 
@@ -301,4 +301,4 @@ async def test_a_site_that_wants_base_data_takes_no_frames_and_forgets_what_it_h
     assert await standby.done(1) == "following"
     assert not standby.sink.needs_base
     assert await standby.keys() == [b"0"]
-    assert standby.engine.request_outcome("old") is None
+    assert await standby.engine.request_outcome("old") is None

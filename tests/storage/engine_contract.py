@@ -41,27 +41,27 @@ class EngineContract:
         assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq, engine.last_timestamp) == (0, 0, 0, 0)
         assert engine.schemas() == {}
         assert engine.epochs() == []
-        assert engine.get(T, b"k") is None
+        assert await engine.get(T, b"k") is None
         assert await scan(engine) == {}
 
     async def test_upsert_update_delete(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         first = log.frame(upsert(b"k", value(c1="x", c2=2)), upsert(b"other", value(c1="o")))
         await engine.apply([first])
-        assert engine.get(T, b"k") == StoredRow(b"k", value(c1="x", c2=2), first.timestamp)
-        assert engine.get(T, b"other") == StoredRow(b"other", value(c1="o"), first.timestamp + 1)
+        assert await engine.get(T, b"k") == StoredRow(b"k", value(c1="x", c2=2), first.timestamp)
+        assert await engine.get(T, b"other") == StoredRow(b"other", value(c1="o"), first.timestamp + 1)
         second = log.frame(update(b"k", value(c2=3, c3=True)))
         await engine.apply([second])
-        assert engine.get(T, b"k") == StoredRow(b"k", value(c1="x", c2=3, c3=True), second.timestamp)
+        assert await engine.get(T, b"k") == StoredRow(b"k", value(c1="x", c2=3, c3=True), second.timestamp)
         await engine.apply([log.frame(delete(b"k"), delete(b"absent"))])
-        assert engine.get(T, b"k") is None
+        assert await engine.get(T, b"k") is None
         assert await scan(engine) == {b"other": value(c1="o")}
-        assert engine.get(T + 1, b"other") is None
+        assert await engine.get(T + 1, b"other") is None
 
     async def test_frames_as_they_come_over_the_wire(self, rig: Rig) -> None:
         frame = Log().frame(upsert(b"k", value(c1=1)))
         await rig.engine.apply([parse_frame(frame.data)])
-        assert rig.engine.get(T, b"k") == StoredRow(b"k", value(c1=1), frame.timestamp)
+        assert await rig.engine.get(T, b"k") == StoredRow(b"k", value(c1=1), frame.timestamp)
 
     async def test_records_of_one_call_see_each_other(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -73,14 +73,14 @@ class EngineContract:
         ]
         await engine.apply(frames)
         assert await scan(engine) == {b"k": value(c1=3, c2=2)}
-        row = engine.get(T, b"k")
+        row = await engine.get(T, b"k")
         assert row is not None
         assert row.version == frames[1].timestamp
 
     async def test_an_update_of_an_absent_row_does_nothing(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(update(b"k", value(c1=1)))])
-        assert engine.get(T, b"k") is None
+        assert await engine.get(T, b"k") is None
         assert engine.applied_seq == 1
 
     async def test_watermark_epoch_and_timestamp(self, rig: Rig) -> None:
@@ -127,11 +127,11 @@ class EngineContract:
             log.frame(delete(b"k"), upsert(b"k", value(c1=7))),
         ]
         await engine.apply(frames)
-        before = (engine.get(T, b"k"), engine.request_outcome("r"), engine.applied_seq)
+        before = (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied_seq)
         await engine.apply(frames)
         await engine.apply(frames[:1])
         await engine.apply([*frames[1:], log.frame(noop())])
-        assert (engine.get(T, b"k"), engine.request_outcome("r"), engine.applied_seq - 1) == before
+        assert (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied_seq - 1) == before
 
     async def test_a_gap_is_refused_and_changes_nothing(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -164,7 +164,7 @@ class EngineContract:
         log.epoch = 3
         with pytest.raises(LogError, match="older epoch"):
             await engine.apply([log.frame(upsert(b"k", value(c1=1)))])
-        assert engine.get(T, b"k") is None
+        assert await engine.get(T, b"k") is None
 
     async def test_scan_bounds_order_and_limit(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -244,7 +244,7 @@ class EngineContract:
         log, engine = Log(), rig.engine
         names = ["b", "a", "a\x00", "ab", "é", "z"]
         await engine.apply([log.frame(put_table(), *(upsert(b"k", value(c1=1), request=request(name)) for name in names))])
-        expected = [(name, engine.request_outcome(name)) for name in sorted(names)]
+        expected = [(name, await engine.request_outcome(name)) for name in sorted(names)]
         snapshot = await engine.snapshot()
         await engine.apply([log.frame(*(upsert(b"k", value(c1=2), request=request(name)) for name in ("a", "later")))])
         for limit in (1, 2, 5, 100):

@@ -57,7 +57,7 @@ async def check_prefix(engine: StorageEngine, frames: list[Frame], durable: int)
     history_s = 3600 if held < 3 else 60
     assert engine.schemas() == ({T: schema_of(T, history_s)} if held else {})
     assert [entry.epoch for entry in engine.epochs()] == ([1] if held else [])
-    assert (engine.request_outcome("r") is not None) == (held >= 2)
+    assert (await engine.request_outcome("r") is not None) == (held >= 2)
     return held
 
 

@@ -122,16 +122,16 @@ class EngineTimeContract:
         await engine.apply([frame, later])
         await engine.flush()
         for _ in range(2):
-            outcome = rig.engine.request_outcome("three")
+            outcome = await rig.engine.request_outcome("three")
             assert outcome is not None
             assert (outcome.digest, outcome.epoch, outcome.seq) == (b"digest of three", 1, frame.first_seq + 3)
             assert (outcome.version, outcome.count, outcome.was_async) == (frame.timestamp + 3, 3, True)
-            single, nothing = rig.engine.request_outcome("single"), rig.engine.request_outcome("nothing")
+            single, nothing = await rig.engine.request_outcome("single"), await rig.engine.request_outcome("nothing")
             assert single is not None
             assert nothing is not None
             assert (single.seq, single.version, single.count) == (frame.last_seq, frame.timestamp + 4, 1)
             assert (nothing.seq, nothing.was_async) == (later.last_seq, False)
-            assert rig.engine.request_outcome("unknown") is None
+            assert await rig.engine.request_outcome("unknown") is None
             await rig.crash()
 
     async def test_purge_of_request_outcomes(self, rig: Rig) -> None:
@@ -141,12 +141,12 @@ class EngineTimeContract:
         new = log.frame(upsert(b"a", value(c1=1), request=request("again")), noop())
         await engine.apply([old, new])
         await engine.purge((new.timestamp >> COUNTER_BITS) + day_ms - 5000)
-        assert engine.request_outcome("old") is None
-        again = engine.request_outcome("again")
+        assert await engine.request_outcome("old") is None
+        again = await engine.request_outcome("again")
         assert again is not None
         assert again.version == new.timestamp
         await engine.purge((new.timestamp >> COUNTER_BITS) + day_ms + 1)
-        assert engine.request_outcome("again") is None
+        assert await engine.request_outcome("again") is None
 
     async def test_a_crash_goes_back_to_what_was_durable(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -166,10 +166,10 @@ class EngineTimeContract:
         assert await scan(engine) == {b"k": value(c1=1)}
         assert engine.schemas() == {T: schema_of(T)}
         assert [entry.site for entry in engine.epochs()] == ["a"]
-        assert engine.request_outcome("r") is None
+        assert await engine.request_outcome("r") is None
         await engine.apply(lost)
         assert (await scan(engine), engine.schemas()) == ({}, {9: schema_of(9)})
-        assert engine.request_outcome("r") is not None
+        assert await engine.request_outcome("r") is not None
 
     async def test_close_keeps_everything(self, rig: Rig) -> None:
         log = Log()
@@ -217,11 +217,11 @@ class EngineTimeContract:
             assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (kept.last_seq, 1, kept.last_seq)
             assert engine.last_timestamp == timestamp
             assert [entry.epoch for entry in engine.epochs()] == [1]
-            assert (engine.get(T, b"a"), engine.get(T, b"b"), engine.get(T, b"new")) == (fetched, old_b, None)
+            assert (await engine.get(T, b"a"), await engine.get(T, b"b"), await engine.get(T, b"new")) == (fetched, old_b, None)
             assert list(await scan(engine)) == [b"a", b"b", b"untouched"]
             assert engine.history_from(T, 0) == fetched.version + 7
-            assert engine.request_outcome("kept") is not None
-            assert (engine.request_outcome("cut"), engine.request_outcome("cut too")) == (None, None)
+            assert await engine.request_outcome("kept") is not None
+            assert (await engine.request_outcome("cut"), await engine.request_outcome("cut too")) == (None, None)
             assert (await scan(engine, as_of=cut[1].timestamp - 1)).get(b"a") is None  # what was cut is not history
             await rig.crash()
         log.seq, log.epoch = kept.last_seq, 3
@@ -250,8 +250,8 @@ class EngineTimeContract:
             assert engine.base_progress is None
             assert (engine.schemas(), engine.epochs()) == ({T: schema_of(T, history_s=60)}, epochs)
             assert await engine.scan(T, None, None, reverse=False, limit=100) == rows
-            assert engine.request_outcome("before") is None
-            assert [engine.request_outcome(key) for key, _ in outcomes] == [outcome for _, outcome in outcomes]
+            assert await engine.request_outcome("before") is None
+            assert [await engine.request_outcome(key) for key, _ in outcomes] == [outcome for _, outcome in outcomes]
             await rig.crash()
         log.seq, log.epoch = 100, 4
         changed = log.frame(upsert(b"a", value(c1="new")))
@@ -259,7 +259,7 @@ class EngineTimeContract:
         row = await rig.engine.get_as_of(T, b"a", changed.timestamp - 1)
         assert row == rows[TRICKY.index(b"a")]  # the table's history is known from its schema
         await rig.engine.purge((800 * SECOND >> COUNTER_BITS) + 24 * 3600 * 1000)  # outcomes of a base grow old too
-        assert [rig.engine.request_outcome(key) is None for key in "sr"] == [True, False]
+        assert [await rig.engine.request_outcome(key) is None for key in "sr"] == [True, False]
 
     async def test_what_a_crash_leaves_of_a_base_is_as_far_as_its_progress_says(self, rig: Rig) -> None:
         rows = [StoredRow(b"%d" % n, value(c1=n), SECOND + n) for n in range(4)]
@@ -317,7 +317,7 @@ class EngineTimeContract:
             await engine.apply([Log().frame(noop())])
         await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], b"p", first=True)
         await engine.finish_base(2, 1, SECOND, {T: schema_of(T)}, [])
-        assert engine.request_outcome("half") is None
+        assert await engine.request_outcome("half") is None
         assert await scan(engine) == {b"whole": value(c1=2)}
         assert not engine.loading
         await engine.apply([log.frame(upsert(b"after", value(c1=3)))])

@@ -68,13 +68,13 @@ async def everything(engine: StorageEngine, moments: list[int]) -> dict[str, Any
         "applied": (engine.applied_seq, engine.applied_epoch, engine.last_timestamp, engine.durable_seq, engine.base_progress),
         "schemas": engine.schemas(),
         "epochs": engine.epochs(),
-        "requests": [engine.request_outcome(key) for key in REQUESTS],
+        "requests": [await engine.request_outcome(key) for key in REQUESTS],
         "notes": engine.meta("note"),
     }
     for table in TABLES:
         told[f"rows {table}"] = await engine.scan(table, None, None, reverse=False, limit=1000)
         told[f"history {table}"] = [engine.history_from(table, moment >> COUNTER_BITS) for moment in moments]
-        told[f"gets {table}"] = [engine.get(table, key) for key in KEYS]
+        told[f"gets {table}"] = [await engine.get(table, key) for key in KEYS]
         for moment in moments:
             told[f"{table} as of {moment}"] = await engine.scan(table, None, None, reverse=False, limit=1000, as_of=moment)
     return told

@@ -102,7 +102,8 @@ async def test_everything_at_once(tmp_path: Path) -> None:
     await engine.purge(end_ms)
     await twin.purge(end_ms)
     assert await scan(engine) == await scan(twin)
-    assert [engine.request_outcome(f"{key}") for key in range(3)] == [twin.request_outcome(f"{key}") for key in range(3)]
+    for key in range(3):
+        assert await engine.request_outcome(f"{key}") == await twin.request_outcome(f"{key}")
     await engine.close()
 
 
@@ -126,7 +127,7 @@ async def test_a_purge_never_takes_an_outcome_that_is_being_replaced(tmp_path: P
     await asyncio.sleep(0)
     engine.go.set()
     await asyncio.gather(purge, apply)
-    outcome = engine.request_outcome("r")
+    outcome = await engine.request_outcome("r")
     assert outcome is not None
     assert outcome.seq == again.last_seq
     await engine.close()
@@ -192,7 +193,7 @@ async def test_large_purges(engine: RocksEngine) -> None:
     assert len(await scan(engine, as_of=rounds[0], limit=5000)) == 1000
     await engine.purge((log.timestamp >> COUNTER_BITS) + DAY_MS + 1)
     assert await scan(engine, as_of=rounds[0], limit=5000) == {}
-    assert all(engine.request_outcome(f"{round_} {n}") is None for round_ in range(12) for n in range(1000))
+    assert all([await engine.request_outcome(f"{round_} {n}") is None for round_ in range(12) for n in range(1000)])
     assert len(await scan(engine, limit=5000)) == 1000
 
 
@@ -284,7 +285,7 @@ async def test_a_closed_engine_says_so(tmp_path: Path) -> None:
     engine = await RocksEngine.open(tmp_path, RocksSettings())
     await engine.close()
     with pytest.raises(EngineFailed, match="closed"):
-        engine.get(T, b"k")
+        await engine.get(T, b"k")
 
 
 async def test_a_snapshot_left_open_does_not_keep_the_folder(tmp_path: Path) -> None:

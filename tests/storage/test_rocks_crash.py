@@ -48,12 +48,12 @@ async def check(engine: RocksEngine) -> int:
     expected.update({b"row %d" % kept: value(c1=kept) for kept in range(max(1, n - KEPT + 1), n + 1)})
     rows = await engine.scan(TABLE, None, None, reverse=False, limit=1000)
     assert {row.key: row.value for row in rows} == expected
-    assert all(engine.get(TABLE, row.key) == row for row in rows)
+    assert all([await engine.get(TABLE, row.key) == row for row in rows])
     before = await engine.get_as_of(TABLE, SHARED[0], frame.timestamp)
     assert before is None if n == 1 else before is not None and before.value == value(c1=n - 1, c3="x" * 200, c2=1 - n)
-    outcome = engine.request_outcome(f"{n}")
+    outcome = await engine.request_outcome(f"{n}")
     assert outcome is not None
-    assert engine.request_outcome(f"{n + 1}") is None
+    assert await engine.request_outcome(f"{n + 1}") is None
     assert engine.schemas() == {TABLE: engine.schemas()[TABLE]}
     return n
 
