@@ -88,13 +88,20 @@ def _at_risk(site: Site) -> dict[str, Any] | None:
     """Acknowledged records that the other site may lack if this one is lost now; None when this site is not the active."""
     if site.open is None:
         return None
-    core = site.open.core
+    core, view = site.open.core, _view(site)
     if core.mode is Mode.SYNC:
-        return {"records": 0, "exact": True}
-    view = _view(site)
+        lacks_base = view is not None and _lacks_base(view, site.ports.wal.first_previous)
+        return {"records": None, "exact": False} if lacks_base else {"records": 0, "exact": True}
     if view is None or view.applied_seq is None or view.state != "following":
         return {"records": None, "exact": False}
     return {"records": max(0, core.committed - view.applied_seq), "exact": False}
+
+
+def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
+    """Whether the other site lacks what no log has any more: then what stands in both logs is not enough."""
+    if view.state in ("diverged", "loading"):
+        return True
+    return view.applied_seq is not None and view.applied_seq < (log_begins_after or 0)
 
 
 def _resync(site: Site) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cluster_view import cluster_document
 from gateway.service import Mutation, WriteRequest, WriteResult
 from gateway.site import Site
 from remote_log.base_sender import BaseSettings
@@ -134,6 +135,23 @@ async def check_retries_at(pair: Pair, name: str, results: dict[str, WriteResult
         assert again.replayed
         assert (again.version, again.count) == (first.version, first.count)
     assert (await content(pair, name))["rows"] == before
+
+
+async def test_nobody_says_that_nothing_is_at_risk_while_the_standby_lacks_its_base(pair: Pair) -> None:
+    """Writes are in both logs meanwhile; what came before them is at one site only."""
+    def at_risk() -> Any:
+        return cluster_document(site(pair, "a"), None)["at_risk"]
+
+    await fill(pair, "a")
+    await pair.until(lambda: at_risk() == {"records": 0, "exact": True})
+    await lose_storage(pair, "b")
+    await pair.start("b")
+    interrupted = interrupt(pair, "b", 1)
+    await pair.until(lambda: interrupted.refused > 0)
+    assert site(pair, "a").open.core.mode.label == "sync"  # type: ignore[union-attr]
+    assert at_risk() == {"records": None, "exact": False}
+    interrupted.parts = 1_000_000
+    await pair.until(lambda: caught_up(pair, "a", "b") and at_risk() == {"records": 0, "exact": True})
 
 
 async def test_an_empty_standby_joins_a_pair_whose_log_is_trimmed_and_takes_over(pair: Pair) -> None:
