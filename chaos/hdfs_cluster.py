@@ -75,6 +75,10 @@ class HdfsCluster:
         """For WebHDFS."""
         return f"http://{HOST}:{self._ports.web}"
 
+    def data_node_web_url(self, number: int) -> str:
+        """`number` counts from 0."""
+        return f"http://{HOST}:{self._ports.data_nodes[number][1]}"
+
     @property
     def user(self) -> str:
         """The superuser: who runs the daemons."""
@@ -225,9 +229,8 @@ class HdfsCluster:
 
     def _is_served(self, number: int) -> bool:
         """The DataNode's own word: to the NameNode it is live for 12 s after it died."""
-        url = f"http://{HOST}:{self._ports.data_nodes[number][1]}"
         try:
-            told = msgspec.json.decode(_bean(url, "DataNode", "DataNodeInfo")["BPServiceActorInfo"])
+            told = msgspec.json.decode(_bean(self.data_node_web_url(number), "DataNode", "DataNodeInfo")["BPServiceActorInfo"])
         except (httpx.HTTPError, ValueError, LookupError):
             return False
         return any(

@@ -18,6 +18,7 @@ import msgspec
 HOST = "127.0.0.1"
 # Below the ports that the system gives to outgoing connections: one of those could sit on ours while a server is down.
 PORTS = range(20_000, 32_000)
+METRICS_S = 1  # how old a counter may be that a daemon tells
 _LOG4J = """\
 status = warn
 appender.out.type = Console
@@ -107,3 +108,4 @@ def _write(folder: Path, settings: Mapping[str, object]) -> None:
     for name in ("core-site.xml", "hdfs-site.xml"):
         ElementTree.ElementTree(root).write(folder / name, encoding="utf-8", xml_declaration=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
+    (folder / "hadoop-metrics2.properties").write_text(f"*.period={METRICS_S}\n")

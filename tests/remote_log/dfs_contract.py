@@ -24,8 +24,8 @@ async def content(dfs: Dfs, path: str) -> bytes:
     return (await dfs.read(path)).rstrip(b"\0")
 
 
-class DfsContract:
-    """Fixtures to give: `dfs` and `other`, two clients of the same, empty DFS."""
+class DfsFilesContract:
+    """Without writers. Fixtures to give: `dfs` and `other`, two clients of the same, empty DFS."""
 
     async def test_a_whole_file_is_there_with_its_content(self, dfs: Dfs, other: Dfs) -> None:
         await dfs.create_file("/p/0/claims/1", b"who")
@@ -42,6 +42,40 @@ class DfsContract:
             assert len(winners) == 1
             assert all(isinstance(result, DfsExists) for result in results if result is not None)
             assert await dfs.read(path) == b"%d" % winners[0]
+
+    async def test_list_is_sorted_and_shows_folders(self, dfs: Dfs, other: Dfs) -> None:
+        for path in ("/p/0/b", "/p/0/a", "/p/0/c/d"):
+            await dfs.create_file(path, b"12")
+        entries = [(entry.name, entry.length, entry.is_folder) for entry in await other.list("/p/0")]
+        assert entries == [("a", 2, False), ("b", 2, False), ("c", 0, True)]
+        assert await other.list("/p/none") == []
+
+    async def test_read_takes_an_offset_and_a_length(self, dfs: Dfs, other: Dfs) -> None:
+        await dfs.create_file("/p/a", b"0123456789")
+        assert await other.read("/p/a", 3) == b"3456789"
+        assert await other.read("/p/a", 3, 4) == b"3456"
+        assert await other.read("/p/a", 20, 4) == b""
+        with pytest.raises(DfsNotFound):
+            await other.read("/p/none")
+
+    async def test_delete_takes_files_and_folders(self, dfs: Dfs, other: Dfs) -> None:
+        await dfs.create_file("/p/0/a", b"1")
+        await dfs.create_file("/p/0/b/c", b"1")
+        await other.delete("/p/0/a")
+        assert [entry.name for entry in await dfs.list("/p/0")] == ["b"]
+        await other.delete("/p/0")
+        await other.delete("/p/0")
+        assert await dfs.list("/p/0") == []
+        await dfs.create_file("/p/0/a", b"2")
+        assert await other.read("/p/0/a") == b"2"
+
+    async def test_probe(self, dfs: Dfs) -> None:
+        await dfs.probe()
+        assert await dfs.list("/p") == []
+
+
+class DfsContract(DfsFilesContract):
+    """All of it. Fixtures as above."""
 
     async def test_a_file_for_append_is_exclusive_too(self, dfs: Dfs, other: Dfs) -> None:
         writer = await dfs.create("/p/0/s")
@@ -72,32 +106,6 @@ class DfsContract:
         with pytest.raises(DfsError):
             await writer.append(b"c")
         assert await other.read("/p/0/s") == b"ababab"
-
-    async def test_list_is_sorted_and_shows_folders(self, dfs: Dfs, other: Dfs) -> None:
-        for path in ("/p/0/b", "/p/0/a", "/p/0/c/d"):
-            await dfs.create_file(path, b"12")
-        entries = [(entry.name, entry.length, entry.is_folder) for entry in await other.list("/p/0")]
-        assert entries == [("a", 2, False), ("b", 2, False), ("c", 0, True)]
-        assert await other.list("/p/none") == []
-
-    async def test_read_takes_an_offset_and_a_length(self, dfs: Dfs, other: Dfs) -> None:
-        await dfs.create_file("/p/a", b"0123456789")
-        assert await other.read("/p/a", 3) == b"3456789"
-        assert await other.read("/p/a", 3, 4) == b"3456"
-        assert await other.read("/p/a", 20, 4) == b""
-        with pytest.raises(DfsNotFound):
-            await other.read("/p/none")
-
-    async def test_delete_takes_files_and_folders(self, dfs: Dfs, other: Dfs) -> None:
-        await dfs.create_file("/p/0/a", b"1")
-        await dfs.create_file("/p/0/b/c", b"1")
-        await other.delete("/p/0/a")
-        assert [entry.name for entry in await dfs.list("/p/0")] == ["b"]
-        await other.delete("/p/0")
-        await other.delete("/p/0")
-        assert await dfs.list("/p/0") == []
-        await dfs.create_file("/p/0/a", b"2")
-        assert await other.read("/p/0/a") == b"2"
 
     async def test_lease_recovery_ends_the_writer_and_keeps_what_succeeded(self, dfs: Dfs, other: Dfs) -> None:
         writer = await dfs.create("/p/0/s")
@@ -173,10 +181,6 @@ class DfsContract:
             await writer.append(b"late")
         await writer.close()
         assert await other.read("/p/0/s") == b"new"
-
-    async def test_probe(self, dfs: Dfs) -> None:
-        await dfs.probe()
-        assert await dfs.list("/p") == []
 
     async def _recovered_writer(self, dfs: Dfs, other: Dfs):  # type: ignore[no-untyped-def]
         writer = await dfs.create("/p/0/t")
