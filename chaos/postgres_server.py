@@ -138,8 +138,8 @@ class PostgresServer:
                 return
             except psycopg.OperationalError as error:
                 if self._process.poll() is not None:
-                    lines = (self.folder / "log").read_text(errors="replace").splitlines()[-5:]
-                    raise NoPostgres(f"PostgreSQL ended at its start; {self.folder / 'log'} ends: " + " / ".join(lines)) from error
+                    end = " / ".join((self.folder / "log").read_text(errors="replace").splitlines()[-5:])
+                    raise NoPostgres(f"PostgreSQL ended at its start; {self.folder / 'log'} ends: {end}") from error
                 if time.monotonic() > until_s:
                     raise NoPostgres(f"PostgreSQL does not answer after {_START_S:g} s: {error}") from error
             time.sleep(_POLL_S)

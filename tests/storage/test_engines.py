@@ -14,12 +14,24 @@ from tests.storage.engine_contract_time import EngineTimeContract
 from tests.storage.engine_rig import Rig
 from tests.storage.memory_rig import MemoryRig
 from tests.storage.rocks_rig import RocksRig
+from tests.storage.sql_rig import PostgresRig, SqliteRig, a_database
 
 
-@pytest.fixture(params=["memory", "rocks", "rocks in threads"])
+@pytest.fixture(params=["memory", "rocks", "rocks in threads", "sqlite", "postgresql"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     if request.param == "memory":
         yield MemoryRig()
+        return
+    if request.param == "postgresql":
+        with a_database() as name:
+            on_server = await PostgresRig.make(name)
+            yield on_server
+            await on_server.engine.close()
+        return
+    if request.param == "sqlite":
+        in_file = await SqliteRig.make(tmp_path)
+        yield in_file
+        await in_file.engine.close()
         return
     settings = RocksSettings(inline_records_max=0) if "threads" in request.param else RocksSettings()
     made = await RocksRig.make(tmp_path, settings)

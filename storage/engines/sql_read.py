@@ -1,0 +1,152 @@
+"""Reads of an SQL engine: rows, rows as they were, outcomes, and the state at start. Blocking, on a connection that is given.
+
+What always holds: rows come in the order of their encoded keys, from `twinlog_value`; what is read in one transaction at
+REPEATABLE READ (PostgreSQL) or in one read transaction (SQLite) is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Connection, Select, select
+
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engines import sql_tables as place
+from storage.engines.effects import Table, Tables
+from storage.engines.rocks_state import State
+from storage.engines.sql_tables import Home, home_of, signed, unsigned
+from storage.engines.sql_types import KEY, ROW_VERSION, VALUE
+
+FETCHED_ROWS = 500
+_KEYS_AT_ONCE = 500
+
+
+def row(connection: Connection, home: Home | None, key: bytes) -> StoredRow | None:
+    if home is None:
+        return None
+    return next((StoredRow(key, value, version) for version, value in connection.execute(home.point, {"one": key})), None)
+
+
+def rows_of_keys(connection: Connection, home: Home | None, keys: Sequence[bytes]) -> Mapping[bytes, StoredRow]:
+    """Those of the rows that there are."""
+    if home is None:
+        return {}
+    table = home.table
+    found: dict[bytes, StoredRow] = {}
+    for at in range(0, len(keys), _KEYS_AT_ONCE):
+        wanted = _columns(home).where(table.c[KEY].in_(keys[at : at + _KEYS_AT_ONCE]))
+        found.update((key, StoredRow(key, value, version)) for key, version, value in connection.execute(wanted))
+    return found
+
+
+def rows(
+    connection: Connection, home: Home | None, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
+    bytes_max: int | None = None,
+) -> list[StoredRow]:
+    """At most `limit` rows of `[start, end)`, up to the one that brings keys and values to `bytes_max`."""
+    if home is None or limit <= 0:
+        return []
+    wanted = _between(_columns(home), home.table.c[KEY], start, end, reverse).limit(limit)
+    if bytes_max is None:
+        return [StoredRow(key, value, version) for key, version, value in connection.execute(wanted)]
+    found: list[StoredRow] = []
+    size = 0
+    with connection.execute(wanted, execution_options={"yield_per": FETCHED_ROWS}) as answer:
+        for key, version, value in answer:
+            found.append(StoredRow(key, value, version))
+            size += len(key) + len(value)
+            if size >= bytes_max:
+                break
+    return found
+
+
+def row_as_of(connection: Connection, home: Home | None, number: int, key: bytes, as_of: int) -> StoredRow | None:
+    """The row as it was at version `as_of`."""
+    now = row(connection, home, key)
+    if now is not None and now.version <= as_of:
+        return now
+    old = _replaced(number, as_of).where(place.history.c.key == key)
+    return next((StoredRow(*one) for one in connection.execute(old)), None)
+
+
+def rows_as_of(
+    connection: Connection, home: Home | None, number: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
+    as_of: int,
+) -> list[StoredRow]:
+    """At most `limit` rows of `[start, end)` as they were: a key's is its row of today or one of its history, never both."""
+    if limit <= 0:
+        return []
+    found = []
+    if home is not None:
+        now = _columns(home).where(home.table.c[ROW_VERSION] <= as_of)
+        now = _between(now, home.table.c[KEY], start, end, reverse).limit(limit)
+        found = [StoredRow(key, value, version) for key, version, value in connection.execute(now)]
+    old = _between(_replaced(number, as_of), place.history.c.key, start, end, reverse).limit(limit)
+    both = chain(found, (StoredRow(*one) for one in connection.execute(old)))
+    return sorted(both, key=lambda stored: stored.key, reverse=reverse)[:limit]
+
+
+def _columns(home: Home) -> Select[Any]:
+    table = home.table
+    return select(table.c[KEY], table.c[ROW_VERSION], table.c[VALUE])
+
+
+def _replaced(number: int, as_of: int) -> Select[Any]:
+    of = place.history.c
+    there = (of.table_id == signed(number)) & (of.version <= as_of) & (of.until > as_of)
+    return select(of.key, of.value, of.version).where(there)
+
+
+def _between(
+    wanted: Select[Any], key: Any, start: bytes | None, end: bytes | None, reverse: bool
+) -> Select[Any]:
+    if start is not None:
+        wanted = wanted.where(key >= start)
+    if end is not None:
+        wanted = wanted.where(key < end)
+    return wanted.order_by(key.desc() if reverse else key)
+
+
+def outcome(connection: Connection, key: str) -> RequestOutcome | None:
+    """What an idempotency key answered."""
+    wanted = select(place.requests).where(place.requests.c.key == key.encode())
+    return next((_outcome(one) for one in connection.execute(wanted)), None)
+
+
+def outcomes(connection: Connection, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:
+    """At most `limit` idempotency keys above `after`, in the order of their UTF-8."""
+    wanted = select(place.requests).order_by(place.requests.c.key).limit(limit)
+    if after is not None:
+        wanted = wanted.where(place.requests.c.key > after.encode())
+    return [(one.key.decode(), _outcome(one)) for one in connection.execute(wanted)]
+
+
+def _outcome(one: Any) -> RequestOutcome:
+    return RequestOutcome(one.digest, one.epoch, one.seq, one.version, one[5], one.was_async)
+
+
+def applied_seq(connection: Connection) -> int:
+    seq: int = connection.execute(select(place.state.c.seq)).scalar_one()
+    return seq
+
+
+def load(connection: Connection) -> tuple[State, dict[int, Home]]:
+    """The state as the database has it, and where each table lies."""
+    marked = connection.execute(select(place.state)).one()
+    homes, tables = {}, {}
+    for one in connection.execute(select(place.tables)):
+        number = unsigned(one.id)
+        homes[number] = home_of(number, one.name, one.schema, connection.dialect.name)
+        if one.schema is not None:
+            tables[number] = Table(one.schema, one.history_s, one.since)
+    epochs = tuple(
+        EpochEntry(one.epoch, one.first_seq, one.previous, one.site, one.kind)
+        for one in connection.execute(select(place.epochs).order_by(place.epochs.c.epoch))
+    )
+    return State(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), homes
+
+
+def notes(connection: Connection) -> dict[str, bytes]:
+    return {one.name: one.value for one in connection.execute(select(place.notes))}
