@@ -38,10 +38,13 @@ from remote_log.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
 from storage.data_dir import open_data_dir
+from storage.engine import StorageEngine
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
+from storage.engines.sql import SqlEngine
+from storage.engines.sql_open import SqlSettings
 from storage.errors import Unavailable
-from storage.os_files import OsFiles
+from storage.os_files import OsFiles, make_folders
 from storage.wal import Wal, WalSettings
 from switchover.coordinator import Coordinator
 from switchover.dfs_register import DfsCoordinator
@@ -98,7 +101,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.callback(data_dir.close)
         files = OsFiles(config.data_dir)
         stack.push_async_callback(files.close)
-        engine = await RocksEngine.open(config.engine_path, RocksSettings())
+        engine = await _engine(config)
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(config.wal.segment_bytes, config.wal.tail_bytes_max))
         stack.push_async_callback(wal.close)
@@ -106,7 +109,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         peer_dfs = DirectoryDfs(config.dfs.peer.path, "dfs.peer.path")
         coordinator = _coordinator(config, clock, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
-        journal = SqlJournal(f"sqlite:///{config.data_dir / 'journal.db'}")
+        journal = SqlJournal(config.journal_url)
         transport = HttpTransport(config.peer.url)
         stack.push_async_callback(transport.close)
         cursors = await CursorRegistry.open(files)
@@ -126,6 +129,14 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(_stop, site, supervisor, operations)
         supervisor.start()
         yield site, operations
+
+
+async def _engine(config: SiteConfig) -> StorageEngine:
+    if config.engine.kind == "rocksdb":
+        return await RocksEngine.open(config.engine_path, RocksSettings())
+    if config.engine.kind == "sqlite":
+        make_folders(config.engine_path)
+    return await SqlEngine.open(SqlSettings(config.engine_url, config.pair, config.site, config.engine.password or None))
 
 
 def _coordinator(config: SiteConfig, clock: Clock, own_dfs: Dfs, peer_dfs: Dfs) -> Coordinator:
@@ -157,7 +168,7 @@ async def _stop(site: Site, supervisor: Supervisor, operations: Operations) -> N
 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
-    """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError when it cannot start."""
+    """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -51,6 +51,10 @@ class Secret:
     """May be given by reference, `env:NAME` or `file:PATH`; a password in plain text is a fault; not in the repr."""
 
 
+class Reference(Secret):
+    """Given by reference only: a text of its own would be the secret."""
+
+
 Site = Annotated[str, OneOf(SITES)]
 Url = Annotated[str, HttpUrl()]
 
@@ -84,8 +88,10 @@ class PeerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    kind: Annotated[str, OneOf(("rocksdb",))] = "rocksdb"
-    path: str = "engine"  # below data_dir
+    kind: Annotated[str, OneOf(("rocksdb", "postgresql", "sqlite"))] = "rocksdb"
+    path: str = "engine"  # below data_dir; of rocksdb and sqlite
+    url: Annotated[str, Secret()] = field(default="", repr=False)  # of postgresql: the site's own database
+    password: Annotated[str, Reference()] = field(default="", repr=False)  # put into the url
     flush_interval_s: Annotated[float, Within(0.01, 3600)] = 1.0
     flush_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB
 
@@ -109,6 +115,13 @@ class DfsConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
     url: Annotated[str, Secret()] = field(repr=False)  # an SQLAlchemy address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalConfig:
+    """Where the site's role changes are written down; empty: journal.db in data_dir."""
+
+    url: Annotated[str, Secret()] = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +192,7 @@ class SiteConfig:
     http: HttpConfig = HttpConfig()
     engine: EngineConfig = EngineConfig()
     coordinator: CoordinatorConfig | None = None
+    journal: JournalConfig = JournalConfig()
     wal: WalConfig = WalConfig()
     remote_log: RemoteLogConfig = RemoteLogConfig()
     lease: LeaseConfig = LeaseConfig()
@@ -191,6 +205,15 @@ class SiteConfig:
     @property
     def engine_path(self) -> Path:
         return self.data_dir / self.engine.path
+
+    @property
+    def engine_url(self) -> str:
+        """Of an SQL engine."""
+        return self.engine.url or f"sqlite:///{self.engine_path / 'rows.db'}"
+
+    @property
+    def journal_url(self) -> str:
+        return self.journal.url or f"sqlite:///{self.data_dir / 'journal.db'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

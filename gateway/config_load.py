@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.config import HttpUrl, Matches, OneOf, OperatorConfig, Secret, SiteConfig, Within
+from gateway.config import HttpUrl, Matches, OneOf, OperatorConfig, Reference, Secret, SiteConfig, Within
 from storage.errors import ConfigError
 from switchover.findings import Thresholds
 
 PREFIX = "TWINLOG_"
+POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
+SQL_KEY_BYTES_MAX = 2560
 _INTERNAL = "sources"
 _KIND_NAMES = {int: "a whole number", float: "a number", Path: "a path", str: "a text"}
 _T = TypeVar("_T")
@@ -67,7 +69,7 @@ def _effective(part: Any, prefix: str, sources: Mapping[str, str]) -> Iterator[t
 def _masked(value: str) -> str:
     scheme, separator, rest = value.partition("://")
     if not separator:
-        return "***"
+        return "***" if value else ""
     _, at, tail = rest.rpartition("@")
     return f"{scheme}://***@{tail}" if at else value
 
@@ -145,15 +147,15 @@ class _Reader:
             if raw == "" and spec.default != "":
                 raise ValueError("is empty")
             if rule.is_secret:
-                return self._secret(raw)
+                return self._secret(raw, rule.is_reference)
             value = rule.convert(raw, is_text=variable in self.environ)
             return (self.file.parent / value).resolve() if isinstance(value, Path) else value
         except ValueError as error:
             self.fault(key, str(error), rule.allowed(), file=variable if variable in self.environ else None)
             return None
 
-    def _secret(self, raw: Any) -> str:
-        """`env:NAME` and `file:PATH` are looked up; anything else must hold no password."""
+    def _secret(self, raw: Any, is_reference: bool) -> str:
+        """`env:NAME` and `file:PATH` are looked up; anything else must hold no password, or is a fault (`is_reference`)."""
         if not isinstance(raw, str):
             raise ValueError("is not a text")
         scheme, _, name = raw.partition(":")
@@ -167,6 +169,8 @@ class _Reader:
                 return path.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise ValueError(f"refers to the file {path}, which cannot be read: {error}") from error
+        if is_reference and raw:
+            raise ValueError("is a secret in plain text")
         if urlsplit(raw).password is not None:
             raise ValueError("holds a password in plain text")
         return raw
@@ -190,8 +194,11 @@ class _Rule:
         self.pattern = next((mark.pattern for mark in marks if isinstance(mark, Matches)), ".*")
         self.is_url = any(isinstance(mark, HttpUrl) for mark in marks)
         self.is_secret = any(isinstance(mark, Secret) for mark in marks)
+        self.is_reference = any(isinstance(mark, Reference) for mark in marks)
 
     def allowed(self) -> str:
+        if self.is_reference:
+            return "env:NAME or file:PATH"
         if self.is_secret:
             return "env:NAME, file:PATH, or an address without a password"
         if self.is_url:
@@ -287,8 +294,11 @@ def _site_faults(config: SiteConfig, fault: _Fault) -> None:
             "policy", "is 'available', which needs a witness that records the degrade while the other site is away",
             "a [coordinator] with its url; or 'protect', where an operator degrades by command", "coordinator.url",
         )
+    _engine_faults(config, fault)
     if config.coordinator is not None:
-        _coordinator_faults(config.coordinator.url, fault)
+        _database_faults("coordinator.url", config.coordinator.url, fault)
+    if config.journal.url:
+        _database_faults("journal.url", config.journal.url, fault)
     http, commit, lease = config.http, config.commit, config.lease
     limits: list[tuple[str, float, str, float]] = [
         ("http.request_deadline_s", http.request_deadline_s, "http.request_deadline_max_s", http.request_deadline_max_s),
@@ -304,13 +314,37 @@ def _site_faults(config: SiteConfig, fault: _Fault) -> None:
             fault(key, f"is {value:_}, above {limit:_}", f"at most {limit_key}", limit_key.rpartition(" ")[2])
 
 
-def _coordinator_faults(url: str, fault: _Fault) -> None:
-    if "://" not in url:
-        fault("coordinator.url", "is no SQLAlchemy address", "sqlite:////absolute/path.db, postgresql+psycopg://...")
-    elif url.startswith("sqlite") and not url.partition(":///")[2].startswith("/"):
+def _database_faults(key: str, url: str, fault: _Fault) -> None:
+    """What an address says before anyone connects to it."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        fault(key, "is no SQLAlchemy address", f"sqlite:////absolute/path.db, {POSTGRESQL}")
+    elif scheme.startswith("postgres") and scheme != "postgresql+psycopg":
+        fault(key, f"begins with {scheme}://, which names no driver that twinlog has", POSTGRESQL)
+    elif scheme.startswith("sqlite") and not rest.removeprefix("/").startswith("/"):
         fault(
-            "coordinator.url", "is relative: two sites started in different folders would ask two coordinators",
+            key, "is relative: a start in another folder would be another database",
             "sqlite:////absolute/path.db (four slashes)",
+        )
+
+
+def _engine_faults(config: SiteConfig, fault: _Fault) -> None:
+    """Which of the section's keys belong to which kind."""
+    engine = config.engine
+    if engine.kind != "postgresql":
+        for key in ("url", "password"):
+            if getattr(engine, key):
+                fault(f"engine.{key}", f"is of engine.kind = 'postgresql', not {engine.kind!r}", "nothing")
+        return
+    if not engine.url:
+        fault("engine.url", "is missing: engine.kind is 'postgresql'", POSTGRESQL)
+    elif not engine.url.startswith("postgresql+psycopg://"):
+        _database_faults("engine.url", engine.url, fault)
+        fault("engine.url", "is not an address of PostgreSQL", POSTGRESQL)
+    if config.http.key_bytes_max > SQL_KEY_BYTES_MAX:
+        fault(
+            "http.key_bytes_max", f"is {config.http.key_bytes_max}: an index of PostgreSQL takes no such key",
+            f"at most {SQL_KEY_BYTES_MAX} with engine.kind = 'postgresql'; the same at the other site", "engine.kind",
         )
 
 

@@ -57,7 +57,7 @@ class Stopped(Exception):
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     """Run until a signal. The exit code: 0 after a signal, 1 when a site died or did not get ready."""
-    for setting, given, known in (("--dfs", plan.dfs, "directory"), ("--engine", plan.engine, "rocksdb")):
+    for setting, given, known in (("--dfs", plan.dfs, "directory"), ("--engine", plan.engine, "rocksdb, sqlite")):
         if given != known:
             raise ConfigError(f"{setting} {given}: this release knows {known}")
     if plan.ports["a"] == plan.ports["b"]:

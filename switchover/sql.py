@@ -1,6 +1,8 @@
-"""How this room keeps its tables: SQLite files that lose nothing which was committed, or any other database by its URL.
+"""How this room keeps its tables: SQLite files, or PostgreSQL by its URL, that lose nothing which was committed.
 
-What always holds: a committed transaction is on the disk (WAL with synchronous=FULL); a busy file is waited for, not failed;
+What always holds: a committed transaction is on the disk (WAL with synchronous=FULL; synchronous_commit=on); a busy file is
+waited for, not failed; on PostgreSQL the tables lie in a schema of their own, so that coordinator, journal and a site's
+rows may share a database; a connection that broke while it was idle is made anew before it is used;
 blocking calls run one after the other on a thread of their own, and every call ends by its deadline.
 """
 
@@ -10,10 +12,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, MetaData, create_engine, event
+from sqlalchemy import Connection, MetaData, create_engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateSchema, CreateTable
 
 from storage.errors import Unavailable
 from storage.threads import Worker
@@ -29,9 +31,11 @@ class Database:
     """One connection, made on first use, and the tables of `metadata`. `name` is what messages call it."""
 
     def __init__(self, url: str, name: str, metadata: MetaData, deadline_s: float) -> None:
-        self._engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0)
-        if self._engine.dialect.name == "sqlite":
-            event.listen(self._engine, "connect", _sqlite_settings(deadline_s))
+        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_pre_ping=True)
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        event.listen(engine, "connect", (_sqlite_settings if self._is_sqlite else _server_settings)(deadline_s))
+        self._schema = None if self._is_sqlite else f"twinlog_{name}"
+        self._engine = engine.execution_options(schema_translate_map={None: self._schema})
         self._name, self._metadata, self._deadline_s = name, metadata, deadline_s
         self._worker = Worker(name)
         self._has_tables = False
@@ -69,8 +73,7 @@ class Database:
         try:
             with self._engine.begin() as connection:
                 if not self._has_tables:
-                    for table in self._metadata.sorted_tables:
-                        connection.execute(CreateTable(table, if_not_exists=True))
+                    self._make_tables(connection)
                 result = call(connection)
             self._has_tables = True
             return result
@@ -79,12 +82,32 @@ class Database:
         except SQLAlchemyError as error:
             raise self._silent(str(error)) from error
 
+    def _make_tables(self, connection: Connection) -> None:
+        """Where there are none. On a server two sites may do so at the same time, and one waits for the other."""
+        if self._schema is not None:
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": self._schema})
+            if not inspect(connection).has_schema(self._schema):  # who may not make one may use one that is there
+                connection.execute(CreateSchema(self._schema))
+        for table in self._metadata.sorted_tables:
+            connection.execute(CreateTable(table, if_not_exists=True))
+
     def _silent(self, why: str) -> Unavailable:
         url = self._engine.url.render_as_string(hide_password=True)
         return Unavailable(
-            f"the {self._name} at {url} does not answer: {why}; check that the database is up and can be reached from here",
+            f"the {self._name} at {url} does not answer: {why}; check that the database is up, can be reached from here, takes "
+            f"writes, and knows the user and password of {self._name}.url",
             waiting_for=self._name,
         )
+
+
+def _server_settings(deadline_s: float) -> Callable[[Any, Any], None]:
+    def apply(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = on")
+            cursor.execute(f"SET statement_timeout = {round(deadline_s * 1000)}")  # else those behind would wait too
+        connection.commit()
+
+    return apply
 
 
 def _sqlite_settings(busy_timeout_s: float) -> Callable[[Any, Any], None]:

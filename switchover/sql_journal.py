@@ -1,4 +1,4 @@
-"""The journal in a database file of its own: operations, their steps, and the history that is only added to.
+"""The journal in a database, by default a file of its own: operations, their steps, and the history that is only added to.
 
 What always holds: as in journal.py; each call is one synced transaction.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -16,7 +17,6 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Row,
-    String,
     Table,
     Text,
     delete,
@@ -33,53 +33,53 @@ _metadata = MetaData()
 _operations = Table(
     "operations",
     _metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", String(200), nullable=False, unique=True),
-    Column("kind", String(40), nullable=False),
-    Column("to", String(200)),
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("to", Text),
     Column("options", Text, nullable=False),  # JSON, as every Text column here but `what`
-    Column("actor", String(200), nullable=False),
-    Column("created_ms", Integer, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
     Column("dry_run", Boolean, nullable=False),
-    Column("state", String(20), nullable=False),
+    Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("aborting", Boolean, nullable=False),
-    Column("finished_ms", Integer),
+    Column("finished_ms", BigInteger),
     Column("error", Text, nullable=False),
     Column("result", Text, nullable=False),
 )
 _steps = Table(
     "steps",
     _metadata,
-    Column("operation_id", String(200), ForeignKey(_operations.c.id), primary_key=True),
+    Column("operation_id", Text, ForeignKey(_operations.c.id), primary_key=True),
     Column("place", Integer, primary_key=True, autoincrement=False),
-    Column("name", String(60), nullable=False),
+    Column("name", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("abortable", Boolean, nullable=False),
-    Column("state", String(20), nullable=False),
-    Column("started_ms", Integer),
-    Column("finished_ms", Integer),
+    Column("state", Text, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("finished_ms", BigInteger),
     Column("detail", Text, nullable=False),
 )
 _history = Table(
     "history",
     _metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("wall_ms", Integer, nullable=False),
-    Column("operation", String(200), nullable=False),
-    Column("kind", String(40), nullable=False),
-    Column("to", String(200)),
-    Column("actor", String(200), nullable=False),
-    Column("event", String(40), nullable=False),
-    Column("step", String(60)),
-    Column("took_ms", Integer),
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("wall_ms", BigInteger, nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("to", Text),
+    Column("actor", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("step", Text),
+    Column("took_ms", BigInteger),
     Column("detail", Text, nullable=False),
 )
 _JSON = frozenset({"options", "error", "result", "detail"})
 
 
 class SqlJournal:
-    """One site's journal. SQLite integers hold 64 bits, milliseconds fit."""
+    """One site's journal."""
 
     def __init__(self, url: str, deadline_s: float = 5.0) -> None:
         self._database = Database(url, "journal", _metadata, deadline_s)

@@ -185,9 +185,9 @@ def _make_tables(writer: Connection, settings: SqlSettings) -> None:
     if missing:
         place.metadata.create_all(writer, missing)
     if place.state in missing:
-        writer.execute(insert(place.state).values(
-            one=1, format=place.FORMAT, pair=settings.pair, site=settings.site, seq=0, epoch=0, timestamp=0, base=None, flushes=0
-        ))
+        first = {"seq": 0, "epoch": 0, "timestamp": 0, "base": None, "flushes": 0}
+        whose = {"one": 1, "format": place.FORMAT, "pair": settings.pair, "site": settings.site}
+        writer.execute(insert(place.state).values(whose | first))
 
 
 def _check_owner(writer: Connection, settings: SqlSettings) -> None:

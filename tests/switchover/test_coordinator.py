@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,21 @@ from switchover.dfs_register import DfsCoordinator
 from switchover.memory_coordinator import MemoryCoordinator, MemoryRegister
 from switchover.register import begin_plan, downgrade, open_plan, renew_lease
 from switchover.sql_coordinator import SqlCoordinator
+from tests.storage.sql_rig import a_database, postgres
 
 
 def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder / 'coordinator.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a new database."""
+    if request.param == "sqlite":
+        yield sqlite_url(tmp_path)
+        return
+    with a_database() as name:
+        yield postgres().url(name)
 
 
 class Doors:
@@ -44,8 +55,15 @@ def dfs_door(folder: Path, site: str) -> DfsCoordinator:
     )
 
 
-@pytest.fixture(params=["sqlite", "memory", "two DFSs"])
+@pytest.fixture(params=["sqlite", "postgresql", "memory", "two DFSs"])
 async def doors(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Doors]:
+    if request.param == "postgresql":
+        with a_database() as name:
+            servers = [SqlCoordinator(postgres().url(name), "pair", SystemClock()) for _ in range(2)]
+            yield Doors(*servers)
+            for server in servers:
+                await server.close()
+        return
     if request.param == "two DFSs":
         yield Doors(dfs_door(tmp_path, "a"), dfs_door(tmp_path, "b"))
         return
@@ -169,8 +187,8 @@ async def test_the_twin_can_be_cut_off_and_can_lose_an_answer() -> None:
 # ---- the database only
 
 
-async def test_the_history_has_every_change_but_not_the_beats(tmp_path: Path) -> None:
-    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+async def test_the_history_has_every_change_but_not_the_beats(url: str) -> None:
+    one = SqlCoordinator(url, "pair", SystemClock())
     await update(one, lambda now: begin_plan(now, "p1", "a", "bootstrap", 1))
     last = await update(one, lambda now: open_plan(now, "p1", "async", 0))
     for _ in range(3):
@@ -183,9 +201,9 @@ async def test_the_history_has_every_change_but_not_the_beats(tmp_path: Path) ->
     assert rows[1].wall_ms > 1_500_000_000_000
 
 
-async def test_pairs_in_one_database_do_not_meet(tmp_path: Path) -> None:
-    one = SqlCoordinator(sqlite_url(tmp_path), "one", SystemClock())
-    two = SqlCoordinator(sqlite_url(tmp_path), "two", SystemClock())
+async def test_pairs_in_one_database_do_not_meet(url: str) -> None:
+    one = SqlCoordinator(url, "one", SystemClock())
+    two = SqlCoordinator(url, "two", SystemClock())
     await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
     assert await two.read() is None
     assert await two.history() == []
@@ -194,11 +212,11 @@ async def test_pairs_in_one_database_do_not_meet(tmp_path: Path) -> None:
     await two.close()
 
 
-async def test_the_value_outlives_the_process_that_set_it(tmp_path: Path) -> None:
-    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+async def test_the_value_outlives_the_process_that_set_it(url: str) -> None:
+    one = SqlCoordinator(url, "pair", SystemClock())
     value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
     await one.close()
-    again = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    again = SqlCoordinator(url, "pair", SystemClock())
     assert await again.read() == value
     await again.close()
 
@@ -213,6 +231,31 @@ async def test_the_file_is_synced_at_each_commit(tmp_path: Path) -> None:
 
     assert await one._database.run(settings) == ("wal", 2, 3000)
     await one.close()
+
+
+async def test_a_server_that_was_restarted_is_asked_again_without_an_error() -> None:
+    with a_database() as name:
+        one = SqlCoordinator(postgres().url(name), "pair", SystemClock())
+        value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+        with postgres().connect() as admin:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        assert await one.read() == value
+        await one.close()
+
+
+async def test_what_is_wrong_with_a_server_is_said_and_the_setting_named() -> None:
+    with a_database() as name:
+        server = postgres()
+        for url, why in (
+            (server.url(name).replace(server.password, "wrong"), "password"), (server.url("absent"), "does not exist"),
+            (server.url(name).replace(str(server.port), "1"), "refused"),
+        ):
+            one = SqlCoordinator(url, "pair", SystemClock())
+            with pytest.raises(Unavailable, match=why) as caught:
+                await one.read()
+            assert "coordinator.url" in caught.value.message
+            assert server.password not in caught.value.message
+            await one.close()
 
 
 async def test_a_database_that_hangs_is_unavailable_by_the_deadline(tmp_path: Path) -> None:
@@ -273,19 +316,19 @@ def _hammer(url: str, name: str, rounds: int, start: Any, wins: Any) -> None:
     wins.put((name, asyncio.run(run())))
 
 
-async def test_of_many_processes_exactly_one_wins_each_round(tmp_path: Path) -> None:
+async def test_of_many_processes_exactly_one_wins_each_round(url: str) -> None:
     rounds, crowd = 40, 4
     spawn = multiprocessing.get_context("spawn")
     start, wins = spawn.Barrier(crowd), spawn.Queue()
     names = [f"process {i}" for i in range(crowd)]
-    processes = [spawn.Process(target=_hammer, args=(sqlite_url(tmp_path), name, rounds, start, wins)) for name in names]
+    processes = [spawn.Process(target=_hammer, args=(url, name, rounds, start, wins)) for name in names]
     for process in processes:
         process.start()
     won = dict([await asyncio.to_thread(wins.get, True, 50) for _ in processes])
     for process in processes:
         process.join()
     assert sorted(state_id for ids in won.values() for state_id in ids) == list(range(rounds))
-    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    one = SqlCoordinator(url, "pair", SystemClock())
     history = await one.history(rounds)
     await one.close()
     assert [row.value.state_id for row in history] == list(range(rounds, 0, -1))

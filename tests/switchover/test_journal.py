@@ -15,6 +15,7 @@ from storage.errors import Conflict, NotFound, Unavailable
 from switchover.journal import Journal, MemoryJournal
 from switchover.operations import HistoryEntry, Operation, StepRecord, as_found, document, past_return, taken_up, with_step
 from switchover.sql_journal import SqlJournal
+from tests.storage.sql_rig import a_database, postgres
 
 
 def file_journal(folder: Path) -> SqlJournal:
@@ -34,8 +35,14 @@ def entry(event: str, operation_id: str = "op-1", **changes: object) -> HistoryE
     return replace(HistoryEntry(1_400_000_000_001, operation_id, "switchover", "b", "ann", event), **changes)
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "postgresql", "memory"])
 async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+    if request.param == "postgresql":
+        with a_database() as name:
+            server = SqlJournal(postgres().url(name))
+            yield server
+            await server.close()
+        return
     one: Journal = file_journal(tmp_path) if request.param == "file" else MemoryJournal()
     yield one
     await one.close()
