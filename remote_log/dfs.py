@@ -55,7 +55,7 @@ class Dfs(Protocol):
         """Raises DfsNotFound."""
 
     async def delete(self, path: str) -> None:
-        """File or whole folder; absent is fine."""
+        """File or whole folder; absent is fine. A writer of a file that was not closed may go on for a moment (HDFS)."""
 
     async def recover_lease(self, path: str) -> None:
         """Begin to close the file under its writer. Call once, then poll `is_closed`. Raises DfsNotFound."""

@@ -29,6 +29,7 @@ class QueuedWriter:
         self.path = path
         self._answers, self._deadline_s = answers, deadline_s
         self._failure: DfsError | None = None
+        self._unsaid: DfsError | None = None  # a failure that no append has told of
         self._closed = False
         self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle)
         self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()
@@ -37,6 +38,7 @@ class QueuedWriter:
     def append(self, data: bytes) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         if self._failure is not None or self._closed:
+            self._unsaid = None
             failed: asyncio.Future[None] = loop.create_future()
             failed.set_exception(self._failure or DfsError(f"{self.path} was closed by its writer", path=self.path))
             return failed
@@ -50,12 +52,14 @@ class QueuedWriter:
         return done
 
     async def close(self) -> None:
-        """Close for good; raises what an append would. After a failed append it only gives back what is held: the file stays
-        open until its lease is recovered."""
+        """Close for good; raises what an append would have. After a failed append it only gives back what is held: the file
+        stays open until its lease is recovered."""
         if self._closed:
             return
         self._closed = True
         try:
+            if self._unsaid is not None:
+                raise self._unsaid
             if self._failure is None:
                 async with asyncio.timeout(self._deadline_s):
                     await self._worker.put(_Order.FINISH)
@@ -69,6 +73,11 @@ class QueuedWriter:
                         await self._worker.put(_Order.RELEASE)
                     await self._worker.close()
 
+    def give_up(self, error: DfsError) -> None:
+        """Fail what is queued and all that follows; what is held is given back when the thread comes to it."""
+        self._failure = self._unsaid = self._failure or error
+        self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
+
     # ---- on the thread, for the derived class
     def _append(self, group: bytes) -> None:
         """Append and sync. Raises DfsError, or what `_mapped` takes."""
@@ -79,7 +88,7 @@ class QueuedWriter:
         raise NotImplementedError
 
     def _release(self) -> None:
-        """Called last, once, after `_finish` or a failure."""
+        """After `_finish` or a failure; by `give_up`, a second time at `close`."""
         raise NotImplementedError
 
     def _mapped(self, error: Any) -> DfsError:
@@ -91,6 +100,7 @@ class QueuedWriter:
         data = [item for item in items if isinstance(item, bytes)]
         try:
             if self._failure is not None and (data or _Order.FINISH in items):
+                self._unsaid = None
                 raise self._failure
             if data:
                 self._append(data[0] if len(data) == 1 else b"".join(data))

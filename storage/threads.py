@@ -1,8 +1,9 @@
 """Worker threads behind the real ports: blocking calls go out of the event loop, and their ends come back into it.
 
 What always holds: what one worker was given runs in that order, on one thread; however many results wait, at most one
-wake-up of the event loop is under way; the thread ends with `close`. A call that hangs keeps its own thread and nobody else's. Drivers never import this: they see only ports.
-A hop there and back costs about what two thread switches cost; the event loop pays a few microseconds for each.
+wake-up of the event loop is under way; the thread ends with `close`; a call that hangs keeps its own thread and nobody
+else's. Drivers never import this: they see only ports. A hop there and back costs about what two thread switches cost; the
+event loop pays a few microseconds for each.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remote_log.dfs import Dfs
+from remote_log.dfs import Dfs, DfsWriter
 from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 
@@ -72,6 +72,12 @@ class DfsFilesContract:
     async def test_probe(self, dfs: Dfs) -> None:
         await dfs.probe()
         assert await dfs.list("/p") == []
+
+
+async def append_until_it_fails(writer: DfsWriter, tries: int) -> None:
+    for _ in range(tries):
+        await writer.append(b"y")
+        await asyncio.sleep(0.01)
 
 
 class DfsContract(DfsFilesContract):
@@ -167,7 +173,7 @@ class DfsContract(DfsFilesContract):
                 await close_by_recovery(other, writer.path)
             await other.delete(writer.path)
             with pytest.raises(LeaseLost):
-                await writer.append(b"y")
+                await append_until_it_fails(writer, tries=1 if recovered_first else 1000)
             assert await other.list("/p/0") == []
             await writer.close()
 

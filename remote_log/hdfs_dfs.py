@@ -1,0 +1,379 @@
+"""The Dfs port on HDFS: Hadoop's own client, in a Java machine inside this process.
+
+What always holds: the promises of dfs.py, by HDFS's own leases. Nothing is made, listed or read when the root is missing or is
+another folder than at first: an HDFS that was set up anew must not look like an empty one, for "no claims" would mean "not
+fenced". A whole small file is written under a hidden name, synced, closed, and renamed to a name that must not exist. An append
+is acknowledged after `hsync` (by setting `hflush`) of everything that was queued with it. A file on which HDFS could not sync
+is never written. Every Java call is made on a thread of its own crew and given up at the deadline; then it is unknown whether
+it happened, and a writer has failed for good.
+A writer is asked before it is cut off: lease recovery begins with a hidden mark beside the file, a writer that lives sees it
+and closes the file itself. For a DataNode that is interrupted in the middle of a sync leaves a replica that no recovery can
+close any more. That fencing holds rests on HDFS's lease alone, not on the mark.
+Source: protocol.md section 5, reference hdfs-clients.md, docs/decisions/2026-11-21-hdfs-leases.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from remote_log.dfs import DfsEntry, path_parts
+from remote_log.hdfs_client import HdfsSettings, connect
+from remote_log.hdfs_errors import is_lease_lost, mapped
+from remote_log.hdfs_jvm import Java
+from remote_log.queued_writer import QueuedWriter
+from storage.errors import DfsError, DfsNotFound, LeaseLost
+from storage.threads import Crew, Worker
+
+T = TypeVar("T")
+CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up
+COPY_BYTES = 256 << 10  # bytes go to Java in pieces of at most so many
+READ_BYTES = 1 << 20
+LOOK_INTERVAL_S = 0.1  # a writer's looks for the mark
+YIELD_S = 0.5  # how long a writer has to close its file itself
+YIELD_POLL_S = 0.05
+
+
+class HdfsDfs:
+    """`settings` say where the root is, which must exist. It connects with the first call, and again after a failed one."""
+
+    def __init__(self, settings: HdfsSettings, java: Java) -> None:
+        self._settings, self._java = settings, java
+        self._crew = Crew(f"hdfs {settings.section}", CALLS_MAX)
+        self._looker = Worker(f"hdfs {settings.section} marks")
+        self._connecting = threading.Lock()
+        self._connected: Any = None
+        self._root_id: int | None = None
+        self._recovering: dict[str, float] = {}  # path -> when its lease recovery was last asked for, monotonic
+
+    async def create_file(self, path: str, content: bytes) -> None:
+        abandoned = threading.Event()
+
+        def work(fs: Any) -> None:
+            target = self._at(path)
+            self._check_root(fs)
+            fs.mkdirs(target.getParent())
+            hidden = self._hidden(target)
+            try:
+                out = self._create(fs, hidden)
+                try:
+                    out.write(content)
+                    out.hsync()
+                finally:
+                    out.close()
+                if not abandoned.is_set():
+                    fs.rename(hidden, target, self._java.Rename.NONE)
+            except BaseException:
+                with suppress(self._java.Throwable):
+                    fs.delete(hidden, False)
+                raise
+
+        try:
+            await self._call("create", path, work)
+        except BaseException:
+            abandoned.set()
+            raise
+
+    async def create(self, path: str) -> HdfsDfsWriter:
+        def work(fs: Any) -> Any:
+            target = self._at(path)
+            self._check_root(fs)
+            out = self._create(fs, target)
+            if not out.hasCapability("hsync"):
+                with suppress(self._java.Throwable):
+                    out.close()
+                    fs.delete(target, False)
+                raise DfsError(
+                    f"{path} below {self._settings.url} lies in a folder with erasure coding, where nothing can be synced: set"
+                    " the policy of replication on it (`hdfs ec -setPolicy -replicate`)", path=path,
+                )
+            return out
+
+        out = await self._call("create", path, work, late=_close_quietly)
+        writer = HdfsDfsWriter(
+            path, HdfsFile(self._connected, f"{self._settings.root}{path}", out), self._settings, self._java, self._looker
+        )
+        writer.look_later()
+        return writer
+
+    async def list(self, folder: str) -> list[DfsEntry]:
+        def work(fs: Any) -> list[DfsEntry]:
+            entries = []
+            for status in fs.listStatus(self._at(folder)):
+                name = str(status.getPath().getName())
+                if not name.startswith("."):
+                    is_folder = bool(status.isDirectory())
+                    entries.append(DfsEntry(name, 0 if is_folder else int(status.getLen()), is_folder))
+            return sorted(entries, key=lambda entry: entry.name)
+
+        try:
+            return await self._call("list", folder, work)
+        except DfsNotFound:
+            return []
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        def work(fs: Any) -> bytes:
+            source = fs.open(self._at(path))
+            try:
+                visible = int(source.getVisibleLength())
+                end = visible if length is None else min(visible, offset + length)
+                pieces, position = [], offset
+                piece = self._java.bytes(max(0, min(READ_BYTES, end - offset)))
+                while position < end:
+                    count = min(len(piece), end - position)
+                    source.readFully(position, piece, 0, count)
+                    pieces.append(bytes(memoryview(piece)[:count]))
+                    position += count
+                return b"".join(pieces)
+            finally:
+                source.close()
+
+        return await self._call("read", path, work)
+
+    async def delete(self, path: str) -> None:
+        await self._call("delete", path, lambda fs: fs.delete(self._at(path), True))
+        self._recovering.pop(path, None)
+
+    async def recover_lease(self, path: str) -> None:
+        """Ask the writer to close; then take its lease. Not again before the last time had its time: each begins anew."""
+        asked = self._recovering.get(path)
+        if asked is not None and time.monotonic() < asked + self._settings.recover_again_s:
+            await self.is_closed(path)  # raises when it is gone
+            return
+        doing = "recover the lease of"
+        if await self._call(doing, path, lambda fs: self._mark(fs, path)):
+            return
+        self._recovering[path] = time.monotonic()
+        until = time.monotonic() + YIELD_S
+        while time.monotonic() < until:
+            await asyncio.sleep(YIELD_POLL_S)
+            if await self._call(doing, path, lambda fs: bool(fs.isFileClosed(self._at(path)))):
+                return
+        await self._call(doing, path, lambda fs: fs.recoverLease(self._at(path)))
+
+    async def is_closed(self, path: str) -> bool:
+        def work(fs: Any) -> bool:
+            closed = bool(fs.isFileClosed(self._at(path)))
+            if closed and path in self._recovering:
+                fs.delete(self._mark_of(path, self._file_id(fs, path)), True)
+            return closed
+
+        closed = await self._call("ask whether the lease is recovered of", path, work)
+        if closed:
+            self._recovering.pop(path, None)
+        return closed
+
+    async def probe(self) -> None:
+        """Write, sync and delete a byte: the DataNodes too must take part."""
+        def work(fs: Any) -> None:
+            self._check_root(fs)
+            trial = self._hidden(self._java.Path(f"{self._settings.root}/probe"))
+            out = self._create(fs, trial)
+            try:
+                out.write(b"\0")
+                out.hsync()
+            finally:
+                _close_quietly(out)
+                fs.delete(trial, False)
+
+        await self._call("write to", "/", work)
+
+    async def close(self) -> None:
+        """End the connection. Writers are to be closed before."""
+        if self._connected is not None:
+            with suppress(DfsError):
+                await self._call("close", "/", lambda fs: fs.close())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.deadline_s):
+                await self._looker.close()
+                await self._crew.close()
+
+    # ---- on a thread of the crew
+    def _fs(self) -> Any:
+        with self._connecting:
+            if self._connected is None:
+                self._connected = connect(self._java, self._settings)
+            return self._connected
+
+    def _at(self, path: str) -> Any:
+        return self._java.Path("/".join([self._settings.root, *path_parts(path)]))
+
+    def _hidden(self, target: Any) -> Any:
+        return self._java.Path(target.getParent(), f".tmp.{secrets.token_hex(8)}.{target.getName()}")
+
+    def _create(self, fs: Any, target: Any) -> Any:
+        """Exclusively. Blocks that are full are synced too when they are left behind: `hsync` is of the current one only."""
+        flags = self._java.EnumSet.of(self._java.CreateFlag.CREATE, self._java.CreateFlag.SYNC_BLOCK)
+        permission = self._java.FsPermission.getFileDefault().applyUMask(self._java.FsPermission.getUMask(fs.getConf()))
+        return fs.create(
+            target, permission, flags, 4096, fs.getDefaultReplication(target), fs.getDefaultBlockSize(target), None
+        )
+
+    def _mark(self, fs: Any, path: str) -> bool:
+        """True: closed already. Else its writer is asked to close it."""
+        if fs.isFileClosed(self._at(path)):
+            return True
+        self._check_root(fs)
+        fs.mkdirs(self._mark_of(path, self._file_id(fs, path)))  # a folder: one call, whoever else makes it too
+        return False
+
+    def _file_id(self, fs: Any, path: str) -> int:
+        return int(fs.getFileStatus(self._at(path)).getFileId())
+
+    def _mark_of(self, path: str, file_id: int) -> Any:
+        return mark_of(self._java, f"{self._settings.root}{path}", file_id)
+
+    def _check_root(self, fs: Any) -> None:
+        settings = self._settings
+        seen = fs.getClient().getFileInfo(settings.root or "/")
+        if seen is None or not seen.isDirectory():
+            raise DfsError(
+                f"the DFS folder {settings.url} ({settings.section}.url) is not there: create it with `hdfs dfs -mkdir -p`,"
+                f" owned by the gateway's user, or correct {settings.section}.url", url=settings.url, setting=settings.section,
+            )
+        identity = int(seen.getFileId())
+        if self._root_id is None:
+            self._root_id = identity
+        if identity != self._root_id:
+            raise DfsError(
+                f"the DFS folder {settings.url} ({settings.section}.url) is not the one that was there before: bring the right"
+                " one back, or restart if it was replaced on purpose", url=settings.url, setting=settings.section,
+            )
+
+    # ---- deadlines
+    async def _call(self, doing: str, path: str, work: Callable[[Any], T], late: Callable[[T], None] | None = None) -> T:
+        """`late` takes back what `work` made when nobody waits for it any more."""
+        def guarded() -> T:
+            try:
+                fs = self._fs()
+                try:
+                    return work(fs)
+                except self._java.Throwable as error:
+                    found = mapped(error, doing, path, self._settings)
+                    if isinstance(found, DfsNotFound):
+                        self._check_root(fs)
+                    raise found from error
+            except self._java.Throwable as error:
+                raise mapped(error, doing, path, self._settings) from error
+
+        running: asyncio.Future[T] | None = None
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                running = await self._crew.start(guarded)
+                return await asyncio.shield(running)
+        except TimeoutError as error:
+            raise DfsError(
+                f"cannot {doing} {path} below {self._settings.url}: no answer within {self._settings.deadline_s} s, so it is"
+                f" unknown whether it happened; check that HDFS, the network, or {self._settings.section}.url",
+                path=path, setting=self._settings.section,
+            ) from error
+        finally:
+            if running is not None and late is not None and not running.done():
+                running.add_done_callback(lambda done: self._take_back(done, late))
+
+    def _take_back(self, done: asyncio.Future[T], late: Callable[[T], None]) -> None:
+        if done.exception() is None:
+            threading.Thread(target=late, args=(done.result(),), name="hdfs late", daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsFile:
+    """An open file of `fs`, a Java FileSystem; `full_path` from the root of the name service; `out`: its stream."""
+
+    fs: Any
+    full_path: str
+    out: Any
+
+
+class HdfsDfsWriter(QueuedWriter):
+    """One open file: for all that is queued one sync. After a failure the NameNode is asked whose the lease is."""
+
+    def __init__(self, path: str, file: HdfsFile, settings: HdfsSettings, java: Java, looker: Worker) -> None:
+        super().__init__(path, f"{settings.url} ({settings.section}) about {path}", settings.deadline_s)
+        self._file, self._settings, self._java, self._looker = file, settings, java, looker
+        self._file_id = int(file.out.getWrappedStream().getFileId())
+        self._mark = mark_of(java, file.full_path, self._file_id)
+        self._sync = file.out.hflush if settings.sync == "hflush" else file.out.hsync
+        self._copy: tuple[bytearray, Any, Any] | None = None
+
+    def look_later(self) -> None:
+        """For the mark of a fencer, or the file gone; again and again until it is closed."""
+        if not self._closed and self._failure is None:
+            asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
+
+    def _look(self) -> None:
+        if not self._closed and self._failure is None:
+            looking = self._looker.submit(self._is_taken)
+            looking.add_done_callback(self._looked)
+
+    def _looked(self, looking: asyncio.Future[bool]) -> None:
+        if looking.exception() is not None or not looking.result():
+            self.look_later()
+        elif not self._closed:
+            self.give_up(self._lost())
+
+    def _is_taken(self) -> bool:
+        fs = self._file.fs
+        status = fs.getClient().getFileInfo(self._file.full_path)
+        return status is None or int(status.getFileId()) != self._file_id or bool(fs.exists(self._mark))
+
+    def _append(self, group: bytes) -> None:
+        """Through a buffer that Java sees without copying byte by byte: for 100 kB a tenth of the time of plain bytes."""
+        if self._copy is None:
+            shared = bytearray(COPY_BYTES)
+            self._copy = shared, self._java.direct_buffer(shared), self._java.bytes(COPY_BYTES)
+        shared, buffer, piece = self._copy
+        for start in range(0, len(group), COPY_BYTES):
+            count = min(COPY_BYTES, len(group) - start)
+            shared[:count] = group[start : start + count] if count != len(group) else group
+            buffer.clear()
+            buffer.get(piece, 0, count)
+            self._file.out.write(piece, 0, count)
+        self._sync()
+
+    def _finish(self) -> None:
+        self._file.out.close()
+
+    def _release(self) -> None:
+        """After a failure it ends the client's own care for the lease; a sound file is closed by it."""
+        _close_quietly(self._file.out)
+        self._copy = None
+
+    def _mapped(self, error: Any) -> DfsError:
+        if not isinstance(error, self._java.Throwable):
+            return DfsError(f"cannot append to {self.path}: {error!r}", path=self.path)
+        if is_lease_lost(error) or not self._holds_lease():
+            return self._lost()
+        return mapped(error, "append to", self.path, self._settings)
+
+    def _holds_lease(self) -> bool:
+        """What a broken pipeline does not tell: the NameNode knows. True also when it does not answer."""
+        client = self._file.fs.getClient()
+        try:
+            if self._is_taken():
+                return False
+            client.getNamenode().fsync(self._file.full_path, self._file_id, client.getClientName(), -1)
+        except self._java.Throwable as error:
+            return not is_lease_lost(error)
+        return True
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(f"{self.path} is being closed by lease recovery, or was deleted, under its writer", file=self.path)
+
+
+def mark_of(java: Java, full_path: str, file_id: int) -> Any:
+    """What asks the writer of the file with this id to close it."""
+    folder, _, name = full_path.rpartition("/")
+    return java.Path(f"{folder}/.close.{file_id}.{name}")
+
+
+def _close_quietly(out: Any) -> None:
+    """What it would say was said before, or concerns nobody."""
+    with suppress(Exception):
+        out.close()

@@ -1,0 +1,151 @@
+"""The Java machine inside this process, and the classes of Hadoop's own client in it.
+
+What always holds: it is started once, with a bounded heap, with the jars that come with PySpark and no others; it takes no
+signals from Python, and is not shut down: that waits for Java calls that hang, and Python's own end aborts the process when
+one returns into it. So a command ends by `end_process`; what must be durable is synced by then, and files left open are closed
+by lease recovery; its log goes to standard error, warnings and above, as JSON
+lines. Without a fitting Java, or without the packages, there is one ConfigError that says what to install.
+Source: reference hdfs-clients.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from storage.errors import ConfigError
+
+JAVA_MIN = 17
+_JARS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl",
+         "jcl-over-slf4j", "snappy-java")
+_LOG_LINE = '{"event": "%enc{%m}{JSON}", "level": "%p", "logger": "java.%c{1}", "timestamp": "%d{ISO8601}"}%n'
+_ONE_CONTEXT = "org.apache.logging.log4j.core.selector.BasicContextSelector"
+_lock = threading.Lock()
+_started: Java | None = None
+
+
+class Java:
+    """The running machine. Attributes are Java classes by their usual short names."""
+
+    def __init__(self, jpype: Any) -> None:
+        hadoop = "org.apache.hadoop."
+        self.bytes = jpype.JArray(jpype.JByte)
+        self.direct_buffer = jpype.nio.convertToDirectBuffer
+        self.proxy = jpype.JProxy
+        self.Throwable = jpype.JClass("java.lang.Throwable")
+        self.URI = jpype.JClass("java.net.URI")
+        self.EnumSet = jpype.JClass("java.util.EnumSet")
+        self.Path = jpype.JClass(hadoop + "fs.Path")
+        self.FileSystem = jpype.JClass(hadoop + "fs.FileSystem")
+        self.FsPermission = jpype.JClass(hadoop + "fs.permission.FsPermission")
+        self.CreateFlag = jpype.JClass(hadoop + "fs.CreateFlag")
+        self.Rename = jpype.JClass(hadoop + "fs.Options$Rename")
+        self.Configuration = jpype.JClass(hadoop + "conf.Configuration")
+        self.HdfsConfiguration = jpype.JClass(hadoop + "hdfs.HdfsConfiguration")
+        self.UserGroupInformation = jpype.JClass(hadoop + "security.UserGroupInformation")
+
+
+def java(heap_bytes: int, setting: str = "dfs.jvm_heap_bytes") -> Java:
+    """The one machine of this process, started at the first call with that heap. Blocks for some 0.3 s then.
+
+    Raises ConfigError; `setting` names where the heap's size was given.
+    """
+    global _started
+    with _lock:
+        if _started is None:
+            _started = _start(heap_bytes, setting)
+        return _started
+
+
+def end_process(code: int) -> None:
+    """End this process at once with `code` if a Java machine runs in it; else return."""
+    if _started is not None:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _start(heap_bytes: int, setting: str) -> Java:
+    try:
+        import jpype  # type: ignore[import-untyped]
+        import jpype.config  # type: ignore[import-untyped]
+        import jpype.nio  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise _unfit("the package jpype1 is not installed", "install twinlog with its extra `hdfs`") from error
+    jars = client_jars()
+    library = java_library(jpype)
+    check_version(library)
+    jpype.config.onexit = False  # its shutdown waits for calls that hang
+    options = [f"-Xmx{heap_bytes}", "-Xrs", "-XX:+UseSerialGC", f"-Dlog4j2.contextSelector={_ONE_CONTEXT}"]
+    try:
+        jpype.startJVM(str(library), *options, classpath=[str(jar) for jar in jars], convertStrings=False)
+    except (OSError, RuntimeError) as error:
+        raise _unfit(f"Java at {library} cannot be started: {error}",
+                     f"check {setting} (now {heap_bytes}) against the memory that is free") from error
+    _send_log_to_stderr(jpype)
+    return Java(jpype)
+
+
+def client_jars() -> list[Path]:
+    """Hadoop's client and what it needs, out of PySpark. Raises ConfigError."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise _unfit("the package pyspark, whose jars hold Hadoop's client, is not installed",
+                     "install twinlog with its extra `hdfs`")
+    folder = Path(spec.submodule_search_locations[0]) / "jars"
+    found = []
+    for name in _JARS:
+        jars = sorted(folder.glob(f"{name}-[0-9]*.jar"))
+        if not jars:
+            raise _unfit(f"{folder} has no {name} jar", "install the pyspark that requirements/ pins")
+        found.append(jars[-1])
+    return found
+
+
+def java_library(jpype: Any) -> Path:
+    """libjvm of JAVA_HOME, or of the Java that this machine has. Raises ConfigError."""
+    try:
+        return Path(jpype.getDefaultJVMPath()).resolve()
+    except (jpype.JVMNotFoundException, jpype.JVMNotSupportedException, OSError, ValueError) as error:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, and holds no Java" if home else "no Java was found on this machine"
+        raise _unfit(where, f"install Java {JAVA_MIN} or newer, or set JAVA_HOME to where it is") from error
+
+
+def check_version(library: Path) -> None:
+    """By the file `release` beside the library's folder; a Java without that file is taken as it is. Raises ConfigError."""
+    for folder in library.parents:
+        release = folder / "release"
+        if release.is_file():
+            break
+    else:
+        return
+    values = dict(line.split("=", 1) for line in release.read_text(encoding="utf-8").splitlines() if "=" in line)
+    version = values.get("JAVA_VERSION", "").strip('"')
+    parts = version.removeprefix("1.").split(".")
+    if parts[0].isdecimal() and int(parts[0]) < JAVA_MIN:
+        raise _unfit(f"Java at {folder} is {version}, too old for Hadoop's client",
+                     f"install Java {JAVA_MIN} or newer, or set JAVA_HOME to one")
+
+
+def _send_log_to_stderr(jpype: Any) -> None:
+    log4j = "org.apache.logging.log4j."
+    level = jpype.JClass(log4j + "Level")
+    builder = jpype.JClass(log4j + "core.config.builder.api.ConfigurationBuilderFactory").newConfigurationBuilder()
+    target = jpype.JClass(log4j + "core.appender.ConsoleAppender$Target").SYSTEM_ERR
+    layout = builder.newLayout("PatternLayout").addAttribute("pattern", _LOG_LINE).addAttribute("alwaysWriteExceptions", False)
+    builder.add(builder.newAppender("stderr", "CONSOLE").addAttribute("target", target).add(layout))
+    builder.add(builder.newLogger("org.apache.hadoop.util.NativeCodeLoader", level.ERROR))  # it is never there
+    builder.add(builder.newRootLogger(level.WARN).add(builder.newAppenderRef("stderr")))
+    jpype.JClass(log4j + "core.config.Configurator").reconfigure(builder.build(False))
+
+
+def _unfit(problem: str, remedy: str) -> ConfigError:
+    message = f"a DFS of kind hdfs needs Java {JAVA_MIN} in this process: {problem}; {remedy}"
+    return ConfigError(message, faults=[{"file": "", "key": "dfs.*.kind", "problem": problem, "allowed": remedy}])
