@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import shutil
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
@@ -33,6 +34,7 @@ from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
+from storage.engine import StorageEngine
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
 from storage.errors import DfsError, PeerError, Unavailable
@@ -108,6 +110,10 @@ class DirectTransport:
         return answer
 
 
+async def open_rocks(path: Path) -> StorageEngine:
+    return await RocksEngine.open(path, RocksSettings())
+
+
 @dataclass
 class Running:
     site: Site
@@ -128,6 +134,7 @@ class Pair:
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
     clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
+    engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
     _dead: list[Faults] = field(default_factory=list)
 
     async def start(self, name: str) -> Running:
@@ -139,7 +146,7 @@ class Pair:
         os_files = OsFiles(root)
         stack.push_async_callback(os_files.close)
         files = FaultyFiles(os_files, self.faults[name])
-        engine = await RocksEngine.open(root / "engine", RocksSettings())
+        engine = await self.engines.get(name, open_rocks)(root / "engine")
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)

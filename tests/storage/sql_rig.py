@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -24,24 +24,45 @@ from tests.storage.rocks_rig import crash_image
 _numbers = count(1)
 
 
+def _made(settings: Sequence[str]) -> tuple[PostgresServer, Path]:
+    """A started server, and the folder to remove at its end. Raises NoPostgres."""
+    folder = Path(tempfile.mkdtemp(prefix="twinlog-postgres-"))
+    folder.chmod(0o755)  # PostgreSQL does not run as root, and its user must get there
+    server = PostgresServer(folder / "server", settings=settings)
+    try:
+        server.start()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return server, folder
+
+
 @cache
 def _server() -> PostgresServer | str:
     """The one of this test process, or why there is none. Syncs are off: no test pulls the plug of this machine."""
-    folder = Path(tempfile.mkdtemp(prefix="twinlog-postgres-"))
-    folder.chmod(0o755)  # PostgreSQL does not run as root, and its user must get there
-    server = PostgresServer(folder / "server", settings=("fsync=off", "max_connections=60", "shared_buffers=32MB"))
+    try:
+        server, folder = _made(("fsync=off", "max_connections=60", "shared_buffers=32MB"))
+    except NoPostgres as error:
+        return str(error)
 
     def end() -> None:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
-    try:
-        server.start()
-    except NoPostgres as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        return str(error)
     atexit.register(end)
     return server
+
+
+@contextlib.contextmanager
+def new_server(settings: Sequence[str]) -> Iterator[PostgresServer]:
+    """A server of one test, which may kill it."""
+    postgres()  # or why there is none
+    server, folder = _made(settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def postgres() -> PostgresServer:

@@ -1,4 +1,4 @@
-"""RocksEngine against its dumb twin: whatever happens to both, both tell the same."""
+"""Every engine against the dumb twin: whatever happens to both, both tell the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from storage.timestamps import COUNTER_BITS
 from tests.storage.engine_rig import (
     SECOND,
     Log,
+    Rig,
     delete,
     drop_table,
     put_table,
@@ -33,6 +35,7 @@ from tests.storage.engine_rig import (
     value,
 )
 from tests.storage.rocks_rig import RocksRig
+from tests.storage.sql_rig import PostgresRig, SqliteRig, a_database
 
 T = TypeVar("T")
 TABLES = (1, 2, (1 << 32) - 1)
@@ -100,7 +103,13 @@ class Twins(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        self.rig = self.run(RocksRig.make(self.folder, RocksSettings(inline_records_max=10)))
+        self.rig = self.make_rig()
+
+    def make_rig(self) -> Rig:
+        return self.run(RocksRig.make(self.folder, RocksSettings(inline_records_max=10)))
+
+    def before_crash(self) -> None:
+        """What a crash takes is what was not flushed, to the frame."""
 
     def both(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The same call on both must answer the same."""
@@ -138,6 +147,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
+        self.before_crash()
         self.memory.crash()
         self.run(self.rig.crash())
         self.go_back(self.memory.applied_seq)
@@ -233,7 +243,35 @@ class Twins(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
+class SqliteTwins(Twins):
+    def make_rig(self) -> Rig:
+        return self.run(SqliteRig.make(self.folder))
+
+    def before_crash(self) -> None:
+        """A database may keep more than was flushed."""
+        self.both("flush")
+
+
+class PostgresTwins(SqliteTwins):
+    def make_rig(self) -> Rig:
+        self.database = ExitStack()
+        return self.run(PostgresRig.make(self.database.enter_context(a_database())))
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "database"):
+            self.database.close()
+
+
 TestTwins = Twins.TestCase
 TestTwins.settings = settings(
     max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestSqliteTwins = SqliteTwins.TestCase
+TestSqliteTwins.settings = settings(
+    max_examples=8, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestPostgresTwins = PostgresTwins.TestCase
+TestPostgresTwins.settings = settings(
+    max_examples=6, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
