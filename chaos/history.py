@@ -144,14 +144,16 @@ class ReadsServed(Line, tag="reads", frozen=True, omit_defaults=True):
 
 
 class RemoteLog(Line, tag="remote_log", frozen=True, omit_defaults=True):
-    """A look at the remote log of `epoch` (its writer is `site`). `needed_bytes`: of frames not durably applied at the peer."""
+    """A look at the remote log of `epoch` (its writer is `site`). `needless`: its segments with nothing but what is durably
+    applied at the peer, without the newest, if they can be deleted now: peer and DFS are in reach."""
 
     site: str
     epoch: int
     at_s: float
     bytes: int
     segments: int
-    needed_bytes: int
+    largest_bytes: int
+    needless: tuple[str, ...] = ()
 
 
 class Copies(Line, tag="copies", frozen=True, omit_defaults=True):

@@ -1,13 +1,13 @@
 """P7, I6: the remote log holds what the other site has not durably applied, and the open segment, no more.
 
-What always holds: what is needless goes within `trim_slack_s`; when drained at most `segments_drained` segments are left.
+What always holds: a needless segment goes within `trim_slack_s` in which it can be deleted; no segment is larger than
+`segment_bytes`; when drained at most `segments_drained` segments are left.
 While an epoch is asynchronous its remote log is not written and not trimmed, so it is judged in synchronous mode only.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
 
 from chaos.checkers.violation import Violation
@@ -17,31 +17,36 @@ NAME = "bounded"
 
 
 def check(history: History) -> list[Violation]:
-    found: list[Violation] = []
-    slack_s, segment_bytes = history.limits.trim_slack_s, history.limits.segment_bytes
+    """Of each epoch, the first look that finds too much."""
     by_epoch: dict[int, list[RemoteLog]] = {}
     for sample in sorted(history.remote_logs, key=lambda each: each.at_s):
         by_epoch.setdefault(sample.epoch, []).append(sample)
+    found: list[Violation] = []
     for epoch, samples in by_epoch.items():
         modes = sorted((each.at_s, each.mode) for each in history.modes if each.epoch == epoch)
-        window: deque[RemoteLog] = deque()  # needed bytes descending: the largest of the last `slack_s` stands first
-        for sample in samples:
-            while window and window[-1].needed_bytes <= sample.needed_bytes:
-                window.pop()
-            window.append(sample)
-            while window[0].at_s < sample.at_s - slack_s:
-                window.popleft()
-            if sample.at_s - samples[0].at_s < slack_s or _async_within(modes, sample.at_s - slack_s, sample.at_s):
-                continue
-            allowed = window[0].needed_bytes + segment_bytes
-            if sample.bytes > allowed:
-                sentence = (
-                    f"The remote log of site {sample.site}, epoch {epoch}, holds {sample.bytes} bytes in {sample.segments}"
-                    f" segments; needed are {window[0].needed_bytes} and an open segment of {segment_bytes}."
-                )
-                found.append(Violation("P7", NAME, sentence, (), (sample.at_s,)))
-                break
+        found += _needless(samples, modes, history.limits.trim_slack_s)
+        large = next((each for each in samples if each.largest_bytes > history.limits.segment_bytes), None)
+        if large is not None:
+            sentence = (
+                f"A segment of the remote log of site {large.site}, epoch {epoch}, has {large.largest_bytes} bytes;"
+                f" it should have {history.limits.segment_bytes} at most."
+            )
+            found.append(Violation("P7", NAME, sentence, (), (large.at_s,)))
     return found + _drained(history)
+
+
+def _needless(samples: Sequence[RemoteLog], modes: Sequence[tuple[float, str]], slack_s: float) -> list[Violation]:
+    since: dict[str, float] = {}
+    for sample in samples:
+        since = {name: since.get(name, sample.at_s) for name in sample.needless}
+        for name, from_s in since.items():
+            if sample.at_s - from_s > slack_s and not _async_within(modes, sample.at_s - slack_s, sample.at_s):
+                sentence = (
+                    f"The remote log of site {sample.site}, epoch {sample.epoch}, still holds {name}, that nobody has needed"
+                    f" for {sample.at_s - from_s:.1f} s; {slack_s} s are enough to delete it."
+                )
+                return [Violation("P7", NAME, sentence, (), (sample.at_s,))]
+    return []
 
 
 def _async_within(modes: Sequence[tuple[float, str]], from_s: float, to_s: float) -> bool:

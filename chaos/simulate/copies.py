@@ -32,13 +32,15 @@ def copies(world: World, name: str, site: Site) -> Copies | None:
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
-    empty = there.lost and not there.engine.durable_epoch  # its disk was replaced: one copy is left, until it is filled
     wanted = there.engine.loading or there.engine.meta(BASE_WANTED) is not None
-    if world.watch.says_sync(state.epoch, name) and not empty and not wanted and not there.is_rotten()[1]:
+    if world.watch.says_sync(state.epoch, name) and not wanted and not there.is_rotten()[1]:
         files = sorted(there.dfs.files.items())
         remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]
         held_there = _reached(there.engine, remote)
     committed, held = site.open.core.committed, _reached(here.engine, wal)
+    if there.hollow and held_there is not None:  # its disk was replaced: one copy is left, until it is filled
+        there.hollow = held_there < committed
+        held_there = None if there.hollow else held_there
     return Copies(name, site.open.epoch, world.loop.now_s, committed, held, held_there)
 
 

@@ -83,6 +83,10 @@ class SimDfsCluster:
             if file.recovered_at_s is not None and not self.is_closed(file):
                 file.recovered_at_s = math.inf
 
+    def is_well(self) -> bool:
+        """It answers, and takes what it is given."""
+        return not (self.down or self.full or self._hung)
+
     def heal(self) -> None:
         """No fault is left, and what hung or was stuck goes on."""
         self.down = self.full = self._hung = self._recovery_stuck = False

@@ -31,8 +31,9 @@ from chaos.simulate.copies import copies
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import SITES
 from chaos.simulate.watch import Watch
-from chaos.simulate.world import World
+from chaos.simulate.world import OTHER, World
 from gateway.site import Site
+from remote_log.shipper import PeerView
 from storage.chain import standing
 from storage.frame import Frame
 from storage.rows import RowCodecs
@@ -100,10 +101,18 @@ class Observer:
             self._recorder.note(seen)
         if site.open is not None and site.open.remote is not None:
             segments = [segment for segment in site.open.remote.segments if segment.begun]  # the next one is made beforehand
-            view = site.open.shipper.view
-            needed = sum(segment.bytes for segment in segments if segment.last_seq > (view.durable_seq or 0))
-            held = sum(segment.bytes for segment in segments)
-            self._recorder.note(RemoteLog(name, site.open.epoch, now_s, held, len(segments), needed))
+            durable = (site.open.shipper.view.durable_seq or 0) if self._can_trim(name, site.open.shipper.view) else -1
+            needless = tuple(segment.path for segment in segments[:-1] if segment.last_seq <= durable)
+            sizes = [segment.bytes for segment in segments]
+            self._recorder.note(RemoteLog(
+                name, site.open.epoch, now_s, sum(sizes), len(sizes), max(sizes, default=0), needless,
+            ))
+
+    def _can_trim(self, name: str, view: PeerView) -> bool:
+        """Nothing that was done to the world keeps it from deleting what it knows to be needless."""
+        world, there = self._world, self._world.machines[OTHER[name]].dfs
+        cut = any(link.cut is not None for link in world.network.between(name, OTHER[name]))
+        return view.state == "following" and not cut and there.is_well() and not world.lives[name].process.paused
 
     def last_look(self, name: str) -> None:
         """The disk of a site is about to go. What was in quarantine there had been told of: nobody lost that unawares."""

@@ -1,7 +1,7 @@
 """The operator: commands at any time, as the nemesis says, and, once all faults are healed, what the handbook says.
 
 What always holds: a command goes to a site over the network as the CLI's does, and its answer may be lost; a loss of data is
-accepted only by a plan's explicit command, never by the handbook. Source: docs/operations.md, protocol.md 8.
+accepted by a plan's explicit command, and by the handbook only when the disk of an asynchronous active is gone. Source: docs/operations.md, protocol.md 8.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Operator:
             return True
         for site in SITES:
             if state is not None and state.active == site and (self._is_damaged(site) or self._is_empty(site)):
-                self.command("failover", OTHER[site])  # a new disk, or one that is no good: the other site has everything
+                # a new disk, or one that is no good: the other site has everything, or all that there is
+                self.command("failover", OTHER[site], accept_data_loss=state.mode == "async" and self._is_empty(site))
                 return True
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:

@@ -57,8 +57,8 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 
 @dataclass(slots=True)
 class Machine:
-    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows. `rotten`: paths on
-    its disk and its DFS of which a bit turned."""
+    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`: it was not
+    seen whole again since. `rotten`: paths on its disk and its DFS of which a bit turned."""
 
     clock: SimClock
     disk: SimDisk
@@ -66,6 +66,7 @@ class Machine:
     engine: SimEngine
     journal: MemoryJournal
     lost: bool = False
+    hollow: bool = False
     rotten: set[str] = field(default_factory=set)
 
     def is_rotten(self) -> tuple[bool, bool]:
@@ -160,7 +161,7 @@ class World:
         here.disk.wipe()
         here.engine.wipe()
         here.journal = MemoryJournal()
-        here.lost = True
+        here.lost = here.hollow = True
 
     def alive(self, name: str) -> Life | None:
         """Its life, when it runs and has opened its files."""

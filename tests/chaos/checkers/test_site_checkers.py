@@ -45,8 +45,8 @@ def log(site: str, *frames: LoggedFrame) -> SiteLog:
     return SiteLog(site, site == "a", frames)
 
 
-def remote(at_s: float, size: int, needed: int, segments: int = 1) -> RemoteLog:
-    return RemoteLog("a", 1, at_s, size, segments, needed)
+def remote(at_s: float, *needless: str, largest: int = 90, segments: int = 1) -> RemoteLog:
+    return RemoteLog("a", 1, at_s, 500, segments, largest, needless)
 
 
 FRAMES = (frame(1, 1, 4), frame(1, 5, 5), frame(2, 6, 9))
@@ -78,12 +78,12 @@ CLEAN: dict[str, dict[str, Build]] = {
         "not drained": lambda p: p.dump({"k": ("x", 1)}).dump({}, site="b"),
     },
     "bounded": {
-        "needed": lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 900, 850), remote(10, 950, 850)),
-        "needless for a moment": lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 500, 500), remote(6, 500, 0)),
-        "asynchronous": lambda p: (
-            p.add(LIMITS, ModeRecorded(1, "async", 1), remote(0, 500, 500), remote(5, 500, 0), remote(9, 500, 0))
-        ),
-        "drained": lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, 90, 0, segments=1)),
+        "needed": lambda p: p.add(LIMITS, remote(0), remote(5), remote(10)),
+        "needless for a moment": lambda p: p.add(LIMITS, remote(0), remote(5, "s1"), remote(6, "s1")),
+        "one after the other": lambda p: p.add(LIMITS, remote(0, "s1"), remote(2, "s1", "s2"), remote(4, "s2")),
+        "out of reach in between": lambda p: p.add(LIMITS, remote(0, "s1"), remote(2), remote(4, "s1")),
+        "asynchronous": lambda p: p.add(LIMITS, ModeRecorded(1, "async", 1), remote(0), remote(5, "s1"), remote(9, "s1")),
+        "drained": lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, segments=1)),
     },
     "honest": {
         "sync": lambda p: p.add(ModeRecorded(1, "sync", 0)).call(WRITE, 1, 2, ack("a", 1)),
@@ -160,14 +160,15 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
     },
     "bounded": {
         "needless for long": (
-            lambda p: p.add(LIMITS, remote(0, 500, 500), remote(5, 500, 0), remote(6, 500, 0)), "holds 500 bytes",
+            lambda p: p.add(LIMITS, remote(4, "s1"), remote(6, "s1", "s2"), remote(7, "s1", "s2")), "still holds s1",
         ),
         "needless after a resync": (
             lambda p: p.add(
-                LIMITS, ModeRecorded(1, "async", 1), ModeRecorded(1, "sync", 5), remote(0, 500, 500), remote(9, 500, 0)
-            ), "holds 500 bytes",
+                LIMITS, ModeRecorded(1, "async", 1), ModeRecorded(1, "sync", 5), remote(0, "s1"), remote(9, "s1")
+            ), "still holds s1",
         ),
-        "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, 90, 0, segments=3)), "still holds 3 segments"),
+        "too large": (lambda p: p.add(LIMITS, remote(1, largest=101)), "has 101 bytes"),
+        "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, segments=3)), "still holds 3 segments"),
     },
     "honest": {
         "async without a downgrade": (
