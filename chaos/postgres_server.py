@@ -27,6 +27,7 @@ import psycopg
 from psycopg import sql
 
 USER = "twinlog"
+DATABASES = ("twinlog_a", "twinlog_b")
 _USERS = ("postgres", "nobody")
 _START_S, _STOP_S = 60.0, 30.0
 _POLL_S = 0.02
@@ -58,7 +59,7 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """One server. `settings` are further `name=value` of postgresql.conf."""
+    """One server, in the absolute `folder`. `settings` are further `name=value` of postgresql.conf."""
 
     def __init__(self, folder: Path, port: int | None = None, settings: Sequence[str] = ()) -> None:
         self.folder, self.port = folder, port or free_port()
@@ -127,7 +128,8 @@ class PostgresServer:
             capture_output=True, text=True, cwd="/", check=False, **_as_user(),
         )
         if made.returncode != 0:
-            raise NoPostgres(f"initdb failed in {self.folder}: {made.stderr.strip() or made.stdout.strip()}")
+            told = " ".join((made.stderr or made.stdout).split())
+            raise NoPostgres(f"initdb failed in {self.folder}, which its user must be able to reach: {told}")
 
     def _wait_until_it_answers(self) -> None:
         assert self._process is not None
@@ -207,27 +209,27 @@ def running(server: PostgresServer) -> Iterator[PostgresServer]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`make postgres`: one server in the foreground, until SIGINT or SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m chaos.postgres_server", description="a PostgreSQL on a loopback port")
+    parser = argparse.ArgumentParser(prog="python -m chaos postgres", description="a PostgreSQL on a loopback port")
     parser.add_argument("--dir", type=Path, default=Path("postgres"), help="where its data lies; kept (default: postgres)")
     parser.add_argument("--port", type=int, default=5433)
-    parser.add_argument("--database", action="append", help="databases to make (default: twinlog_a, twinlog_b, twinlog)")
     chosen = parser.parse_args(arguments)
     server = PostgresServer(chosen.dir.resolve(), chosen.port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     try:
         with running(server):
-            for database in chosen.database or ("twinlog_a", "twinlog_b", "twinlog"):
+            for database in DATABASES:
                 with contextlib.suppress(psycopg.errors.DuplicateDatabase):
                     server.create_database(database)
-                print(server.url(database, password=False))  # noqa: T201
-            print(f"password in {server.folder / 'password'}; PGPASSFILE and psql: see docs/operations.md", flush=True)  # noqa: T201
+            secret = server.folder / "password"
+            sys.stdout.write(
+                "".join(f'url = "{server.url(database, password=False)}"\n' for database in DATABASES)
+                + f'password = "file:{secret}"\n\n'
+                f'PGPASSWORD="$(cat {secret})" psql -h 127.0.0.1 -p {server.port} -U {USER} {DATABASES[0]}\n'
+            )
+            sys.stdout.flush()
             signal.pause()
     except NoPostgres as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
