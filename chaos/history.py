@@ -152,7 +152,6 @@ class RemoteLog(Line, tag="remote_log", frozen=True, omit_defaults=True):
     at_s: float
     bytes: int
     segments: int
-    largest_bytes: int
     needless: tuple[str, ...] = ()
 
 
@@ -283,14 +282,13 @@ class TableUse(Line, tag="table", frozen=True, omit_defaults=True):
 class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
     """What was promised in figures, for this run.
 
-    `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `segment_bytes`: a remote segment's size,
-    one frame over its roll included. `trim_slack_s`: from needless to deleted. `segments_drained`: left when drained.
+    `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `trim_slack_s`: from needless to deleted.
+    `segments_drained`: left when drained.
     `mode_slack_s`: until a site acts on what the register says. `travel_slack_s`: an answer's way to its client.
     """
 
     answer_slack_s: float = 0.5
     recovery_s: float | None = None
-    segment_bytes: int = 64 << 20
     trim_slack_s: float = 1.0
     segments_drained: int = 1
     mode_slack_s: float = 1.0

@@ -104,9 +104,7 @@ class Observer:
             durable = (site.open.shipper.view.durable_seq or 0) if self._can_trim(name, site.open.shipper.view) else -1
             needless = tuple(segment.path for segment in segments[:-1] if segment.last_seq <= durable)
             sizes = [segment.bytes for segment in segments]
-            self._recorder.note(RemoteLog(
-                name, site.open.epoch, now_s, sum(sizes), len(sizes), max(sizes, default=0), needless,
-            ))
+            self._recorder.note(RemoteLog(name, site.open.epoch, now_s, sum(sizes), len(sizes), needless))
 
     def _can_trim(self, name: str, view: PeerView) -> bool:
         """Nothing that was done to the world keeps it from deleting what it knows to be needless."""

@@ -1,7 +1,8 @@
 """The operator: commands at any time, as the nemesis says, and, once all faults are healed, what the handbook says.
 
 What always holds: a command goes to a site over the network as the CLI's does, and its answer may be lost; a loss of data is
-accepted by a plan's explicit command, and by the handbook only when the disk of an asynchronous active is gone. Source: docs/operations.md, protocol.md 8.
+accepted by a plan's explicit command, and by the handbook only when the disk of an asynchronous active is gone.
+Source: docs/operations.md, protocol.md 8.
 """
 
 from __future__ import annotations

@@ -127,8 +127,7 @@ class Run:
     # ---- the course of a run
     async def _main(self) -> None:
         self.recorder.note(Limits(
-            answer_slack_s=0.5, recovery_s=RECOVERY_S, segment_bytes=2 * self.plan.knobs.segment_bytes + 4096,
-            trim_slack_s=TRIM_SLACK_S, segments_drained=1, mode_slack_s=4.0,
+            answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S, segments_drained=1, mode_slack_s=4.0,
         ))
         for use in self.workload.tables:
             self.recorder.note(use)

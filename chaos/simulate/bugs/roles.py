@@ -130,7 +130,7 @@ BUGS = (
     ),
     Bug(
         "no-epoch-check-at-sink", "A site takes shipped frames of every epoch and in every role, also before it opens.", "P2",
-        ("acknowledged", "linearizable", "liveness"), 2, 100,
+        ("acknowledged", "linearizable", "liveness"), 1088, 10,
         ((Sink, "_check_following", _no_check), (Activation, "open", _open_slowly)),
         ("degrade", "degrade", "slow-disk", "failover", "failover"),
     ),

@@ -45,12 +45,12 @@ def log(site: str, *frames: LoggedFrame) -> SiteLog:
     return SiteLog(site, site == "a", frames)
 
 
-def remote(at_s: float, *needless: str, largest: int = 90, segments: int = 1) -> RemoteLog:
-    return RemoteLog("a", 1, at_s, 500, segments, largest, needless)
+def remote(at_s: float, *needless: str, segments: int = 1) -> RemoteLog:
+    return RemoteLog("a", 1, at_s, 500, segments, needless)
 
 
 FRAMES = (frame(1, 1, 4), frame(1, 5, 5), frame(2, 6, 9))
-LIMITS = Limits(segment_bytes=100, trim_slack_s=2.0, recovery_s=5.0)
+LIMITS = Limits(trim_slack_s=2.0, recovery_s=5.0)
 CLEAN: dict[str, dict[str, Build]] = {
     "one_active": {
         "each in its time": lambda p: (
@@ -167,7 +167,6 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
                 LIMITS, ModeRecorded(1, "async", 1), ModeRecorded(1, "sync", 5), remote(0, "s1"), remote(9, "s1")
             ), "still holds s1",
         ),
-        "too large": (lambda p: p.add(LIMITS, remote(1, largest=101)), "has 101 bytes"),
         "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, segments=3)), "still holds 3 segments"),
     },
     "honest": {
