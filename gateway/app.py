@@ -22,6 +22,7 @@ from gateway.admission import AdmissionLimits
 from gateway.commit import CommitSettings
 from gateway.config import SiteConfig
 from gateway.control import Control
+from gateway.dfs_choice import open_dfs
 from gateway.facade import Facade
 from gateway.http_app import build_app
 from gateway.http_transport import HttpTransport
@@ -31,7 +32,6 @@ from gateway.server import serving
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
 from remote_log.dfs import Dfs
-from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
@@ -105,8 +105,8 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(config.wal.segment_bytes, config.wal.tail_bytes_max))
         stack.push_async_callback(wal.close)
-        own_dfs = DirectoryDfs(config.dfs.own.path, "dfs.own.path")
-        peer_dfs = DirectoryDfs(config.dfs.peer.path, "dfs.peer.path")
+        own_dfs = open_dfs(config.dfs, config.dfs.own, "dfs.own", stack)
+        peer_dfs = open_dfs(config.dfs, config.dfs.peer, "dfs.peer", stack)
         coordinator = _coordinator(config, clock, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(config.journal_url)

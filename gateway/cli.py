@@ -17,6 +17,7 @@ from rich.table import Table
 from gateway import cli_data, cli_log
 from gateway.config import OperatorConfig, SiteConfig
 from gateway.config_load import effective, load_operator_config, load_site_config
+from remote_log.hdfs_jvm import end_process
 from switchover import cli as operator_cli
 from switchover.pair_access import PairAccess
 from switchover.terminal import EXIT_CODES, JsonOption, out, print_json, verb
@@ -140,5 +141,9 @@ app.add_typer(cli_log.app, name="log", rich_help_panel="See the pair")
 
 
 def main() -> None:
-    """The console script."""
-    app()
+    """The console script. A process in which Java runs ends at once when its work is done."""
+    try:
+        app()
+    except SystemExit as ended:
+        end_process(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        raise

@@ -6,7 +6,10 @@ that is what a crash (or a write at this very moment) leaves and what a restart 
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,8 +20,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.config import SiteConfig
+from gateway.config import DfsSiteConfig, SiteConfig
 from gateway.config_load import load_site_config
+from gateway.dfs_choice import open_dfs
+from remote_log.claims import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.chain import standing
 from storage.errors import DamagedLog, LogError, LogGap, NotFound
@@ -51,6 +56,7 @@ class SegmentFile:
     path: Path
     name: str
     length: int
+    data: bytes | None = None  # of a file that is not on this machine
     scan: SegmentScan | None = None
     fault: LogError | None = None
     frames: list[Frame] = field(default_factory=list)
@@ -67,12 +73,24 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
     for remote, dfs in ((Place.OWN, config.dfs.own), (Place.PEER, config.dfs.peer)):
         if place not in (Place.ALL, remote):
             continue
+        if dfs.path is None:
+            found += asyncio.run(_hdfs_files(config, remote, dfs))
+            continue
         for folder in sorted(_listed(dfs.path / layout.folder.lstrip("/"))):
             for path in sorted(_listed(folder)):
                 name = f"{layout.folder}/{folder.name}/{path.name}"
                 if isinstance(layout.parse(name), SegmentName):
                     found.append(_file(remote, path, name))
     return found
+
+
+async def _hdfs_files(config: SiteConfig, place: Place, part: DfsSiteConfig) -> list[SegmentFile]:
+    """With their content: trimming keeps a remote log small."""
+    async with AsyncExitStack() as stack:
+        dfs = open_dfs(config.dfs, part, f"dfs.{place}", stack)
+        paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
+        contents = [await dfs.read(path) for path in paths]
+    return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -93,7 +111,8 @@ def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
     last: dict[Place, int] = {}
     for file in files:
         try:
-            file.scan = scan_segment(file.path.read_bytes(), str(file.path), last.get(file.place, 0))
+            data = file.path.read_bytes() if file.data is None else file.data
+            file.scan = scan_segment(data, str(file.path), last.get(file.place, 0))
             file.frames = file.scan.frames
             if file.frames:
                 last[file.place] = file.frames[-1].last_seq

@@ -98,10 +98,18 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DfsSiteConfig:
-    """One site's DFS."""
+    """One site's DFS: a directory by its `path`, or an HDFS by its `url` and what follows that."""
 
-    kind: Annotated[str, OneOf(("directory",))] = "directory"
-    path: Path
+    kind: Annotated[str, OneOf(("directory", "hdfs"))] = "directory"
+    deadline_s: Annotated[float, Within(0.1, 600)] = 5.0  # of every call
+    path: Path | None = None
+    url: str = ""  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
+    conf_dir: Path | None = None  # with Hadoop's core-site.xml and hdfs-site.xml
+    options: Mapping[str, str] | None = None  # Hadoop's own keys, over those files
+    user: str = ""  # empty: the user of the process, or of its Kerberos ticket
+    kerberos_principal: str = ""
+    kerberos_keytab: Path | None = None
+    sync: Annotated[str, OneOf(("hsync", "hflush"))] = "hsync"  # on the disks of all DataNodes, or in their memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +118,7 @@ class DfsConfig:
 
     own: DfsSiteConfig
     peer: DfsSiteConfig
+    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB)] = 256 * MIB  # of Hadoop's client, for both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.config import HttpUrl, Matches, OneOf, OperatorConfig, Reference, Secret, SiteConfig, Within
+from gateway.config import DfsSiteConfig, HttpUrl, Matches, OneOf, OperatorConfig, Reference, Secret, SiteConfig, Within
 from storage.errors import ConfigError
 from switchover.findings import Thresholds
 
@@ -28,7 +28,7 @@ PREFIX = "TWINLOG_"
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
 SQL_KEY_BYTES_MAX = 2560
 _INTERNAL = "sources"
-_KIND_NAMES = {int: "a whole number", float: "a number", Path: "a path", str: "a text"}
+_KIND_NAMES = {int: "a whole number", float: "a number", Path: "a path", str: "a text", Mapping: "a table of texts"}
 _T = TypeVar("_T")
 _Fault = Callable[..., None]  # (key, problem, allowed, *other keys that the check needs)
 
@@ -188,7 +188,9 @@ class _Rule:
 
     def __init__(self, hint: Any) -> None:
         plain, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        self.kind: type = plain
+        if isinstance(plain, types.UnionType):
+            plain = next(part for part in typing.get_args(plain) if part is not types.NoneType)
+        self.kind: type = typing.get_origin(plain) or plain
         self.within = next((mark for mark in marks if isinstance(mark, Within)), None)
         self.choices = next((mark.choices for mark in marks if isinstance(mark, OneOf)), ())
         self.pattern = next((mark.pattern for mark in marks if isinstance(mark, Matches)), ".*")
@@ -213,6 +215,8 @@ class _Rule:
         """`raw` as the key's type. Raises ValueError that says what it is instead."""
         if self.within is not None:
             return self._number(raw, self.within, is_text=is_text)
+        if self.kind is Mapping:
+            return _texts(raw)
         if not isinstance(raw, str):
             raise ValueError(f"is {raw!r}, not a text")
         if self.choices and raw not in self.choices:
@@ -234,6 +238,12 @@ class _Rule:
         if not within.low <= number <= within.high:
             raise ValueError(f"is {number}, out of range")
         return int(number) if self.kind is int else float(number)
+
+
+def _texts(raw: Any) -> dict[str, str]:
+    if not isinstance(raw, dict) or not all(isinstance(value, str | int | float) for value in raw.values()):
+        raise ValueError(f"is {raw!r}, not a table of texts")
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in raw.items()}
 
 
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, _Fault], None]) -> _T:
@@ -287,8 +297,13 @@ def _site_faults(config: SiteConfig, fault: _Fault) -> None:
         fault("peer.site", f"is {config.peer.site!r}, which is this site", "the other site")
     if config.http.host in ("0.0.0.0", "::") and not config.http.advertised_url:
         fault("http.advertised_url", "is missing: clients cannot be sent to a wildcard", "the site's address", "http.host")
-    if config.dfs.own == config.dfs.peer:
-        fault("dfs.peer.path", "is the same as dfs.own.path: the remote log would not outlive the site", "the other site's DFS")
+    for name, dfs in (("own", config.dfs.own), ("peer", config.dfs.peer)):
+        _dfs_faults(f"dfs.{name}", dfs, fault)
+    own, peer = config.dfs.own, config.dfs.peer
+    if (own.path, own.url.rstrip("/")) == (peer.path, peer.url.rstrip("/")):
+        key = "url" if peer.url else "path"
+        fault(f"dfs.peer.{key}", f"is the same as dfs.own.{key}: the remote log would not outlive the site",
+              "the other site's DFS", f"dfs.own.{key}")
     if config.policy == "available" and config.coordinator is None:
         fault(
             "policy", "is 'available', which needs a witness that records the degrade while the other site is away",
@@ -346,6 +361,28 @@ def _engine_faults(config: SiteConfig, fault: _Fault) -> None:
             "http.key_bytes_max", f"is {config.http.key_bytes_max}: an index of PostgreSQL takes no such key",
             f"at most {SQL_KEY_BYTES_MAX} with engine.kind = 'postgresql'; the same at the other site", "engine.kind",
         )
+
+
+def _dfs_faults(section: str, dfs: DfsSiteConfig, fault: _Fault) -> None:
+    if dfs.kind == "directory":
+        if dfs.path is None:
+            fault(f"{section}.path", "is missing", "a path")
+        for key in ("url", "conf_dir", "options", "user", "kerberos_principal", "kerberos_keytab"):
+            if getattr(dfs, key):
+                fault(f"{section}.{key}", "is given, but the kind is 'directory'", f'{section}.kind = "hdfs"')
+        return
+    if dfs.path is not None:
+        fault(f"{section}.path", "is given, but the kind is 'hdfs'", f"the folder as a part of {section}.url")
+    url, allowed = urlsplit(dfs.url), "hdfs://NAMENODE:PORT/FOLDER or hdfs://NAMESERVICE/FOLDER"
+    if not dfs.url:
+        fault(f"{section}.url", "is missing", allowed)
+    elif (url.scheme, url.query, url.fragment) != ("hdfs", "", "") or not url.netloc or not url.path.strip("/"):
+        fault(f"{section}.url", f"is {dfs.url!r}", allowed)
+    if dfs.conf_dir is not None and not dfs.conf_dir.is_dir():
+        fault(f"{section}.conf_dir", f"is {dfs.conf_dir}, which is no folder", "the folder of core-site.xml and hdfs-site.xml")
+    if bool(dfs.kerberos_principal) != (dfs.kerberos_keytab is not None):
+        missing = "kerberos_keytab" if dfs.kerberos_principal else "kerberos_principal"
+        fault(f"{section}.{missing}", "is missing", "a principal together with its keytab")
 
 
 def _operator_faults(config: OperatorConfig, fault: _Fault) -> None:

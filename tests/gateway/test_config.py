@@ -151,3 +151,52 @@ def test_the_configuration_is_frozen(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         config.policy = "x"  # type: ignore[misc]
     assert isinstance(config, SiteConfig)
+
+
+HDFS = """
+pair = "shop"
+site = "a"
+data_dir = "data"
+[peer]
+site = "b"
+url = "http://127.0.0.1:8402"
+[dfs]
+jvm_heap_bytes = 134217728
+[dfs.own]
+path = "dfs"
+[dfs.peer]
+kind = "hdfs"
+url = "hdfs://nn.example.org:8020/twinlog"
+"""
+
+
+def test_an_hdfs_with_hadoops_own_files_and_keys(tmp_path: Path) -> None:
+    (tmp_path / "hadoop").mkdir()
+    keys = 'conf_dir = "hadoop"\nuser = "twinlog"\n[dfs.peer.options]\n"dfs.replication" = 2\n"ipc.client.tcpnodelay" = true\n'
+    config = load_site_config(write(tmp_path, HDFS + keys), {"TWINLOG_DFS__PEER__SYNC": "hflush"})
+    peer = config.dfs.peer
+    assert (peer.kind, peer.url, peer.path, peer.conf_dir) == ("hdfs", "hdfs://nn.example.org:8020/twinlog", None,
+                                                              tmp_path.resolve() / "hadoop")
+    assert peer.options == {"dfs.replication": "2", "ipc.client.tcpnodelay": "true"}
+    assert (peer.user, peer.sync, peer.deadline_s, config.dfs.jvm_heap_bytes) == ("twinlog", "hflush", 5.0, 128 << 20)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("hdfs://nn.example.org:8020/twinlog", "", "dfs.peer.url"),
+        ("hdfs://nn.example.org:8020/twinlog", "http://nn.example.org:9870/twinlog", "dfs.peer.url"),
+        ("hdfs://nn.example.org:8020/twinlog", "hdfs://nn.example.org:8020", "dfs.peer.url"),
+        ('kind = "hdfs"', 'kind = "directory"\npath = "x"', "dfs.peer.url"),
+        ('kind = "hdfs"', 'kind = "hdfs"\npath = "x"', "dfs.peer.path"),
+        ('kind = "hdfs"', 'kind = "hdfs"\nconf_dir = "absent"', "dfs.peer.conf_dir"),
+        ('kind = "hdfs"', 'kind = "hdfs"\noptions = "x"', "dfs.peer.options"),
+        ('kind = "hdfs"', 'kind = "hdfs"\noptions = {a = []}', "dfs.peer.options"),
+        ('kind = "hdfs"', 'kind = "hdfs"\nsync = "fsync"', "dfs.peer.sync"),
+        ('kind = "hdfs"', 'kind = "hdfs"\nkerberos_principal = "x@Y"', "dfs.peer.kerberos_keytab"),
+        ('path = "dfs"', 'kind = "hdfs"\nurl = "hdfs://nn.example.org:8020/twinlog/"', "dfs.peer.url"),
+        ("134217728", "1000", "dfs.jvm_heap_bytes"),
+    ],
+)
+def test_each_wrong_value_of_an_hdfs_is_a_fault(tmp_path: Path, old: str, new: str, key: str) -> None:
+    assert key in faults(write(tmp_path, HDFS.replace(old, new)))

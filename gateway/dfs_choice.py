@@ -1,0 +1,35 @@
+"""The DFS that a configuration names, for the gateway and for the commands that read a remote log.
+
+What always holds: no Java machine is started for a directory. Source: gateway/config.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from gateway.config import DfsConfig, DfsSiteConfig
+from remote_log.dfs import Dfs
+from remote_log.directory_dfs import DirectoryDfs
+from remote_log.hdfs_client import HdfsSettings
+from remote_log.hdfs_dfs import HdfsDfs
+from remote_log.hdfs_jvm import java
+
+
+def open_dfs(config: DfsConfig, part: DfsSiteConfig, section: str, stack: AsyncExitStack) -> Dfs:
+    """`part` of `config`, named `section` (dfs.own, dfs.peer) in messages; `stack` closes it.
+
+    Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
+    """
+    if part.kind == "directory":
+        assert part.path is not None
+        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s)
+    hdfs = HdfsDfs(
+        HdfsSettings(
+            url=part.url, section=section, conf_dir=part.conf_dir, options=part.options or {}, user=part.user,
+            kerberos_principal=part.kerberos_principal, kerberos_keytab=part.kerberos_keytab, sync=part.sync,
+            deadline_s=part.deadline_s,
+        ),
+        java(config.jvm_heap_bytes),
+    )
+    stack.push_async_callback(hdfs.close)
+    return hdfs
