@@ -46,9 +46,7 @@ class SqlSettings:
 
 def refused(problem: str, allowed: str) -> ConfigError:
     """Something about the database that an operator must put right."""
-    return ConfigError(
-        f"{SETTING}: {problem}; {allowed}", faults=[{"file": "", "key": SETTING, "problem": problem, "allowed": allowed}]
-    )
+    return ConfigError(f"{SETTING}: {problem}; {allowed}", faults=[])
 
 
 @contextmanager

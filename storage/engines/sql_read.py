@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, any_, bindparam, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import sql_tables as place
@@ -20,7 +21,7 @@ from storage.engines.sql_tables import Home, home_of, signed, unsigned
 from storage.engines.sql_types import KEY, ROW_VERSION, VALUE
 
 FETCHED_ROWS = 500
-_KEYS_AT_ONCE = 500
+KEYS_AT_ONCE = 1000
 
 
 def row(connection: Connection, home: Home | None, key: bytes) -> StoredRow | None:
@@ -33,12 +34,19 @@ def rows_of_keys(connection: Connection, home: Home | None, keys: Sequence[bytes
     """Those of the rows that there are."""
     if home is None:
         return {}
-    table = home.table
     found: dict[bytes, StoredRow] = {}
-    for at in range(0, len(keys), _KEYS_AT_ONCE):
-        wanted = _columns(home).where(table.c[KEY].in_(keys[at : at + _KEYS_AT_ONCE]))
+    for at in range(0, len(keys), KEYS_AT_ONCE):
+        wanted = _columns(home).where(is_one_of(home, keys[at : at + KEYS_AT_ONCE]))
         found.update((key, StoredRow(key, value, version)) for key, version, value in connection.execute(wanted))
     return found
+
+
+def is_one_of(home: Home, keys: Sequence[bytes]) -> ColumnElement[bool]:
+    """The condition that a row's key is among `keys`. PostgreSQL takes them as one array, several times as fast as a list."""
+    column = home.table.c[KEY]
+    if home.dialect == "sqlite":
+        return column.in_(keys)
+    return column == any_(bindparam("keys", list(keys), type_=ARRAY(LargeBinary)))
 
 
 def rows(

@@ -18,13 +18,12 @@ from storage.engines import rocks_layout as layout
 from storage.engines import sql_tables as place
 from storage.engines.effects import Table
 from storage.engines.rocks_state import State, Write
+from storage.engines.sql_read import KEYS_AT_ONCE, is_one_of
 from storage.engines.sql_tables import Home, change, create, drop, quoted, run, signed, upsert_into
 from storage.engines.sql_types import KEY
 from storage.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
-_DELETE_KEYS = 500
-_SECTIONS = range(1, 7)
 
 Homes = Mapping[int, Home]
 
@@ -110,9 +109,8 @@ def _put_rows(connection: Connection, homes: dict[int, Home], items: Sequence[tu
             if len(gone) == len(rows):
                 continue
             home = homes[number] = create(connection, number, None)
-        table = home.table
-        for at in range(0, len(gone), _DELETE_KEYS):
-            connection.execute(delete(table).where(table.c[KEY].in_(gone[at : at + _DELETE_KEYS])))
+        for at in range(0, len(gone), KEYS_AT_ONCE):
+            connection.execute(delete(home.table).where(is_one_of(home, gone[at : at + KEYS_AT_ONCE])))
         put = [
             home.row(key, int.from_bytes(stored[: layout.VERSION_BYTES], "big"), stored[layout.VERSION_BYTES :])
             for key, stored in rows if stored is not None

@@ -24,6 +24,13 @@ path = "../b/dfs"
 """
 
 
+POSTGRESQL = """
+[engine]
+kind = "postgresql"
+url = "postgresql+psycopg://u@h/d"
+"""
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "site.toml"
     path.write_text(text, encoding="utf-8")
@@ -93,6 +100,18 @@ def test_five_faults_are_told_at_once_with_file_key_and_what_is_allowed(tmp_path
         ("[coordinator]\nurl = 'env:NOT_SET'\n", {}, "coordinator.url"),
         ("[coordinator]\nurl = 'file:absent'\n", {}, "coordinator.url"),
         ("[coordinator]\nurl = 5\n", {}, "coordinator.url"),
+        ("[coordinator]\nurl = 'postgresql://u@h/d'\n", {}, "coordinator.url"),
+        ("[journal]\nurl = 'postgres://u@h/d'\n", {}, "journal.url"),
+        ("[engine]\nkind = 'mysql'\n", {}, "engine.kind"),
+        ("[engine]\nkind = 'postgresql'\n", {}, "engine.url"),
+        ("[engine]\nkind = 'postgresql'\nurl = 'postgresql://u@h/d'\n", {}, "engine.url"),
+        ("[engine]\nkind = 'postgresql'\nurl = 'postgresql+psycopg2://u@h/d'\n", {}, "engine.url"),
+        ("[engine]\nkind = 'postgresql'\nurl = 'sqlite:////x.db'\n", {}, "engine.url"),
+        ("[engine]\nkind = 'postgresql'\nurl = 'postgresql+psycopg://u:secret@h/d'\n", {}, "engine.url"),
+        (POSTGRESQL + "password = 'secret'\n", {}, "engine.password"),
+        (POSTGRESQL + "[http]\nkey_bytes_max = 4096\n", {}, "http.key_bytes_max"),
+        ("[engine]\nurl = 'postgresql+psycopg://u@h/d'\n", {}, "engine.url"),
+        ("[engine]\nkind = 'sqlite'\npassword = 'env:PW'\n", {"PW": "x"}, "engine.password"),
         ("[http]\nport = true\n", {}, "http.port"),
         ("[http]\nport = 80.5\n", {}, "http.port"),
         ("[http]\nrequest_deadline_s = 100\n", {}, "http.request_deadline_s"),
@@ -122,6 +141,13 @@ def test_secrets_are_found_by_reference_and_masked(tmp_path: Path) -> None:
         assert "s3cret" not in repr(config)
         assert "s3cret" not in repr(list(effective(config)))
         assert dict((key, value) for key, value, _ in effective(config))["coordinator.url"] == "postgresql+psycopg://***@host/db"
+
+
+def test_the_password_of_the_storage_is_found_by_reference(tmp_path: Path) -> None:
+    config = load_site_config(write(tmp_path, GOOD + POSTGRESQL + "password = 'env:PW'\n"), {"PW": "s3cret"})
+    assert (config.engine.url, config.engine.password) == ("postgresql+psycopg://u@h/d", "s3cret")
+    assert "s3cret" not in repr(config)
+    assert "s3cret" not in repr(list(effective(config)))
 
 
 def test_a_section_may_come_from_the_environment_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.service import Mutation, WriteRequest
+from storage.engine import RequestOutcome
 from storage.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 from storage.rows import RowCodec
 from tests.gateway.pair import Pair
@@ -33,6 +34,30 @@ async def test_a_batch_that_contradicts_itself_leaves_nothing_admitted_and_its_k
             await facade.write(request)
         assert site(pair, "a").admission.requests == 0
         assert site(pair, "a").admission.queued_bytes == 0
+
+
+async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A storage behind a network: between the question about the key and its answer others have their turns."""
+    facade, engine = pair.running["a"].facade, site(pair, "a").ports.engine
+    table = facade.table("t")
+    ask = engine.request_outcome
+
+    async def late(key: str) -> RequestOutcome | None:
+        found = await ask(key)
+        await turns(5)
+        return found
+
+    monkeypatch.setattr(engine, "request_outcome", late)
+    request = WriteRequest(
+        table, [Mutation("upsert", *RowCodec(table).encode_json_row({"k": 1, "v": "x"}))], (), "request 1", b"digest"
+    )
+    before = engine.applied_seq
+    first, *others = await asyncio.gather(*(facade.write(request) for _ in range(4)))
+    assert [other.version for other in others] == [first.version] * 3
+    frames = await site(pair, "a").ports.wal.read(before, engine.applied_seq, 1 << 20)
+    assert sum(bool(record.request) for frame in frames for record in frame.records) == 1
 
 
 async def test_a_table_made_while_the_fate_of_another_is_open_gets_an_id_of_its_own(pair: Pair) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,9 +36,7 @@ async def refusal(settings: SqlSettings) -> str:
         await SqlEngine.open(settings)
     error = caught.value
     assert error.message.startswith("engine.url: ")
-    faults: Any = error.fields["faults"]
-    assert faults[0]["key"] == "engine.url"
-    assert postgres().password not in str(error.fields) + error.message
+    assert postgres().password not in error.message
     return error.message
 
 
