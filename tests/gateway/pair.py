@@ -28,6 +28,7 @@ from gateway.operations import Operations
 from gateway.peer_api import PeerApi
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
+from remote_log.dfs import Dfs
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
@@ -135,6 +136,7 @@ class Pair:
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
     clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
     engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
+    open_dfs: Callable[[str], Dfs] | None = None  # of a site; other than a directory
     _dead: list[Faults] = field(default_factory=list)
 
     async def start(self, name: str) -> Running:
@@ -150,8 +152,9 @@ class Pair:
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)
-        own = DirectoryDfs(root / "dfs", "own")
-        peer = FaultyDfs(DirectoryDfs(self.root / OTHER[name] / "dfs", "peer"), self.faults[name])
+        own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own")
+        of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
+        peer = FaultyDfs(of_peer, self.faults[name])
         coordinator = self._coordinator(name, clock, own, peer)
         stack.push_async_callback(coordinator.close)
         site = Site(

@@ -1,0 +1,93 @@
+"""A pair in this process whose sites have a real HDFS each, and write their remote logs to each other's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from chaos.hdfs_cluster import HdfsCluster
+from gateway.service import WriteResult
+from remote_log import hdfs_dfs
+from remote_log.claims import segments_of
+from remote_log.dfs import Dfs
+from remote_log.hdfs_client import HdfsSettings
+from remote_log.hdfs_dfs import HdfsDfs
+from remote_log.hdfs_jvm import java
+from remote_log.layout import RemoteLayout
+from tests.gateway.pair import Pair
+from tests.gateway.review_rig import TABLE, caught_up, put, rows, site
+
+pytestmark = pytest.mark.timeout(240)
+ROWS = 15
+_folders = count(1)
+
+
+@pytest.fixture(scope="module")
+def other_hdfs(shared_hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """Site b's; site a has the one that all tests share."""
+    with HdfsCluster(tmp_path_factory.mktemp("hdfs-b")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def pair(hdfs: HdfsCluster, other_hdfs: HdfsCluster, tmp_path: Path) -> AsyncIterator[Pair]:
+    root = f"/pair{next(_folders)}"
+    clusters = {"a": hdfs, "b": other_hdfs}
+    clients: list[HdfsDfs] = []
+    for cluster in clusters.values():
+        await asyncio.to_thread(cluster.make_folder, root)
+
+    def open_dfs(site: str) -> Dfs:
+        settings = HdfsSettings(clusters[site].uri + root, f"dfs.of-{site}", deadline_s=10.0)
+        clients.append(HdfsDfs(settings, java(256 << 20)))
+        return clients[-1]
+
+    made = Pair(tmp_path, open_dfs=open_dfs)
+    try:
+        for name in "ab":
+            await made.start(name)
+        await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY", 60.0)
+        yield made
+    finally:
+        await made.stop_all()
+        for client in clients:
+            await client.close()
+
+
+async def write_rows(pair: Pair, name: str, first: int) -> list[int]:
+    keys = list(range(first, first + ROWS))
+    results = await asyncio.gather(*[put(pair, name, key, f"of {name}") for key in keys])
+    assert all(isinstance(result, WriteResult) and result.mode == "sync" for result in results)
+    return keys
+
+
+@pytest.mark.parametrize("willing", [True, False], ids=["the old writer gives way", "the old writer sleeps"])
+async def test_what_was_acknowledged_outlives_both_sites_in_turn(
+    pair: Pair, willing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await pair.running["a"].facade.create_table(TABLE)
+    written = await write_rows(pair, "a", 0)
+    peer_dfs = pair.running["b"].site.ports.own_dfs
+    assert await segments_of(peer_dfs, RemoteLayout("test"), site(pair, "a").epoch), "the remote log is on the other's HDFS"
+    ended = await pair.operate("b", "switchover", "b")
+    assert ended["state"] == "succeeded", ended
+    if not willing:
+        planned_s = hdfs_dfs.LOOK_INTERVAL_S
+        monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
+        await asyncio.sleep(3 * planned_s)  # the look that was planned already is over
+    written += await write_rows(pair, "b", ROWS)
+    await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None, 60.0)
+    await pair.crash("b")
+    ended = await pair.force_failover("a")
+    assert ended["state"] == "succeeded", ended
+    written_alone = list(range(2 * ROWS, 3 * ROWS))
+    await asyncio.gather(*[put(pair, "a", key, "of a") for key in written_alone])
+    await pair.start("b")
+    await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"), 60.0)
+    expected = {key: "of b" if ROWS <= key < 2 * ROWS else "of a" for key in [*written, *written_alone]}
+    for name in "ab":
+        assert await rows(pair, name) == expected
