@@ -14,32 +14,41 @@ Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from functools import partial
+from typing import Final, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, delete, select, text, tuple_
+from sqlalchemy import Connection, Delete, Engine, delete
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_read as reading
 from storage.engines import sql_tables as place
-from storage.engines.effects import Tables, admit, horizon, refuse_unless_loading, refuse_while_loading
+from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part
-from storage.engines.sql_open import Opened, SqlSettings, make_durable, make_engine, open_database, problem_of, sql_errors
+from storage.engines.sql_open import (
+    Opened,
+    SqlSettings,
+    make_durable,
+    make_engine,
+    open_database,
+    problem_of,
+    sql_errors,
+    wait_for_disk,
+)
 from storage.engines.sql_snapshot import SqlSnapshot
-from storage.engines.sql_tables import signed, upsert_into
-from storage.engines.sql_write import Homes, cut, perform
+from storage.engines.sql_tables import upsert_into
+from storage.engines.sql_write import PURGE_ROWS, Homes, cut, over, perform
 from storage.errors import ConfigError, EngineFailed, LogError
 from storage.frame import Frame
 from storage.record import Kind
 from storage.threads import Worker
 
 T = TypeVar("T")
-_PURGE_ROWS = 5000
+_DDL: Final = int(Kind.DDL)
 
 
 class SqlEngine:
@@ -167,7 +176,7 @@ class SqlEngine:
         new = admit(frames, self._state.seq, self._state.epoch)
         if not new:
             return
-        changes_schema = any(record.kind == Kind.DDL for frame in new for record in frame.records)
+        changes_schema = any(record.kind == _DDL for frame in new for record in frame.records)
         if not changes_schema:
             await self._applier.submit(lambda: self._apply(new))
             return
@@ -182,7 +191,8 @@ class SqlEngine:
         state = self._state
 
         def work(connection: Connection) -> tuple[State, Homes]:
-            changes = Changes(self._current_rows(connection, frames), state.tables, state.timestamp)
+            current = reading.current_rows(connection, self._homes, state.tables.with_history, frames)
+            changes = Changes(current, state.tables, state.timestamp)
             for frame in frames:
                 changes.add(frame)
             epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
@@ -195,32 +205,6 @@ class SqlEngine:
     def _hold(self, state: State, homes: Homes) -> None:
         self._durable_seq = min(self._durable_seq, state.seq)
         self._homes, self._state = homes, state
-
-    def _current_rows(self, connection: Connection, frames: list[Frame]) -> Callable[[bytes], bytes | None]:
-        """The rows that updates build on and histories keep, read at once; a row that nobody foresaw is read alone."""
-        kept = self._state.tables.with_history
-        wanted: dict[int, dict[bytes, None]] = defaultdict(dict)
-        for frame in frames:
-            for record in frame.records:
-                if record.kind == Kind.UPDATE or (record.table in kept and record.kind in (Kind.UPSERT, Kind.DELETE)):
-                    wanted[record.table][record.key] = None
-        found: dict[bytes, bytes | None] = {}
-        for number, keys in wanted.items():
-            prefix = layout.row_prefix(number)
-            found.update((prefix + key, None) for key in keys)
-            found.update(
-                (prefix + key, layout.pack_row(row.version, row.value))
-                for key, row in reading.rows_of_keys(connection, self._homes.get(number), list(keys)).items()
-            )
-
-        def current(where: bytes) -> bytes | None:
-            if where not in found:
-                number, key = int.from_bytes(where[1 : layout.PREFIX_BYTES], "big"), where[layout.PREFIX_BYTES :]
-                row = reading.row(connection, self._homes.get(number), key)
-                found[where] = None if row is None else layout.pack_row(row.version, row.value)
-            return found[where]
-
-        return current
 
     # --- reads ---
 
@@ -315,6 +299,7 @@ class SqlEngine:
         def put() -> None:
             with sql_errors("a note cannot be written"), self._writing, self._engine.connect() as connection:
                 with connection.execution_options(writes=True).begin():
+                    wait_for_disk(connection)
                     if value is None:
                         connection.execute(delete(place.notes).where(place.notes.c.name == name))
                     else:
@@ -328,30 +313,14 @@ class SqlEngine:
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
-        of, asked = place.history.c, place.requests.c
-        for number, table in self._state.tables.by_id.items():
-            over = (of.table_id == signed(number)) & (of.until <= horizon(now_ms, table.history_s))
-            await self._purge(place.history, (of.table_id, of.key, of.until), over)
-        await self._purge(place.requests, (asked.key,), asked.version <= horizon(now_ms, self._settings.request_ttl_s))
-        self._disk_bytes = await self._reader.submit(lambda: self._read(self._size))
+        for some in over(self._state.tables, now_ms, self._settings.request_ttl_s):
+            while await self._upkeep.submit(partial(self._purge, some)) == PURGE_ROWS:
+                pass  # so many at a time that an apply does not wait long for its turn
+        self._disk_bytes = await self._reader.submit(lambda: self._read(reading.size))
 
-    async def _purge(self, table: Any, key: Sequence[Any], over: Any) -> None:
-        """So many at a time that an apply does not wait long for its turn."""
-        some = select(*key).where(over).limit(_PURGE_ROWS)
-
-        def work() -> int:
-            with self._writing:
-                return self._write(lambda one: one.execute(delete(table).where(tuple_(*key).in_(some))).rowcount)
-
-        while await self._upkeep.submit(work) == _PURGE_ROWS:
-            pass
-
-    def _size(self, connection: Connection) -> int:
-        asked = "SELECT pg_database_size(current_database())"
-        if self._is_sqlite:
-            asked = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-        size: int = connection.execute(text(asked)).scalar_one()
-        return size
+    def _purge(self, some: Delete) -> int:
+        with self._writing:
+            return self._write(lambda connection: connection.execute(some).rowcount)
 
     def counters(self) -> dict[str, int]:
         """The size is that of the last purge: asking a server takes longer than metrics may wait."""

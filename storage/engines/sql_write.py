@@ -9,14 +9,15 @@ docs/performance.md); a small one, and SQLite, take a multiple INSERT ... ON CON
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, update
+from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
+from sqlalchemy import Table as SqlTable
 
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_tables as place
-from storage.engines.effects import Table
+from storage.engines.effects import Table, Tables, horizon
 from storage.engines.rocks_state import State, Write
 from storage.engines.sql_read import KEYS_AT_ONCE, is_one_of
 from storage.engines.sql_tables import Home, change, create, drop, quoted, run, signed, upsert_into
@@ -24,6 +25,7 @@ from storage.engines.sql_types import KEY
 from storage.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
+PURGE_ROWS = 5000
 
 Homes = Mapping[int, Home]
 
@@ -210,3 +212,16 @@ def cut(
     for number, table in after.tables.by_id.items():
         _note(connection, found[number], table)
     return found
+
+
+def over(tables: Tables, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:
+    """What to run, each until it finds less than PURGE_ROWS: versions and outcomes go whose time is over at `now_ms`."""
+    of, asked = place.history.c, place.requests.c
+    for number, table in tables.by_id.items():
+        yield _some(place.history, (of.table_id == signed(number)) & (of.until <= horizon(now_ms, table.history_s)))
+    yield _some(place.requests, asked.version <= horizon(now_ms, request_ttl_s))
+
+
+def _some(table: SqlTable, gone: ColumnElement[bool]) -> Delete:
+    key = list(table.primary_key.columns)
+    return delete(table).where(tuple_(*key).in_(select(*key).where(gone).limit(PURGE_ROWS)))

@@ -9,6 +9,7 @@ import pytest
 from gateway.config import CoordinatorConfig, SiteConfig
 from gateway.config_load import effective, load_operator_config, load_site_config
 from storage.errors import ConfigError
+from tools.sources import ROOT
 
 GOOD = """
 pair = "shop"
@@ -148,6 +149,15 @@ def test_the_password_of_the_storage_is_found_by_reference(tmp_path: Path) -> No
     assert (config.engine.url, config.engine.password) == ("postgresql+psycopg://u@h/d", "s3cret")
     assert "s3cret" not in repr(config)
     assert "s3cret" not in repr(list(effective(config)))
+
+
+def test_the_example_with_postgresql_is_right(tmp_path: Path) -> None:
+    example = (ROOT / "docs" / "site-postgresql.toml").read_text(encoding="utf-8")
+    (tmp_path / "coordinator.url").write_text("postgresql+psycopg://c@h/c\n", encoding="utf-8")
+    environ = {"TWINLOG_A_PASSWORD": "s3cret", "TWINLOG_A_JOURNAL": "postgresql+psycopg://j:pw@h/j"}
+    config = load_site_config(write(tmp_path, example), environ)
+    assert (config.engine.kind, config.engine.password) == ("postgresql", "s3cret")
+    assert config.journal_url == environ["TWINLOG_A_JOURNAL"]
 
 
 def test_a_section_may_come_from_the_environment_alone(tmp_path: Path) -> None:
