@@ -168,6 +168,28 @@ async def check_rows(engine: SqlEngine, frames: list[Frame]) -> None:
     assert list(rows) == [expected[key] for key in sorted(expected)]
 
 
+@pytest.mark.parametrize("note", [False, True], ids=["a flush", "a note"])
+async def test_what_was_made_durable_survives_a_kill_at_once(note: bool) -> None:
+    """With a server that writes its log only when it must: a commit alone is lost, and `durable_seq` does not claim it."""
+    with new_server(("wal_writer_delay=10s",)) as server:
+        server.create_database("rows")
+        engine = await SqlEngine.open(SqlSettings(server.url("rows"), "test", "a"))
+        log = Log()
+        await engine.apply([log.frame(put_table(), upsert(b"k", value(c1=1)))])
+        if note:
+            await engine.set_meta("note", b"1")
+        else:
+            assert await engine.flush() == 2
+        await engine.apply([log.frame(upsert(b"k", value(c1=2)))])
+        assert engine.durable_seq == (0 if note else 2)
+        await asyncio.to_thread(server.kill)
+        server.start()
+        await reopened(engine)
+        assert (engine.applied_seq, engine.durable_seq) == (2, 2)
+        assert engine.meta("note") == (b"1" if note else None)
+        await engine.close()
+
+
 async def test_reads_go_on_after_a_restart_of_an_idle_server(server: PostgresServer) -> None:
     server.create_database("rows")
     engine = await SqlEngine.open(SqlSettings(server.url("rows"), "test", "a"))
