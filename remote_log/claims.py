@@ -240,6 +240,6 @@ async def _await_closed(dfs: Dfs, path: str, clock: Clock, until_s: float) -> No
 
 def _not_recovered(path: str, answer: str) -> LeaseNotRecovered:
     return LeaseNotRecovered(
-        f"{path} was not proven closed in time ({answer}): its writer may still append, so nothing was read; look at that"
-        " DFS, then run the same plan again", file=path,
+        f"{path} was not proven closed in time ({answer}): its writer may still append, so nothing was read; mend that"
+        " DFS (docs/operations.md, A file that does not close), then run the same plan again", file=path,
     )

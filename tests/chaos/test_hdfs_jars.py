@@ -14,7 +14,7 @@ import pytest
 from chaos import hdfs_cli, hdfs_jars
 from storage.errors import ConfigError
 
-SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0"><mirrors>
+SETTINGS = """<settings xmlns="urn:settings"><mirrors>
 <mirror><mirrorOf>{of}</mirrorOf><url> http://mirror.example/repository </url></mirror></mirrors></settings>"""
 
 
