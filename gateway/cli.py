@@ -65,7 +65,7 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Kept: the next start goes on.")] = Path("demo"),
     port_a: Annotated[int, typer.Option("--port-a", min=1, max=65535, help="Port of site a.")] = 8401,
     port_b: Annotated[int, typer.Option("--port-b", min=1, max=65535, help="Port of site b.")] = 8402,
-    dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory.")] = "directory",
+    dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
     engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, sqlite.")] = "rocksdb",
     no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
     as_json: JsonOption = False,

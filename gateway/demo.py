@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from rich.markup import escape
 
 from gateway.config_load import load_site_config
 from gateway.demo_files import client_address, write_files
+from gateway.demo_hdfs import two_hdfs
 from gateway.operator_http import OperatorHttp
 from storage.errors import ConfigError, TwinlogError, Unavailable
 from switchover.terminal import Exit, notes, out, print_json
@@ -57,21 +58,24 @@ class Stopped(Exception):
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     """Run until a signal. The exit code: 0 after a signal, 1 when a site died or did not get ready."""
-    for setting, given, known in (("--dfs", plan.dfs, "directory"), ("--engine", plan.engine, "rocksdb, sqlite")):
-        if given != known:
-            raise ConfigError(f"{setting} {given}: this release knows {known}")
+    for setting, given, known in (
+        ("--dfs", plan.dfs, ("directory", "hdfs")), ("--engine", plan.engine, ("rocksdb", "sqlite")),
+    ):
+        if given not in known:
+            raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
     if plan.ports["a"] == plan.ports["b"]:
         raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
     for site, port in plan.ports.items():
         _check_free(plan.directory, site, port)
-    configs = write_files(plan.directory, plan.ports, dfs=plan.dfs, engine=plan.engine)
-    for path in configs.values():
-        load_site_config(path)
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    with _signals():
+    with _signals(), ExitStack() as around:
         try:
+            hdfs = around.enter_context(two_hdfs(plan.directory, _environ())) if plan.dfs == "hdfs" else None
+            configs = write_files(plan.directory, plan.ports, engine=plan.engine, hdfs=hdfs)
+            for path in configs.values():
+                load_site_config(path)
             for site, path in configs.items():
                 processes[site] = _start(plan.directory, site, path)
             cluster = _wait_ready(plan, processes)
@@ -137,13 +141,18 @@ def log_path(directory: Path, site: str) -> Path:
 def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
     """A process group of its own, so that a Ctrl-C at the terminal reaches the demo alone."""
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    with log_path(directory, site).open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory, env=_environ()
+        )
+
+
+def _environ() -> dict[str, str]:
+    """Ours, with this source tree, and without settings: a site takes its file's."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_")}
     root = str(Path(__file__).resolve().parent.parent)
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
-    with log_path(directory, site).open("ab") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory, env=environ
-        )
+    return environ
 
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:

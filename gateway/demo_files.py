@@ -17,20 +17,28 @@ def client_address(urls: Mapping[str, str]) -> str:
     return f"twinlog://{PAIR}?{urlencode(urls, safe=':/')}"
 
 
-def write_files(directory: Path, ports: Mapping[str, int], *, dfs: str, engine: str) -> dict[str, Path]:
-    """Site -> its configuration."""
+def write_files(
+    directory: Path, ports: Mapping[str, int], *, engine: str, hdfs: Mapping[str, str] | None = None
+) -> dict[str, Path]:
+    """Site -> its configuration. `hdfs`: the address of each site's root; None: directories."""
     configs = {}
     for site, peer in (("a", "b"), ("b", "a")):
         folder = directory / site
         (folder / "dfs").mkdir(parents=True, exist_ok=True)
         configs[site] = folder / "site.toml"
-        configs[site].write_text(_site_toml(directory, site, peer, ports, dfs, engine), encoding="utf-8")
+        configs[site].write_text(_site_toml(directory, site, peer, ports, engine, hdfs), encoding="utf-8")
     addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
     (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{addresses}', encoding="utf-8")
     return configs
 
 
-def _site_toml(directory: Path, site: str, peer: str, ports: Mapping[str, int], dfs: str, engine: str) -> str:
+def _site_toml(
+    directory: Path, site: str, peer: str, ports: Mapping[str, int], engine: str, hdfs: Mapping[str, str] | None
+) -> str:
+    if hdfs is None:
+        own, of_peer = (f'kind = "directory"\npath = "{path}"' for path in ("dfs", f"../{peer}/dfs"))
+    else:
+        own, of_peer = (f'kind = "hdfs"\nurl = "{hdfs[which]}"' for which in (site, peer))
     return f"""\
 # Written by `twinlog demo` at each start. `twinlog config show --config FILE` shows every setting there is.
 pair = "{PAIR}"
@@ -50,12 +58,10 @@ url = "http://127.0.0.1:{ports[peer]}"
 kind = "{engine}"
 
 [dfs.own]
-kind = "{dfs}"
-path = "dfs"
+{own}
 
 [dfs.peer]
-kind = "{dfs}"
-path = "../{peer}/dfs"
+{of_peer}
 
 [coordinator]
 url = {_quoted(f"sqlite:///{directory}/coordinator.db")}

@@ -108,7 +108,7 @@ class Story:
     def open_the_pair(self) -> None:
         from gateway.demo_files import write_files
 
-        write_files(self.directory, self.ports, dfs="directory", engine="rocksdb")
+        write_files(self.directory, self.ports, engine="rocksdb")
         self.serve("a")
         self.serve("b")
         self.until("the pair opens", lambda: self.role_is("a", "ACTIVE")() and self.role_is("b", "STANDBY")(), 60)

@@ -47,7 +47,7 @@ class Processes:
         self.directory = directory
         self.ports = {"a": free_port(), "b": free_port()}
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
-        self.configs = write_files(directory, self.ports, dfs="directory", engine="rocksdb")
+        self.configs = write_files(directory, self.ports, engine="rocksdb")
         for config in () if coordinator else self.configs.values():
             config.write_text(config.read_text().partition("[coordinator]")[0])
         self.running: dict[str, BaseProcess] = {}

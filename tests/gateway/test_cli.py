@@ -304,7 +304,7 @@ def test_without_a_pair_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch)
 
 def test_config_check_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    path = write_files(tmp_path, {"a": 8401, "b": 8402}, dfs="directory", engine="rocksdb")["a"]
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
     assert invoke("config", "check", "--config", str(path)).exit_code == 0
     assert invoke("config", "check", "--config", str(tmp_path / "operator.toml")).exit_code == 0
     shown = invoke("config", "show", "--config", str(path)).stdout
@@ -339,7 +339,7 @@ def segment(path: Path, index: int, stored: list[Frame]) -> None:
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     """A site's configuration with two WAL segments and a remote one behind it."""
-    path = write_files(tmp_path, {"a": 8401, "b": 8402}, dfs="directory", engine="rocksdb")["a"]
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
     made = frames(6)
     segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, made[:4])
     segment(tmp_path / "a/data/wal" / wal_name(1, 2), 2, made[4:])

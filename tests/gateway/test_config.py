@@ -236,3 +236,11 @@ def test_an_hdfs_with_hadoops_own_files_and_keys(tmp_path: Path) -> None:
 )
 def test_each_wrong_value_of_an_hdfs_is_a_fault(tmp_path: Path, old: str, new: str, key: str) -> None:
     assert key in faults(write(tmp_path, HDFS.replace(old, new)))
+
+
+def test_the_example_with_hdfs_is_right_but_for_what_this_machine_lacks(tmp_path: Path) -> None:
+    example = (ROOT / "docs" / "site-hdfs.toml").read_text(encoding="utf-8")
+    assert set(faults(write(tmp_path, example))) == {"dfs.own.conf_dir"}
+    (tmp_path / "hadoop").mkdir()
+    config = load_site_config(write(tmp_path, example.replace("/etc/hadoop/a", "hadoop")), {})
+    assert config.dfs.peer.options == {"dfs.replication": "3"}
