@@ -1,0 +1,50 @@
+"""The PostgreSQL that tests and `make postgres` start: behind a password, killed and started again with what it held."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from chaos.postgres_server import NoPostgres, PostgresServer, find_program
+from tests.storage.sql_rig import new_server
+
+
+def test_it_is_killed_and_started_again_with_what_it_held() -> None:
+    with new_server(("max_connections=10",)) as server:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
+            assert connection.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
+            assert connection.execute("SHOW max_connections").fetchone() == ("10",)
+        before = server.pid
+        assert before is not None
+        server.kill()
+        assert server.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(before, 0)
+        with pytest.raises(psycopg.OperationalError, match="refused"):
+            server.connect()
+        server.start()
+        with server.connect() as connection:
+            assert connection.execute("SELECT one FROM kept").fetchone() == (1,)
+        assert (server.folder / "password").stat().st_mode & 0o077 == 0
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(server.url(password=False).replace("+psycopg", ""))
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.postgres_server._FOLDERS", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoPostgres, match="apt-get install postgresql"):
+        find_program("postgres")
+
+
+def test_a_server_that_cannot_start_says_what_its_log_says() -> None:
+    with new_server(()) as server:
+        second = PostgresServer(server.folder)
+        with pytest.raises(NoPostgres, match="already"):
+            second.start()
+        assert second.pid is None
+        server.connect().close()
