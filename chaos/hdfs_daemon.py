@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -75,8 +76,14 @@ class Daemon:
             self._note.unlink(missing_ok=True)
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and it answers nobody."""
+        """SIGSTOP: its connections stay open, and it answers nobody any more when this returns. Raises DfsError."""
         self._signal(signal.SIGSTOP)
+        stopped = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        until_s = time.monotonic() + STOP_DEADLINE_S
+        while os.waitid(os.P_PID, self.pid or 0, stopped) is None:  # its threads stop one after the other
+            if time.monotonic() > until_s:
+                raise DfsError(f"{self.name} did not stop within {STOP_DEADLINE_S} s of SIGSTOP")
+            time.sleep(0.005)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)

@@ -37,6 +37,9 @@ async def open_dfs(hdfs: HdfsCluster, hdfs_root: str) -> AsyncIterator[Open]:
         clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
         return clients[-1]
 
+    first = await opened().create("/warm/up")  # a JVM loads its classes at their first use: that is not what is timed here
+    await first.append(b"1")
+    await first.close()
     yield opened
     for client in clients:
         await client.close()
@@ -129,7 +132,7 @@ async def test_recovery_is_not_asked_for_again_before_its_time(faulty_hdfs: Hdfs
 
 @pytest.mark.usefixtures("unwilling")
 async def test_a_file_that_does_not_close_is_named_at_the_deadline(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
-    dfs, other = open_dfs(deadline_s=1.0), open_dfs()
+    dfs, other = open_dfs(deadline_s=3.0), open_dfs()
     writer = await dfs.create("/p/0/s")
     await writer.append(b"kept")
     await asyncio.to_thread(faulty_hdfs.data_nodes[0].kill)
@@ -142,7 +145,7 @@ async def test_a_file_that_does_not_close_is_named_at_the_deadline(faulty_hdfs: 
 
 # ---- deadlines
 async def test_a_data_node_that_hangs_fails_its_writer_alone(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
-    dfs = open_dfs(deadline_s=1.0)
+    dfs = open_dfs(deadline_s=3.0)
     writer = await dfs.create("/p/0/s")
     await writer.append(b"before")
     faulty_hdfs.data_nodes[0].pause()
@@ -150,7 +153,7 @@ async def test_a_data_node_that_hangs_fails_its_writer_alone(faulty_hdfs: HdfsCl
     ticks = asyncio.create_task(longest_pause())
     assert [entry.name for entry in await dfs.list("/p/0")] == ["s"]
     for append in hung:
-        with pytest.raises(DfsError, match=r"no answer.*dfs\.peer.*/p/0/s.*within 1\.0 s"):
+        with pytest.raises(DfsError, match=r"no answer.*dfs\.peer.*/p/0/s.*within 3\.0 s"):
             await append
     with pytest.raises(DfsError, match="no answer"):
         await writer.append(b"never again")
@@ -163,7 +166,7 @@ async def test_a_data_node_that_hangs_fails_its_writer_alone(faulty_hdfs: HdfsCl
 
 
 async def test_a_name_node_that_hangs_ends_every_call_at_the_deadline(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
-    dfs = open_dfs(deadline_s=1.0)
+    dfs = open_dfs(deadline_s=3.0)
     await dfs.create_file("/p/a", b"1")
     faulty_hdfs.name_node.pause()
     calls: list[Awaitable[object]] = [
@@ -174,7 +177,7 @@ async def test_a_name_node_that_hangs_ends_every_call_at_the_deadline(faulty_hdf
     for result in await asyncio.gather(*calls, return_exceptions=True):
         assert isinstance(result, DfsError)
         assert "dfs.peer" in result.message
-    assert time.monotonic() - begun < 5.0
+    assert time.monotonic() - begun < 9.0
     faulty_hdfs.name_node.resume()
     for _ in range(100):
         try:
