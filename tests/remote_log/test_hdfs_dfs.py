@@ -40,6 +40,7 @@ async def open_dfs(hdfs: HdfsCluster, hdfs_root: str) -> AsyncIterator[Open]:
     first = await opened().create("/warm/up")  # a JVM loads its classes at their first use: that is not what is timed here
     await first.append(b"1")
     await first.close()
+    await clients[0].delete("/warm")
     yield opened
     for client in clients:
         await client.close()
