@@ -9,8 +9,10 @@ Every step may be repeated after a crash. Source: protocol.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -23,6 +25,7 @@ from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, pa
 
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.5
+ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs_dfs.py)
 Progress = Callable[[str, int, int], None]  # a segment just proven closed, how many so far, how many seen
 
 
@@ -104,16 +107,16 @@ async def fence(
     It lists again until it sees none that is open: an old writer may create one more before it lists the claims. Raises
     LeaseNotRecovered, naming the file, when one is not proven closed by the deadline; then nothing may be read.
     """
-    until_s = clock.monotonic_s() + deadline_s
+    step = _Step.begin(clock, deadline_s)
     closed: set[str] = set()
     while True:
         seen = await segments_below(dfs, layout, below_epoch)
-        still_open = [path for path in seen if path not in closed and not await _is_closed(dfs, path)]
+        still_open = [path for path in seen if path not in closed and not await step.is_closed(dfs, path)]
         if not still_open:
             return
-        begun = [path for path in still_open if await _begin_recovery(dfs, path, clock, until_s)]
+        begun = [path for path in still_open if await step.recover(dfs, path)]
         for path in begun:
-            await _await_closed(dfs, path, clock, until_s)
+            await step.await_closed(dfs, path)
             closed.add(path)
             if progress is not None:
                 progress(path, len(closed), len(seen))
@@ -121,9 +124,9 @@ async def fence(
 
 async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float) -> None:
     """Close one file under its writer, whoever that is. Absent is fine. Raises LeaseNotRecovered at the deadline."""
-    until_s = clock.monotonic_s() + deadline_s
-    if not await _is_closed(dfs, path) and await _begin_recovery(dfs, path, clock, until_s):
-        await _await_closed(dfs, path, clock, until_s)
+    step = _Step.begin(clock, deadline_s)
+    if not await step.is_closed(dfs, path) and await step.recover(dfs, path):
+        await step.await_closed(dfs, path)
 
 
 async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[str]:
@@ -205,37 +208,66 @@ async def _is_closed(dfs: Dfs, path: str) -> bool:
         return True
 
 
-async def _begin_recovery(dfs: Dfs, path: str, clock: Clock, until_s: float) -> bool:
-    """Call for lease recovery until one call is answered; False when the file is gone."""
-    wait_s = POLL_FIRST_S
-    while True:
-        try:
-            await dfs.recover_lease(path)
-        except DfsNotFound:
-            return False
-        except DfsError as error:
-            if clock.monotonic_s() >= until_s:
-                raise _not_recovered(path, str(error)) from error
-        else:
-            return True
-        await clock.sleep(wait_s)
-        wait_s = min(2 * wait_s, POLL_MAX_S)
+async def _recover(dfs: Dfs, path: str) -> bool:
+    """Call for lease recovery; False when the file is gone."""
+    try:
+        await dfs.recover_lease(path)
+    except DfsNotFound:
+        return False
+    return True
 
 
-async def _await_closed(dfs: Dfs, path: str, clock: Clock, until_s: float) -> None:
-    """Poll only: on HDFS each further call of recover_lease would start the recovery anew."""
-    wait_s = POLL_FIRST_S
-    answer = "it is still open"
-    while True:
-        try:
-            if await _is_closed(dfs, path):
-                return
-        except DfsError as error:
-            answer = str(error)
-        if clock.monotonic_s() >= until_s:
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Closing files, until a moment of `clock`. A call that fails is repeated until then."""
+
+    clock: Clock
+    again_s: float
+    until_s: float
+
+    @classmethod
+    def begin(cls, clock: Clock, deadline_s: float) -> _Step:
+        now_s = clock.monotonic_s()
+        return cls(clock, now_s + ASK_AGAIN_SHARE * deadline_s, now_s + deadline_s)
+
+    async def is_closed(self, dfs: Dfs, path: str) -> bool:
+        return await self._answer(path, partial(_is_closed, dfs, path))
+
+    async def recover(self, dfs: Dfs, path: str) -> bool:
+        """False when the file is gone."""
+        return await self._answer(path, partial(_recover, dfs, path))
+
+    async def await_closed(self, dfs: Dfs, path: str) -> None:
+        """Poll, for on HDFS a call of recover_lease may start the recovery anew; late in the step, call for it once more:
+        the first recovery came to nothing when no DataNode with the block was alive."""
+        asked_again = False
+        wait_s = POLL_FIRST_S
+        answer = "it is still open"
+        while True:
+            try:
+                if await _is_closed(dfs, path):
+                    return
+                if not asked_again and self.again_s <= self.clock.monotonic_s() < self.until_s:
+                    await _recover(dfs, path)
+                    asked_again = True
+            except DfsError as error:
+                answer = str(error)
+            wait_s = await self._pause(path, answer, wait_s)
+
+    async def _answer(self, path: str, call: Callable[[], Awaitable[bool]]) -> bool:
+        wait_s = POLL_FIRST_S
+        while True:
+            try:
+                return await call()
+            except DfsError as error:
+                wait_s = await self._pause(path, str(error), wait_s)
+
+    async def _pause(self, path: str, answer: str, wait_s: float) -> float:
+        """How long the next one is. Raises LeaseNotRecovered when the time is over."""
+        if self.clock.monotonic_s() >= self.until_s:
             raise _not_recovered(path, answer)
-        await clock.sleep(wait_s)
-        wait_s = min(2 * wait_s, POLL_MAX_S)
+        await self.clock.sleep(wait_s)
+        return min(2 * wait_s, POLL_MAX_S)
 
 
 def _not_recovered(path: str, answer: str) -> LeaseNotRecovered:

@@ -58,7 +58,7 @@ class Dfs(Protocol):
         """File or whole folder; absent is fine. A writer of a file that was not closed may go on for a moment (HDFS)."""
 
     async def recover_lease(self, path: str) -> None:
-        """Begin to close the file under its writer. Call once, then poll `is_closed`. Raises DfsNotFound."""
+        """Begin to close the file under its writer, then poll `is_closed`; calling again may begin anew. Raises DfsNotFound."""
 
     async def is_closed(self, path: str) -> bool:
         """True only when it is proven. Raises DfsNotFound."""

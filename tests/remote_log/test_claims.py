@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from remote_log.claims import (
     check_not_fenced,
     claim,
     claimed_epochs,
+    close_by_recovery,
     fence,
     list_claims,
     missing_from,
@@ -176,7 +178,7 @@ async def test_fence_stops_at_the_deadline_and_names_the_file() -> None:
         await fence(dfs, LAYOUT, 2, clock, 30.0)
     assert stopped.value.fields["file"] == segment(1)
     assert 30 <= clock.now_s - 1000 < 31
-    assert dfs.calls["recover_lease"] == 1, "each further call would start the recovery anew"
+    assert dfs.calls["recover_lease"] == 2, "once at half of the deadline; each call may start the recovery anew"
     with pytest.raises(LeaseNotRecovered):
         await read_frames(dfs, LAYOUT, 2)
 
@@ -188,6 +190,57 @@ async def test_fence_survives_calls_that_fail() -> None:
     dfs.faults["is_closed", 2] = Fault(DfsError("no answer"))
     await fence(dfs, LAYOUT, 2, JumpingClock(), 10.0)
     assert await dfs.is_closed(segment(1))
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+async def test_a_first_question_that_fails_is_asked_again(failures: int) -> None:
+    """As after a restart of a NameNode: the first call on the old connection finds it at its end."""
+    for close in (partial(fence, layout=LAYOUT, below_epoch=2), partial(close_by_recovery, path=segment(1))):
+        dfs = MemoryDfs()
+        await dfs.create(segment(1))
+        for n in range(1, failures + 1):
+            dfs.faults["is_closed", n] = Fault(DfsError("end of file"))
+        await close(dfs, clock=JumpingClock(), deadline_s=10.0)
+        assert await dfs.is_closed(segment(1))
+
+
+async def test_a_first_question_that_is_never_answered_ends_at_the_deadline() -> None:
+    dfs, clock = MemoryDfs(), JumpingClock()
+    await dfs.create(segment(1))
+    for n in range(1, 1000):
+        dfs.faults["is_closed", n] = Fault(DfsError("end of file"))
+    with pytest.raises(LeaseNotRecovered, match="end of file") as stopped:
+        await close_by_recovery(dfs, segment(1), clock, 10.0)
+    assert stopped.value.fields["file"] == segment(1)
+    assert 10 <= clock.now_s - 1000 < 11
+    assert dfs.calls["recover_lease"] == 0
+
+
+class AwayAtFirst(MemoryDfs):
+    """A recovery that is called for before `back_at_s` comes to nothing: no DataNode with the block is alive."""
+
+    def __init__(self, clock: JumpingClock, back_at_s: float) -> None:
+        super().__init__()
+        self._clock, self._back_at_s = clock, back_at_s
+
+    async def recover_lease(self, path: str) -> None:
+        if self._clock.now_s < self._back_at_s:
+            self.calls["recover_lease"] += 1
+        else:
+            await super().recover_lease(path)
+
+
+@pytest.mark.parametrize("faults", [0, 2])
+async def test_a_recovery_that_came_to_nothing_is_called_for_again(faults: int) -> None:
+    clock = JumpingClock()
+    dfs = AwayAtFirst(clock, 1020.0)
+    await dfs.create(segment(1))
+    for n in range(2, 2 + faults):
+        dfs.faults["recover_lease", n] = Fault(DfsError("no answer"))
+    await close_by_recovery(dfs, segment(1), clock, 60.0)
+    assert await dfs.is_closed(segment(1))
+    assert 1030 <= clock.now_s < 1034, "after half of the deadline"
+    assert dfs.calls["recover_lease"] == 2 + faults
 
 
 async def test_fence_reports_what_kept_it_from_recovering() -> None:
