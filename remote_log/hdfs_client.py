@@ -32,7 +32,7 @@ class HdfsSettings:
     kerberos_keytab: Path | None = None
     sync: str = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
     deadline_s: float = 5.0  # of every call
-    recover_again_s: float = 64.0  # a recovery of blocks takes that long when one of its DataNodes is gone
+    recover_again_s: float = 92.0  # NameNodes ignore a second call for 30 heartbeats of 3 s; old ones begin anew with each
 
     @property
     def root(self) -> str:
