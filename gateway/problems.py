@@ -2,7 +2,8 @@
 
 What always holds: every class of storage/errors.py has its row here; a problem's `type` is stable and its `detail` says what
 to do; the answer to a failed write says `outcome`: `not_applied` only when nothing was logged, else `unknown`; an error that
-is not of the tree shows nothing but an incident number. Source: product.md section 2, protocol.md section 4.
+is not of the tree, or holds a database's own words, shows nothing but an incident number.
+Source: product.md section 2, protocol.md section 4.
 """
 
 from __future__ import annotations
@@ -93,7 +94,13 @@ Known = errors.TwinlogError | HTTPException
 
 
 def known(error: Exception, new_id: Callable[[], str]) -> Known:
-    """Any exception as one that a client may be shown. Unexpected ones are logged, under the incident number that it names."""
+    """Any exception as one that a client may be shown. Unexpected ones are logged, under the incident number that it names;
+    so are those of a database, which name its address and user."""
+    if isinstance(error, errors.EngineFailed):
+        incident = new_id()
+        _log.warning("the storage failed in a request", incident=incident, detail=error.message, **error.fields)
+        detail = f"the storage of this site failed; the log of this site has it as incident {incident}: try again later"
+        return errors.EngineFailed(detail, incident=incident)
     if isinstance(error, Known):
         return error
     if isinstance(error, RequestValidationError):

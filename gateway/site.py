@@ -164,9 +164,9 @@ class Site:
         address = self.active_address()
         if address is not None and address["site"] != self.site:
             return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
-        waiting = self.waiting_for or self.reason
-        return Unavailable(
-            f"site {self.site} is {self.role}, and waits for: {waiting}", retry_after_s=RETRY_SWITCHING_S, active=address
+        return Unavailable(  # what it waits for may name addresses, which are the operators' affair
+            f"site {self.site} is {self.role}: nothing was logged, try again; `twinlog status` says what it waits for",
+            retry_after_s=RETRY_SWITCHING_S, active=address,
         )
 
     def for_writes(self) -> ActiveEpoch:
@@ -267,7 +267,8 @@ class Site:
 
     async def _end(self, error: TwinlogError) -> None:
         try:
-            await self.close_epoch(Unavailable(f"site {self.site} is no longer the active: {error.message}", retry_after_s=1))
+            text = f"site {self.site} is no longer the active ({error.code}; its log says more): try again"
+            await self.close_epoch(Unavailable(text, retry_after_s=1))
         except Exception:  # what could not be closed or flushed is the next activation's or rejoin's to find
             log.error("the end of an epoch failed", traceback=traceback.format_exc())
         finally:

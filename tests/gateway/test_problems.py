@@ -94,6 +94,19 @@ def test_an_unexpected_error_is_logged_and_not_shown() -> None:
     assert "swordfish" in logged[0]["traceback"]
 
 
+def test_what_a_database_says_is_logged_and_not_shown() -> None:
+    structlog.reset_defaults()
+    said = "cannot write: connection to 10.0.0.7, port 5432 failed for user tl"
+    with capture_logs() as logged:
+        answer = answer_for(known(errors.EngineFailed(said, file="/srv/rows"), lambda: "i-7"), is_write=True)
+    document = msgspec.json.decode(answer.body)
+    assert (answer.status, document["type"], document["outcome"]) == (500, "urn:twinlog:problem:engine-failed", "unknown")
+    assert "10.0.0.7" not in answer.body.decode()
+    assert "/srv" not in answer.body.decode()
+    assert logged[0]["incident"] == document["incident"] == "i-7"
+    assert (logged[0]["detail"], logged[0]["file"]) == (said, "/srv/rows")
+
+
 @pytest.mark.parametrize("body", [b"<html>bad gateway</html>", b"{}", b'{"type": "about:blank"}', b"[1]", b"\xff"])
 def test_what_is_no_problem_of_ours_is_a_peer_error(body: bytes) -> None:
     error = error_from_problem(502, body)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from remote_log.messages import STEP_DOWN
 from storage.errors import Conflict, EngineFailed, TwinlogError, Unavailable
@@ -317,6 +318,32 @@ async def test_plans_that_fail_again_and_again_are_tried_less_and_less_often(tmp
         assert slept[-1] <= 10
 
 
+async def test_where_the_storage_is_is_told_to_operators_only(tmp_path: Path) -> None:
+    """To nobody who writes or reads, also not to whose write was under way."""
+    secret = "connection to 10.0.0.7, port 5432 failed for user tl"
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        pair.faults["a"].hold_remote.clear()
+        under_way = asyncio.ensure_future(put(pair, "a", 2, "y"))
+        site_a = site(pair, "a")
+        await pair.until(lambda: site_a.open is not None and bool(site_a.open.commit._framed))
+        await pair.running["a"].supervisor.stop()
+        told = []
+        with capture_logs() as logged:
+            site_a._epoch_ended(EngineFailed(secret))
+            with pytest.raises(TwinlogError) as unknown:
+                await under_way
+            pair.faults["a"].hold_remote.set()
+            await pair.until(lambda: not site_a.ending)
+        told.append(unknown.value)
+        for serve in (site_a.for_writes, site_a.for_reads):
+            with pytest.raises(TwinlogError) as refused:
+                serve()
+            told.append(refused.value)
+        assert [error.code for error in told] == ["outcome-unknown", "unavailable", "unavailable"]
+        assert not [error for error in told if "10.0.0.7" in f"{error.message} {error.fields}"]
+        assert secret in (site_a.waiting_for or "")
+        assert secret in str(logged)
 
 
 async def test_a_plan_that_could_not_be_undone_is_undone_once_that_is_possible(tmp_path: Path) -> None:
