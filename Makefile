@@ -10,6 +10,8 @@ READY := $(VENV)/.ready
 LOCK := requirements/main.txt
 UV_VERSION := 0.13.8
 DIR ?= demo
+DFS ?= directory
+ENGINE ?= rocksdb
 ARGS ?=
 
 # The first interpreter that is new enough; override with `make setup PYTHON=/path/to/python`.
@@ -26,8 +28,8 @@ help: ## this list
 
 setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
 
-run: setup ## two sites on this machine, with a real table loaded (DIR=demo, ARGS=--no-load)
-	@exec $(BIN)/twinlog demo --dir $(DIR) $(ARGS)
+run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, ARGS=--no-load)
+	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(ARGS)
 
 test: setup ## the whole test suite, on every core (ARGS="tests/storage -k chain" for a part)
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
@@ -42,8 +44,8 @@ check: setup ## lint, types, the dependency law, sizes, and no address of a regi
 fmt: setup ## sort imports, mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet
 
-bench: setup ## throughput and latency, sync against async, into out/ (ARGS="--rounds 5 --seconds 3")
-	@$(BIN)/python -m bench.run $(ARGS)
+bench: setup ## throughput and latency, sync against async, into out/ (DFS=hdfs, ENGINE=postgresql, ARGS="--rounds 5")
+	@$(BIN)/python -m bench.run --dfs $(DFS) --engine $(ENGINE) $(ARGS)
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)
@@ -54,8 +56,8 @@ bugs: setup ## how many seeds the simulator needs to find each planted bug (ARGS
 simulate-coverage: setup ## docs/simulation-coverage.md: what the simulator runs of the product, and by name what it does not
 	@$(BIN)/python -m tools.simulated_coverage $(ARGS)
 
-story: setup ## a load of all flights lives through a lost site, a failover, a rejoin and a switchover back
-	@$(BIN)/python -m tools.story $(ARGS)
+story: setup ## a load of all flights lives through a lost site, a failover, a rejoin and a switchover back (DFS=hdfs)
+	@$(BIN)/python -m tools.story --dfs $(DFS) $(ARGS)
 
 postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site (DIR=demo, ARGS="--port 5434")
 	@exec $(BIN)/python -m chaos postgres --dir $(DIR)/postgres $(ARGS)

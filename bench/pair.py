@@ -12,16 +12,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-READY_S = 90.0
+READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
-STOP_S = 30.0
+STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
 TWINLOG = (sys.executable, "-m", "gateway")
 VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
@@ -41,10 +41,10 @@ def free_ports(count: int) -> list[int]:
 
 
 class Pair:
-    """`with Pair(folder) as pair:` - two sites without data. `host`, `port`: the active's."""
+    """`with Pair(folder) as pair:` - two sites without data. `host`, `port`: the active's; `options`: of `twinlog demo`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        self.folder, self.options = folder, options
         self.note = folder / "demo.json"
         self.log = folder.with_name(folder.name + ".log")
         self.host, self.port = "127.0.0.1", 0
@@ -52,9 +52,10 @@ class Pair:
 
     def __enter__(self) -> Self:
         self.port, other = free_ports(2)
-        command = [*TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port), "--port-b", str(other), "--json"]
+        command = [*TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port), "--port-b", str(other), "--json",
+                   "--no-load", *self.options]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen([*command, "--no-load"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             self._wait(READY_S, "the pair", self._ready)
         except BaseException:

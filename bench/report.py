@@ -15,6 +15,7 @@ def show(document: dict[str, Any], console: Console) -> None:
     """Fits into 80 columns, so spreads are shown as half of highest less lowest, in per cent of the median."""
     rounds, seconds = document["settings"]["rounds"], document["settings"]["seconds"]
     console.print(f"\n[bold]Synchronous against asynchronous[/]: medians of {rounds} interleaved rounds of {seconds:g} s")
+    console.print(f"[dim]{stack(document)}[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     for name in ("sync\nrows/s", "async\nrows/s", "sync :\nasync", "sync p50,\np99 ms", "async p50,\np99 ms"):
@@ -32,6 +33,14 @@ def show(document: dict[str, Any], console: Console) -> None:
             console.print(f"[red]{line['case']}: {failed} requests failed; bench.json tells how[/]")
     if document["growth"]:
         _show_growth(document["growth"], console)
+
+
+def stack(document: dict[str, Any]) -> str:
+    """What the pair ran on."""
+    settings = document["settings"]
+    logs = f"HDFS with {settings['dfs_sync']}" if settings["dfs"] == "hdfs" else "a directory"
+    names = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL", "sqlite": "SQLite"}
+    return f"rows in {names[settings['engine']]}, remote logs on {logs}"
 
 
 def _show_growth(steps: list[dict[str, Any]], console: Console) -> None:
@@ -59,7 +68,10 @@ def plot(document: dict[str, Any], path: Path) -> None:
     batches = [line for line in document["cases"] if line["case"].startswith("batch ")]
     figure, (rate, latency, batch) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
     settings = document["settings"]
-    figure.suptitle(f"Synchronous against asynchronous: medians of {settings['rounds']} interleaved rounds, lowest to highest")
+    figure.suptitle(
+        f"Synchronous against asynchronous: medians of {settings['rounds']} interleaved rounds, lowest to highest;"
+        f" {stack(document)}"
+    )
     labels = [line["case"].removeprefix("put x") for line in puts]
     _bars(rate, puts, labels, "rows_per_second", "writes a second")
     _bars(latency, puts, labels, "p99_ms", "p99, ms")

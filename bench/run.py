@@ -25,6 +25,9 @@ from bench.pair import BenchError, Pair
 
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measure a pair: synchronous against asynchronous, interleaved.")
+    parser.add_argument("--dfs", choices=("directory", "hdfs"), default="directory", help="where the remote logs lie")
+    parser.add_argument("--dfs-sync", choices=("hsync", "hflush"), default="hsync", help="of hdfs")
+    parser.add_argument("--engine", choices=("rocksdb", "postgresql", "sqlite"), default="rocksdb", help="what keeps the rows")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each case in each mode")
     parser.add_argument("--seconds", type=float, default=3.0, help="measured seconds of each round")
     parser.add_argument("--rows-max", type=int, default=1_000_000, help="how far the growing table grows; 0: not at all")
@@ -38,11 +41,19 @@ def arguments(given: list[str]) -> argparse.Namespace:
     return chosen
 
 
+def settings(chosen: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "dfs": chosen.dfs, "dfs_sync": chosen.dfs_sync, "engine": chosen.engine, "rounds": chosen.rounds,
+        "seconds": chosen.seconds, "rows_max": chosen.rows_max,
+    }
+
+
 def run(chosen: argparse.Namespace, folder: Path, console: Console) -> dict[str, Any]:
     """Measure on a pair in `folder`. The document that bench.json holds. Raises BenchError."""
     samples: list[measure.Sample] = []
     wanted = [case for case in measure.cases() if chosen.only in case.name]
-    with console.status("starting a pair") as status, Pair(folder) as pair:
+    on = ("--dfs", chosen.dfs, "--dfs-sync", chosen.dfs_sync, "--engine", chosen.engine)
+    with console.status("starting a pair") as status, Pair(folder, on) as pair:
         measure.prepare(pair)
         memory = {"empty": pair.memory_mb()}
         samples.extend(measure.rounds(pair, wanted, chosen.rounds, chosen.seconds, status.update))
@@ -52,7 +63,7 @@ def run(chosen: argparse.Namespace, folder: Path, console: Console) -> dict[str,
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cores": os.cpu_count(), "system": platform.system(), "release": platform.release(), "python": sys.version},
-        "settings": {"rounds": chosen.rounds, "seconds": chosen.seconds, "rows_max": chosen.rows_max},
+        "settings": settings(chosen),
         "cases": measure.summary(samples),
         "growth": grown,
         "memory_mb": memory,
@@ -68,6 +79,7 @@ def main(given: list[str] | None = None) -> int:
     chosen = arguments(sys.argv[1:] if given is None else given)
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="twinlog-bench-"))
+    folder.chmod(0o711)  # PostgreSQL's user must be able to reach its own folder below
     try:
         document = run(chosen, folder / "pair", console)
     except BenchError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import pwd
 import secrets
@@ -207,21 +208,33 @@ def running(server: PostgresServer) -> Iterator[PostgresServer]:
         server.stop()
 
 
+def _note(server: PostgresServer, secret: Path) -> Path:
+    """postgres.json for programs: the address of each site's database, and the password by reference; there, whole."""
+    urls = {database[-1]: server.url(database, password=False) for database in DATABASES}
+    note = server.folder / "postgres.json"
+    part = note.with_suffix(".part")
+    part.write_text(json.dumps({"urls": urls, "password": f"file:{secret}"}) + "\n")
+    part.replace(note)
+    return note
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`make postgres`: one server in the foreground, until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m chaos postgres", description="a PostgreSQL on a loopback port")
     parser.add_argument("--dir", type=Path, default=Path("postgres"), help="where its data lies; kept (default: postgres)")
-    parser.add_argument("--port", type=int, default=5433)
+    parser.add_argument("--port", type=int, default=5433, help="0: any free one (default: 5433)")
     chosen = parser.parse_args(arguments)
     server = PostgresServer(chosen.dir.resolve(), chosen.port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
     try:
-        with running(server):
+        with contextlib.ExitStack() as running_now:
+            running_now.enter_context(running(server))
             for database in DATABASES:
                 with contextlib.suppress(psycopg.errors.DuplicateDatabase):
                     server.create_database(database)
             secret = server.folder / "password"
+            running_now.callback(_note(server, secret).unlink, missing_ok=True)
             sys.stdout.write(
                 "".join(f'url = "{server.url(database, password=False)}"\n' for database in DATABASES)
                 + f'password = "file:{secret}"\n\n'

@@ -66,14 +66,18 @@ def demo(
     port_a: Annotated[int, typer.Option("--port-a", min=1, max=65535, help="Port of site a.")] = 8401,
     port_b: Annotated[int, typer.Option("--port-b", min=1, max=65535, help="Port of site b.")] = 8402,
     dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
-    engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, sqlite.")] = "rocksdb",
+    dfs_sync: Annotated[str, typer.Option("--dfs-sync", help="Of hdfs: hsync (on the disks), hflush.")] = "hsync",
+    engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, postgresql, sqlite.")] = "rocksdb",
     no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a whole pair on this machine: two sites, real logs, a real table. Ctrl-C stops both."""
     from gateway.demo import DemoPlan, run_demo
 
-    plan = DemoPlan(directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, engine=engine, load=not no_load)
+    plan = DemoPlan(
+        directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
+        load=not no_load,
+    )
     raise typer.Exit(run_demo(plan, as_json=as_json))
 
 

@@ -25,7 +25,7 @@ from rich.markup import escape
 
 from gateway.config_load import load_site_config
 from gateway.demo_files import client_address, write_files
-from gateway.demo_hdfs import two_hdfs
+from gateway.demo_servers import child_environ, two_databases, two_hdfs
 from gateway.operator_http import OperatorHttp
 from storage.errors import ConfigError, TwinlogError, Unavailable
 from switchover.terminal import Exit, notes, out, print_json
@@ -44,6 +44,7 @@ class DemoPlan:
     directory: Path
     ports: dict[str, int]  # site -> port
     dfs: str = "directory"
+    dfs_sync: str = "hsync"  # of hdfs
     engine: str = "rocksdb"
     load: bool = True
 
@@ -59,7 +60,8 @@ class Stopped(Exception):
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     """Run until a signal. The exit code: 0 after a signal, 1 when a site died or did not get ready."""
     for setting, given, known in (
-        ("--dfs", plan.dfs, ("directory", "hdfs")), ("--engine", plan.engine, ("rocksdb", "sqlite")),
+        ("--dfs", plan.dfs, ("directory", "hdfs")), ("--engine", plan.engine, ("rocksdb", "postgresql", "sqlite")),
+        ("--dfs-sync", plan.dfs_sync, ("hsync", "hflush")),
     ):
         if given not in known:
             raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
@@ -72,8 +74,11 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     processes: dict[str, subprocess.Popen[bytes]] = {}
     with _signals(), ExitStack() as around:
         try:
-            hdfs = around.enter_context(two_hdfs(plan.directory, _environ())) if plan.dfs == "hdfs" else None
-            configs = write_files(plan.directory, plan.ports, engine=plan.engine, hdfs=hdfs)
+            hdfs = around.enter_context(two_hdfs(plan.directory)) if plan.dfs == "hdfs" else None
+            databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
+            configs = write_files(
+                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync
+            )
             for path in configs.values():
                 load_site_config(path)
             for site, path in configs.items():
@@ -143,16 +148,9 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
     with log_path(directory, site).open("ab") as log:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory, env=_environ()
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory,
+            env=child_environ(),
         )
-
-
-def _environ() -> dict[str, str]:
-    """Ours, with this source tree, and without settings: a site takes its file's."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TWINLOG_")}
-    root = str(Path(__file__).resolve().parent.parent)
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
-    return environ
 
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
+from gateway.demo_servers import Databases
+
 PAIR = "demo"
 
 
@@ -18,27 +20,41 @@ def client_address(urls: Mapping[str, str]) -> str:
 
 
 def write_files(
-    directory: Path, ports: Mapping[str, int], *, engine: str, hdfs: Mapping[str, str] | None = None
+    directory: Path, ports: Mapping[str, int], *, engine: str, databases: Databases | None = None,
+    hdfs: Mapping[str, str] | None = None, sync: str = "hsync",
 ) -> dict[str, Path]:
-    """Site -> its configuration. `hdfs`: the address of each site's root; None: directories."""
+    """Site -> its configuration.
+
+    `databases`: of the engine postgresql. `hdfs`: the address of each site's root; None: directories. `sync`: of an HDFS.
+    """
     configs = {}
     for site, peer in (("a", "b"), ("b", "a")):
         folder = directory / site
         (folder / "dfs").mkdir(parents=True, exist_ok=True)
         configs[site] = folder / "site.toml"
-        configs[site].write_text(_site_toml(directory, site, peer, ports, engine, hdfs), encoding="utf-8")
+        storage, logs = _engine_toml(site, engine, databases), _dfs_toml(site, peer, hdfs, sync)
+        configs[site].write_text(_site_toml(directory, site, peer, ports, storage, logs), encoding="utf-8")
     addresses = "".join(f'\n[sites.{site}]\nurl = "http://127.0.0.1:{port}"\n' for site, port in ports.items())
     (directory / "operator.toml").write_text(f'pair = "{PAIR}"\n{addresses}', encoding="utf-8")
     return configs
 
 
-def _site_toml(
-    directory: Path, site: str, peer: str, ports: Mapping[str, int], engine: str, hdfs: Mapping[str, str] | None
-) -> str:
+def _engine_toml(site: str, engine: str, databases: Databases | None) -> str:
+    kind = f'[engine]\nkind = "{engine}"'
+    if databases is None:
+        return kind
+    return f"{kind}\nurl = {_quoted(databases.urls[site])}\npassword = {_quoted(databases.password)}"
+
+
+def _dfs_toml(site: str, peer: str, hdfs: Mapping[str, str] | None, sync: str) -> str:
     if hdfs is None:
         own, of_peer = (f'kind = "directory"\npath = "{path}"' for path in ("dfs", f"../{peer}/dfs"))
     else:
-        own, of_peer = (f'kind = "hdfs"\nurl = "{hdfs[which]}"' for which in (site, peer))
+        own, of_peer = (f'kind = "hdfs"\nurl = "{hdfs[which]}"\nsync = "{sync}"' for which in (site, peer))
+    return f"[dfs.own]\n{own}\n\n[dfs.peer]\n{of_peer}"
+
+
+def _site_toml(directory: Path, site: str, peer: str, ports: Mapping[str, int], storage: str, logs: str) -> str:
     return f"""\
 # Written by `twinlog demo` at each start. `twinlog config show --config FILE` shows every setting there is.
 pair = "{PAIR}"
@@ -54,14 +70,9 @@ port = {ports[site]}
 site = "{peer}"
 url = "http://127.0.0.1:{ports[peer]}"
 
-[engine]
-kind = "{engine}"
+{storage}
 
-[dfs.own]
-{own}
-
-[dfs.peer]
-{of_peer}
+{logs}
 
 [coordinator]
 url = {_quoted(f"sqlite:///{directory}/coordinator.db")}

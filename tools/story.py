@@ -1,7 +1,8 @@
 """The story: a load of all flights lives through the loss of a site, a failover, a rejoin and a switchover back.
 
 It prints what it does and ends with a table of what it measured; it exits non-zero when anything acknowledged is missing,
-when the sites differ, or when the remote log does not drain. Real processes, real SIGKILL, the commands an operator would type.
+when the sites differ, or when the remote log does not drain. Real processes, real SIGKILL, the commands an operator would type;
+with `--dfs hdfs` a real HDFS for each site. Whatever was started is stopped at the end, also after a failure or a signal.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,23 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from tools.story_checks import Findings, compare_storages, longest_gap_s, read_acks, read_back, remote_log_bytes
+from gateway.demo_files import write_files
+from gateway.demo_servers import two_hdfs
+from storage.errors import TwinlogError
+from tools.story_checks import (
+    Findings,
+    compare_storages,
+    directory_log_bytes,
+    hdfs_log_bytes,
+    longest_gap_s,
+    read_acks,
+    read_back,
+)
 
 TWINLOG = [sys.executable, "-m", "gateway"]
 SEGMENT_BYTES = (16 << 20) + 4096  # one open segment, and the header of the next one
+MEMORY_MB_MAX = 400
+JAVA_MB_MAX = 256 + 100  # dfs.jvm_heap_bytes, and what Java takes besides
 POLL_S = 0.05
 console = Console()
 
@@ -44,6 +59,7 @@ class Story:
         self.acks = directory / "acks.jsonl"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.memory_mb: dict[str, float] = {}
+        self.hdfs: Mapping[str, str] | None = None  # site -> the address of its root
         self.began_s = time.monotonic()
 
     # ---- telling and running
@@ -106,9 +122,7 @@ class Story:
         self.start(site, "serve", "--config", str(self.directory / site / "site.toml"))
 
     def open_the_pair(self) -> None:
-        from gateway.demo_files import write_files
-
-        write_files(self.directory, self.ports, engine="rocksdb")
+        write_files(self.directory, self.ports, engine="rocksdb", hdfs=self.hdfs)
         self.serve("a")
         self.serve("b")
         self.until("the pair opens", lambda: self.role_is("a", "ACTIVE")() and self.role_is("b", "STANDBY")(), 60)
@@ -128,6 +142,13 @@ class Story:
         self.processes["a"].wait()
         self.tell(f"[red]site a killed[/] (SIGKILL) after {self.acknowledged():,} acknowledged rows")
         return killed_s
+
+    def remote_log_bytes(self) -> int:
+        """Of the log on b's DFS, which a writes."""
+        if self.hdfs is None:
+            return directory_log_bytes(self.directory / "b" / "dfs")
+        clusters = json.loads((self.directory / "hdfs" / "hdfs.json").read_bytes())
+        return asyncio.run(hdfs_log_bytes(clusters["b"], "b"))
 
     def stop_all(self) -> None:
         for process in self.processes.values():
@@ -166,9 +187,9 @@ def run(story: Story) -> Findings:
     story.until("the load ends", lambda: loader.poll() is not None, 300)
     story.until("b follows", story.role_is("b", "STANDBY"), 60)
     story.tell(f"the load has ended: {story.acknowledged():,} rows acknowledged")
-    story.until("the remote log drains", lambda: remote_log_bytes(story.directory / "b" / "dfs") <= SEGMENT_BYTES, 60)
+    story.until("the remote log drains", lambda: story.remote_log_bytes() <= SEGMENT_BYTES, 60)
     story.until("b has applied everything", lambda: _equal(story.cluster("a"), story.cluster("b")), 60)
-    remote_bytes = remote_log_bytes(story.directory / "b" / "dfs")
+    remote_bytes = story.remote_log_bytes()
     acks = list(read_acks(story.acks))
     missing, wrong = asyncio.run(read_back(story.urls, acks, story.rows))
     story.stop_all()
@@ -179,6 +200,7 @@ def run(story: Story) -> Findings:
         failover_gap_s=longest_gap_s(acks, killed_s - 1, opened_s + 1),
         switchover_gap_s=longest_gap_s(acks, switch_s, switched_s),
         remote_bytes=remote_bytes, remote_bytes_max=SEGMENT_BYTES, memory_mb=story.memory_mb,
+        memory_mb_max=MEMORY_MB_MAX + (JAVA_MB_MAX if story.hdfs else 0),
         modes={mode: sum(1 for a in acks if a["mode"] == mode) for mode in ("sync", "async")},
     )
 
@@ -199,14 +221,15 @@ def show(findings: Findings) -> None:
     console.print(table)
 
 
-def arguments() -> argparse.Namespace:
+def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make story", description=__doc__)
     parser.add_argument("--dir", type=Path, default=None, help="keep everything here (default: a temporary folder, removed)")
     parser.add_argument("--port-a", type=int, default=8411)
     parser.add_argument("--port-b", type=int, default=8412)
     parser.add_argument("--rate", type=int, default=10_000, help="rows a second")
     parser.add_argument("--rows", type=int, default=0, help="only the first so many flights (0: all)")
-    return parser.parse_args()
+    parser.add_argument("--dfs", choices=("directory", "hdfs"), default="directory", help="where the remote logs lie")
+    return parser.parse_args(given)
 
 
 def _folder(chosen: Path | None) -> Iterator[Path]:
@@ -223,16 +246,29 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def main() -> int:
-    options = arguments()
+def tell_it(options: argparse.Namespace, directory: Path) -> Findings:
+    """The story in `directory`. What it started ends with it: the sites first, then their HDFS."""
+    with ExitStack() as around:
+        story = Story(directory, {"a": options.port_a, "b": options.port_b}, options.rate, options.rows)
+        if options.dfs == "hdfs":
+            story.hdfs = around.enter_context(two_hdfs(directory))
+            story.tell("two HDFS are ready, one for each site")
+        around.callback(story.stop_all)
+        return run(story)
+
+
+def _stopped(number: int, frame: object) -> None:
+    raise StoryFailed(f"it was stopped by {signal.Signals(number).name}")
+
+
+def main(given: list[str] | None = None) -> int:
+    options = arguments(sys.argv[1:] if given is None else given)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stopped)
     try:
         for directory in _folder(options.dir):
-            story = Story(directory, {"a": options.port_a, "b": options.port_b}, options.rate, options.rows)
-            try:
-                findings = run(story)
-            finally:
-                story.stop_all()
-    except StoryFailed as error:
+            findings = tell_it(options, directory)
+    except (StoryFailed, TwinlogError) as error:
         console.print(f"[red]the story failed:[/] {error}")
         return 1
     show(findings)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from gateway.client import AsyncTwinlogClient
+from gateway.demo_files import PAIR
+from gateway.demo_servers import ROOT
 from gateway.load_sources import open_source
+from remote_log.layout import RemoteLayout
+from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
+from storage.errors import DfsNotFound
 from storage.schema import decode_schema
 from storage.segment import scan_segment
 
 SCAN_ROWS = 5_000
+CLAIMS = "claims"  # the folder that holds no segments
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Findings:
     remote_bytes: int
     remote_bytes_max: int
     memory_mb: dict[str, float]
+    memory_mb_max: int
     modes: dict[str, int]
 
     def rows(self) -> Iterator[tuple[str, str, str, bool]]:
@@ -48,7 +56,8 @@ class Findings:
             self.remote_bytes <= self.remote_bytes_max
         )
         for site, used in sorted(self.memory_mb.items()):
-            yield f"memory of site {site}, highest", f"{used:.0f} MB", "under 400 MB", used < 400
+            small = used < self.memory_mb_max
+            yield f"memory of site {site}, highest", f"{used:.0f} MB", f"under {self.memory_mb_max} MB", small
         yield "batches acknowledged sync / async", f"{self.modes['sync']:,} / {self.modes['async']:,}", "any", True
 
     @property
@@ -71,10 +80,31 @@ def longest_gap_s(acks: Sequence[dict[str, Any]], from_s: float, to_s: float) ->
     return max(gaps, default=float("inf"))
 
 
-def remote_log_bytes(dfs: Path) -> int:
+def directory_log_bytes(dfs: Path) -> int:
     """Bytes of log in all remote segments on this DFS: headers and frames, without the zeros that a writer keeps ahead."""
-    files = [path for path in dfs.rglob("*") if path.is_file() and path.parent.name != "claims"]
+    files = [path for path in dfs.rglob("*") if path.is_file() and path.parent.name != CLAIMS]
     return sum(scan_segment(path.read_bytes(), path.name).end for path in files if not path.name.startswith("."))
+
+
+async def hdfs_log_bytes(cluster: dict[str, Any], site: str) -> int:
+    """The same of a site's HDFS, by its entry in hdfs.json."""
+    dfs = WebHdfs(WebHdfsSettings((cluster["web_url"],), ROOT, f"the HDFS of site {site}", cluster["user"]))
+    try:
+        return await _bytes_below(dfs, RemoteLayout(PAIR).folder)
+    finally:
+        await dfs.close()
+
+
+async def _bytes_below(dfs: WebHdfs, folder: str) -> int:
+    found = 0
+    for entry in await dfs.list(folder):
+        path = f"{folder}/{entry.name}"
+        if not entry.is_folder:
+            with suppress(DfsNotFound):  # trimmed since it was listed
+                found += scan_segment(await dfs.read(path), entry.name).end
+        elif entry.name != CLAIMS:
+            found += await _bytes_below(dfs, path)
+    return found
 
 
 async def read_back(urls: dict[str, str], acks: Sequence[dict[str, Any]], rows_max: int) -> tuple[int, int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import itertools
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
-from bench import run
+from bench import report, run
 from bench.load_generator import Result, _percentile_ms
 from bench.measure import Sample, spread, summary
 from bench.requests import ARROW, BATCH_ROWS, JSON, MSGPACK, Workload, row
@@ -82,9 +84,36 @@ def test_the_spread_of_nothing_is_nothing() -> None:
     assert spread([]) is None
 
 
-@pytest.mark.parametrize("given", [["--rounds", "0"], ["--seconds", "0"], ["--rows-max", "-1"], ["--only", "no such case"]])
+@pytest.mark.parametrize("given", [["--rounds", "0"], ["--seconds", "0"], ["--rows-max", "-1"], ["--only", "no such case"],
+                                   ["--dfs", "tape"], ["--dfs-sync", "none"], ["--engine", "tape"]])
 def test_wrong_arguments_are_refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run.arguments(given)
     assert ended.value.code == 2
     assert given[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ([], "rows in RocksDB, remote logs on a directory"),
+    (["--dfs", "hdfs", "--engine", "postgresql"], "rows in PostgreSQL, remote logs on HDFS with hsync"),
+    (["--dfs", "hdfs", "--dfs-sync", "hflush", "--engine", "sqlite"], "rows in SQLite, remote logs on HDFS with hflush"),
+])
+def test_the_demo_is_asked_for_what_the_report_names(
+    given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    class NoPair(Exception):
+        pass
+
+    def pair(folder: Path, options: tuple[str, ...]) -> None:
+        asked.append(options)
+        raise NoPair
+
+    monkeypatch.setattr(run, "Pair", pair)
+    chosen = run.arguments(given)
+    with pytest.raises(NoPair):
+        run.run(chosen, tmp_path, Console(quiet=True))
+    demo = dict(zip(asked[0][::2], asked[0][1::2], strict=True))
+    assert demo == {"--dfs": chosen.dfs, "--dfs-sync": chosen.dfs_sync, "--engine": chosen.engine}
+    assert report.stack({"settings": run.settings(chosen)}) == said

@@ -398,7 +398,9 @@ def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path)
     assert (used.exit_code, f"port {port} cannot be used" in used.stderr.replace("\n", " ")) == (2, True)
     assert not (tmp_path / "d").exists()
     assert invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", "7", "--port-b", "7").exit_code == 2
-    assert invoke("demo", "--dir", str(tmp_path / "d"), "--dfs", "tape").exit_code == 2
+    for option, known in (("--dfs", "hdfs"), ("--dfs-sync", "hflush"), ("--engine", "postgresql")):
+        refused = invoke("demo", "--dir", str(tmp_path / "d"), option, "tape")
+        assert (refused.exit_code, known in refused.stderr) == (2, True)
 
 
 def test_the_version_is_shown() -> None:
