@@ -25,6 +25,7 @@ import msgspec
 from chaos import hdfs_jars
 from chaos.hdfs_daemon import Daemon
 from chaos.hdfs_settings import HOST, load_ports, write_data_node, write_name_node
+from remote_log.hdfs_jvm import java_program
 from storage.errors import DfsError
 
 READY_DEADLINE_S = 90.0
@@ -55,7 +56,7 @@ class HdfsCluster:
     def __init__(self, folder: Path, data_nodes: int = 1, replication: int = 1) -> None:
         self.folder = folder.absolute()
         self._replication = replication
-        self._java = str(hdfs_jars.java())
+        self._java = str(java_program())
         self._class_path = [str(path) for path in hdfs_jars.class_path()]
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ports = load_ports(self.folder / "ports.json", data_nodes)

@@ -1,4 +1,4 @@
-"""What a real HDFS on this machine is made of: a Java, the client's jars that PySpark brings, and one jar for the servers.
+"""What a real HDFS on this machine is made of: Java and the client's jars (remote_log/hdfs_jvm.py), and one for the servers.
 
 What always holds: the servers' jar enters the cache only when its SHA-256 is the one pinned here, and whole
 or not at all. Where it is fetched from is the machine's affair, so no address stands here: the variable MAVEN_MIRROR_URL,
@@ -12,16 +12,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 import httpx
 
+from remote_log import hdfs_jvm
 from storage.errors import ConfigError
 
 VERSION = "3.5.0"  # that of the client in PySpark's jars
@@ -29,37 +27,19 @@ SHA256 = "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"
 ARTIFACT = f"org/apache/hadoop/hadoop-client-minicluster/{VERSION}/hadoop-client-minicluster-{VERSION}.jar"
 ADDRESS_VARIABLE = "MAVEN_MIRROR_URL"
 CACHE_VARIABLE = "TWINLOG_CACHE"
-JAVA_MIN = 17
 FETCH_DEADLINE_S = 300.0
-_CLIENT_JARS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "jcl-over-slf4j", "log4j", "snappy-java")
+_SERVERS_NEED = ("log4j-1.2-api",)  # beside what the client needs
 _IVY_DEFAULTS = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"
 _MIRRORS_OF_CENTRAL = {"central", "*", "external:*"}
 _FETCH = "`python -m chaos hdfs --fetch`"
 
 
-def java() -> Path:
-    """The `java` of JAVA_HOME, else of the PATH. Raises ConfigError when there is none, or too old a one."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    remedy = f"install Java {JAVA_MIN} (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
-    if found is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise ConfigError(f"HDFS needs Java {JAVA_MIN} or newer, and there is no java {where}: {remedy}")
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
-    if version is None or int(version.group(1)) < JAVA_MIN:
-        first = told.splitlines()[0] if told else "it says nothing of its version"
-        raise ConfigError(f"HDFS needs Java {JAVA_MIN} or newer, and {found} is not that ({first}): {remedy}")
-    return Path(found)
-
-
 def client_jars() -> list[Path]:
     """Raises ConfigError when PySpark is not installed, or is one with another Hadoop."""
-    folder = _pyspark_jars()
-    jars = sorted(path for prefix in _CLIENT_JARS for path in folder.glob(f"{prefix}-*.jar"))
-    if not (folder / f"hadoop-client-api-{VERSION}.jar").exists():
-        others = ", ".join(path.name for path in jars if path.name.startswith("hadoop-client-api")) or "none"
-        raise ConfigError(f"{folder} should hold hadoop-client-api-{VERSION}.jar, and holds {others}: run `make setup`")
+    jars = hdfs_jvm.client_jars(_SERVERS_NEED)
+    if not any(path.name == f"hadoop-client-api-{VERSION}.jar" for path in jars):
+        name = f"hadoop-client-api-{VERSION}.jar"
+        raise ConfigError(f"{jars[0].parent} should hold {name}, and holds {jars[0].name}: run `make setup`")
     return jars
 
 
@@ -78,7 +58,7 @@ def server_jar() -> Path:
 def missing() -> str | None:
     """Why no HDFS can be started on this machine; None when one can."""
     try:
-        java()
+        hdfs_jvm.java_program()
         class_path()
     except ConfigError as error:
         return error.message
@@ -124,7 +104,7 @@ def repository() -> tuple[str, str]:
     for settings in _maven_settings():
         if mirror := _mirror(settings):
             return mirror, str(settings)
-    for jar in _pyspark_jars().glob("ivy-*.jar"):
+    for jar in hdfs_jvm.pyspark_jars().glob("ivy-*.jar"):
         with zipfile.ZipFile(jar) as archive:
             known = re.search(rb"https:/{2}[\w./-]+/maven2/", archive.read(_IVY_DEFAULTS))
         if known:
@@ -148,13 +128,6 @@ def _mirror(settings: Path) -> str | None:
         if of & _MIRRORS_OF_CENTRAL and "!central" not in of:
             return (mirror.findtext("{*}url") or "").strip() or None
     return None
-
-
-def _pyspark_jars() -> Path:
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigError("HDFS needs PySpark, whose jars hold its client, and it is not installed: run `make setup`")
-    return Path(spec.origin).parent / "jars"
 
 
 def _cached() -> Path:

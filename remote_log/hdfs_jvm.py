@@ -5,6 +5,7 @@ signals from Python, and is not shut down: that waits for Java calls that hang, 
 one returns into it. So a command ends by `end_process`; what must be durable is synced by then, and files left open are closed
 by lease recovery; its log goes to standard error, warnings and above, as JSON
 lines. Without a fitting Java, or without the packages, there is one ConfigError that says what to install.
+Which Java and which jars these are is decided here alone: HDFS's own servers, which tests start, run with the same.
 Source: reference hdfs-clients.md.
 """
 
@@ -14,6 +15,7 @@ import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from typing import Any
 from storage.errors import ConfigError
 
 JAVA_MIN = 17
+_WHICH = f"Java {JAVA_MIN} or newer (Debian, Ubuntu: openjdk-{JAVA_MIN}-jre-headless)"
 _JARS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl",
          "jcl-over-slf4j", "snappy-java")
 _LOG_LINE = '{"event": "%enc{%m}{JSON}", "level": "%p", "logger": "java.%c{1}", "timestamp": "%d{ISO8601}"}%n'
@@ -72,15 +75,9 @@ def end_process(code: int) -> None:
 
 
 def _start(heap_bytes: int, setting: str) -> Java:
-    try:
-        import jpype  # type: ignore[import-untyped]
-        import jpype.config  # type: ignore[import-untyped]
-        import jpype.nio  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise _unfit("the package jpype1 is not installed", "install twinlog with its extra `hdfs`") from error
+    jpype = _jpype()
     jars = client_jars()
-    library = java_library(jpype)
-    check_version(library)
+    library = java_library()
     jpype.config.onexit = False  # its shutdown waits for calls that hang
     options = [f"-Xmx{heap_bytes}", "-Xrs", "-XX:+UseSerialGC", f"-Dlog4j2.contextSelector={_ONE_CONTEXT}"]
     try:
@@ -92,15 +89,30 @@ def _start(heap_bytes: int, setting: str) -> Java:
     return Java(jpype)
 
 
-def client_jars() -> list[Path]:
-    """Hadoop's client and what it needs, out of PySpark. Raises ConfigError."""
+def _jpype() -> Any:
+    try:
+        import jpype  # type: ignore[import-untyped]
+        import jpype.config  # type: ignore[import-untyped]
+        import jpype.nio  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise _unfit("the package jpype1 is not installed", "install twinlog with its extra `hdfs`") from error
+    return jpype
+
+
+def pyspark_jars() -> Path:
+    """The folder of all jars that come with PySpark. Raises ConfigError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise _unfit("the package pyspark, whose jars hold Hadoop's client, is not installed",
                      "install twinlog with its extra `hdfs`")
-    folder = Path(spec.submodule_search_locations[0]) / "jars"
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+def client_jars(more: Sequence[str] = ()) -> list[Path]:
+    """Hadoop's client and what it needs, out of PySpark, and `more` by their names without versions. Raises ConfigError."""
+    folder = pyspark_jars()
     found = []
-    for name in _JARS:
+    for name in (*_JARS, *more):
         jars = sorted(folder.glob(f"{name}-[0-9]*.jar"))
         if not jars:
             raise _unfit(f"{folder} has no {name} jar", "install the pyspark that requirements/ pins")
@@ -108,14 +120,27 @@ def client_jars() -> list[Path]:
     return found
 
 
-def java_library(jpype: Any) -> Path:
-    """libjvm of JAVA_HOME, or of the Java that this machine has. Raises ConfigError."""
+def java_library() -> Path:
+    """libjvm of JAVA_HOME, or of the Java that this machine has. Raises ConfigError, also when it is too old."""
+    jpype = _jpype()
     try:
-        return Path(jpype.getDefaultJVMPath()).resolve()
+        library = Path(jpype.getDefaultJVMPath()).resolve()
     except (jpype.JVMNotFoundException, jpype.JVMNotSupportedException, OSError, ValueError) as error:
         home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME is {home}, and holds no Java" if home else "no Java was found on this machine"
-        raise _unfit(where, f"install Java {JAVA_MIN} or newer, or set JAVA_HOME to where it is") from error
+        raise _unfit(where, f"install {_WHICH}, or set JAVA_HOME to where it is") from error
+    check_version(library)
+    return library
+
+
+def java_program() -> Path:
+    """The command `java` that belongs to `java_library`. Raises ConfigError."""
+    library = java_library()
+    for folder in library.parents[:3]:  # Java's home, above lib/server; not the machine's own bin
+        program = folder / "bin" / "java"
+        if program.is_file():
+            return program
+    raise _unfit(f"Java at {library} has no command `java`", f"install {_WHICH}, or set JAVA_HOME to one")
 
 
 def check_version(library: Path) -> None:
@@ -131,7 +156,7 @@ def check_version(library: Path) -> None:
     parts = version.removeprefix("1.").split(".")
     if parts[0].isdecimal() and int(parts[0]) < JAVA_MIN:
         raise _unfit(f"Java at {folder} is {version}, too old for Hadoop's client",
-                     f"install Java {JAVA_MIN} or newer, or set JAVA_HOME to one")
+                     f"install {_WHICH}, or set JAVA_HOME to one")
 
 
 def _send_log_to_stderr(jpype: Any) -> None:
@@ -147,5 +172,5 @@ def _send_log_to_stderr(jpype: Any) -> None:
 
 
 def _unfit(problem: str, remedy: str) -> ConfigError:
-    message = f"a DFS of kind hdfs needs Java {JAVA_MIN} in this process: {problem}; {remedy}"
+    message = f"HDFS needs Java {JAVA_MIN} or newer, and its client: {problem}; {remedy}"
     return ConfigError(message, faults=[{"file": "", "key": "dfs.*.kind", "problem": problem, "allowed": remedy}])

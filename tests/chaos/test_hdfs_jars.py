@@ -109,19 +109,16 @@ def test_no_jar_says_how_it_is_got() -> None:
     assert "`python -m chaos hdfs --fetch`" in (hdfs_jars.missing() or "")
 
 
-def test_no_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"no java on the PATH: install Java 17 \(.*openjdk-17"):
-        hdfs_jars.java()
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert "JAVA_HOME (/nowhere)" in (hdfs_jars.missing() or "")
-
-
-def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    java.chmod(0o755)
+def test_a_java_that_does_not_fit_is_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Java of the servers is that of the client (remote_log/hdfs_jvm.py)."""
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "lib" / "server" / "libjvm.so").touch()
+    (tmp_path / "release").write_text('JAVA_VERSION="1.8.0_402"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"is not that \(openjdk version \"1\.8\.0_402\"\)"):
-        hdfs_jars.java()
+    assert f"Java at {tmp_path} is 1.8.0_402, too old" in (hdfs_jars.missing() or "")
+
+
+def test_a_client_of_another_release_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_jars, "VERSION", "2.0.0")
+    with pytest.raises(ConfigError, match=r"should hold hadoop-client-api-2\.0\.0\.jar, and holds hadoop-client-api-3"):
+        hdfs_jars.client_jars()
