@@ -138,7 +138,12 @@ class SiteCommands:
         return "empty"
 
     async def do_wipe_dfs(self, words: list[str]) -> str:
-        """wipe-dfs SITE everything|claims|segments: the DFS beside it loses that, whoever runs."""
+        """wipe-dfs SITE everything|claims|segments|last-segment: the DFS beside it loses that, whoever runs."""
+        if words[1] == "last-segment":
+            last = max((self.pair.root / words[0] / "dfs").glob("*/*/[0-9]*/[0-9]*"))
+            for path in last.parent.glob(f"*{last.name}*"):  # with the marks that the directory keeps beside it
+                path.unlink()
+            return last.parent.name.lstrip("0")
         for folder in (self.pair.root / words[0] / "dfs").glob("*/*/*"):
             if words[1] in ("everything", "claims" if folder.name == "claims" else "segments"):
                 shutil.rmtree(folder)

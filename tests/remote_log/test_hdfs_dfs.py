@@ -142,6 +142,10 @@ async def test_a_file_that_does_not_close_is_named_at_the_deadline(faulty_hdfs: 
     with pytest.raises(DfsError):
         await writer.append(b"late")
     await writer.close()
+    given_up = other._java.Path(f"{other._settings.root}-given-up")
+    other._connected.rename(other._at("/p/0/s"), given_up)  # as `hdfs dfs -mv` does
+    await close_by_recovery(other, "/p/0/s", SystemClock(), 2.5)
+    assert await other.list("/p/0") == []
 
 
 # ---- deadlines
