@@ -71,7 +71,7 @@ async def test_bytes_of_a_remote_log_on_hdfs(hdfs: HdfsCluster) -> None:
         assert await hdfs_log_bytes(cluster, "b") == 0
         head = encode_header(SegmentHeader(0, 1, 1, wal_name(1, 1)))
         await dfs.create_file(layout.segment(1, wal_name(1, 1), 1), head + bytes(100))
-        await dfs.create_file(layout.claim(1), b"no segment")
+        await dfs.create_file(layout.claim(1), head)
         assert await hdfs_log_bytes(cluster, "b") == len(head), "without zeros and claims"
     finally:
         await dfs.delete(layout.folder)
