@@ -39,6 +39,7 @@ LEFT_OUT = {  # files -> why the simulator does not run them, and what tests the
     "remote_log/directory_*.py": "the real DFS; `tests/remote_log/dfs_contract.py` holds it and the simulated one to the same",
     "switchover/cli*.py": "the command line; `tests/gateway/test_cli.py`",
     "remote_log/hdfs_*.py": "a real HDFS; `tests/remote_log/test_hdfs_dfs.py`, by the contract of all DFSs",
+    "remote_log/webhdfs.py": "a real HDFS over HTTP; `tests/remote_log/test_webhdfs.py`",
     "remote_log/queued_writer.py": "the thread of an open file, of directory and HDFS; the same contract",
     "switchover/terminal.py": "the command line; `tests/gateway/test_cli.py`",
     "switchover/pair_access.py": "the command line's port; `tests/gateway/test_cli.py`",
