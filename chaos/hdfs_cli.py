@@ -8,11 +8,9 @@ is reported and not started again: it may be an experiment. Exit codes: 0 after 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -21,15 +19,11 @@ from rich.console import Console
 from chaos import hdfs_jars
 from chaos.hdfs_cluster import HdfsCluster
 from chaos.hdfs_daemon import Daemon
+from gateway.stopping import Stopped, ignore_signals, stopping
 from storage.errors import TwinlogError
 
 NAMES = ("a", "b")
 WATCH_S = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Stopped(Exception):
-    """A signal asked to end."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
@@ -50,7 +44,7 @@ def main(given: list[str]) -> int:
     chosen = arguments(given)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     try:
-        with _signals():
+        with stopping():
             console.print(f"the servers' jar: {hdfs_jars.fetch()}")
             return 0 if chosen.fetch else _run(console, chosen.dir, chosen.clusters, chosen.data_nodes)
     except Stopped:
@@ -82,7 +76,7 @@ def _run(console: Console, folder: Path, count: int, data_nodes: int) -> int:
         for name, cluster in clusters.items():
             console.print(f"HDFS {name}: {cluster.uri}, WebHDFS {cluster.web_url}, user {cluster.user}")
         console.print(f"ready; {note} has it for programs. Ctrl-C stops everything.")
-        running.callback(_ignore_signals)
+        running.callback(ignore_signals)
         _watch(console, [daemon for cluster in clusters.values() for daemon in cluster.daemons])
     return 1
 
@@ -96,21 +90,3 @@ def _watch(console: Console, daemons: list[Daemon]) -> None:
             console.print(f"{daemon.name} in {daemon.folder} has ended; the end of its log:\n{daemon.log_tail()}")
 
 
-@contextmanager
-def _signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Stopped, once: a second one must not cut the stopping short."""
-    def stop(number: int, frame: object) -> None:
-        _ignore_signals()
-        raise Stopped
-
-    before = {each: signal.signal(each, stop) for each in _SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def _ignore_signals() -> None:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)

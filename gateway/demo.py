@@ -14,8 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from gateway.config_load import load_site_config
 from gateway.demo_files import client_address, write_files
 from gateway.demo_servers import child_environ, two_databases, two_hdfs
 from gateway.operator_http import OperatorHttp
+from gateway.stopping import Stopped, ignore_signals, stopping
 from storage.errors import ConfigError, TwinlogError, Unavailable
 from switchover.terminal import Exit, notes, out, print_json
 
@@ -36,7 +36,6 @@ POLL_S = 0.1
 LOAD_ROWS = 50_000
 LOAD_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,6 @@ class DemoPlan:
     @property
     def urls(self) -> dict[str, str]:
         return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
-
-
-class Stopped(Exception):
-    """A signal asked the demo to end."""
 
 
 def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
@@ -72,7 +67,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    with _signals(), ExitStack() as around:
+    with stopping(), ExitStack() as around:
         try:
             hdfs = around.enter_context(two_hdfs(plan.directory)) if plan.dfs == "hdfs" else None
             databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
@@ -93,7 +88,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
         except Stopped:
             return Exit.OK
         finally:
-            _ignore_signals()
+            ignore_signals()
             _stop(processes)
             note.unlink(missing_ok=True)
 
@@ -117,26 +112,6 @@ def _earlier(directory: Path, site: str) -> str:
         return f" (perhaps pid {entry['pid']}, site {site} of an earlier demo in {directory})"
     except (OSError, msgspec.MsgspecError, KeyError, TypeError):
         return ""
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """SIGINT and SIGTERM raise Stopped, once; a second one is ignored, so that the sites are stopped in peace."""
-    def stop(number: int, frame: object) -> None:
-        _ignore_signals()
-        raise Stopped
-
-    before = {each: signal.signal(each, stop) for each in _SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
-def _ignore_signals() -> None:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
 
 
 def log_path(directory: Path, site: str) -> Path:
