@@ -45,13 +45,15 @@ class SimSight:
         return found
 
     async def checks(self, site: str) -> Mapping[str, Any]:
-        return await self._ask(site, lambda life: _operations(life).checks("failover"), VIEW_TIMEOUT_S)  # type: ignore[no-any-return]
+        found: Mapping[str, Any] = await self._ask(site, lambda life: _operations(life).checks("failover"), VIEW_TIMEOUT_S)
+        return found
 
     async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         def begin(life: Life) -> Coroutine[Any, Any, Any]:
             return _operations(life).start(kind, to, dict(options), False, f"{MONITOR} {self._src}", key)
 
-        return await self._ask(site, begin, ORDER_TIMEOUT_S)  # type: ignore[no-any-return]
+        document: Mapping[str, Any] = await self._ask(site, begin, ORDER_TIMEOUT_S)
+        return document
 
     async def _ask(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
         failed = partial(_failed, site)

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from typing import Any
 
@@ -21,35 +21,21 @@ from remote_log.hdfs_jvm import java
 from storage.clock import SystemClock
 from storage.errors import DfsError, LeaseLost, LeaseNotRecovered
 from tests.remote_log.dfs_contract import DfsContract
+from tests.remote_log.hdfs_rig import HEAP_BYTES, Open, be_unwilling, opener
 
 pytestmark = pytest.mark.timeout(240)
-HEAP_BYTES = 256 << 20
-Open = Callable[..., HdfsDfs]
 
 
 @pytest.fixture
 async def open_dfs(hdfs: HdfsCluster, hdfs_root: str) -> AsyncIterator[Open]:
     """Clients of a folder of their own; keywords are fields of HdfsSettings. The JVM starts after the fixture found a Java."""
-    clients = []
-
-    def opened(**changes: Any) -> HdfsDfs:
-        settings = HdfsSettings(hdfs.uri + hdfs_root, "dfs.peer", deadline_s=20.0)
-        clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
-        return clients[-1]
-
-    first = await opened().create("/warm/up")  # a JVM loads its classes at their first use: that is not what is timed here
-    await first.append(b"1")
-    await first.close()
-    await clients[0].delete("/warm")
-    yield opened
-    for client in clients:
-        await client.close()
+    async with opener(hdfs, hdfs_root) as opened:
+        yield opened
 
 
 @pytest.fixture
 def unwilling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers do not look for marks: as one whose process sleeps, or is cut off from the NameNode."""
-    monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
+    be_unwilling(monkeypatch)
 
 
 class TestHdfsDfs(DfsContract):

@@ -7,56 +7,35 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
-from remote_log import hdfs_dfs
 from remote_log.claims import close_by_recovery
-from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs, HdfsDfsWriter
-from remote_log.hdfs_jvm import java
 from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.clock import SystemClock
 from storage.errors import DfsError, DfsExists, LeaseLost, LeaseNotRecovered
+from tests.remote_log.hdfs_rig import Open, be_unwilling, opener
 from tests.remote_log.hdfs_writer_process import FRAME
 from tools.sources import ROOT
 
 pytestmark = pytest.mark.timeout(300)
-HEAP_BYTES = 256 << 20
 RECOVERY_S = 60.0
 SOFT_LIMIT_S = 60.0  # HDFS's own, and not to be set
-Open = Callable[..., HdfsDfs]
 
 
 @pytest.fixture
 async def open_dfs(faulty_hdfs: HdfsCluster, hdfs_root: str) -> AsyncIterator[Open]:
-    async with opener(faulty_hdfs, hdfs_root) as opened:
+    async with opener(faulty_hdfs, hdfs_root, deadline_s=10.0) as opened:
         yield opened
-
-
-@asynccontextmanager
-async def opener(cluster: HdfsCluster, root: str) -> AsyncIterator[Open]:
-    clients = []
-
-    def opened(**changes: Any) -> HdfsDfs:
-        settings = HdfsSettings(cluster.uri + root, "dfs.peer", deadline_s=10.0)
-        clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
-        return clients[-1]
-
-    yield opened
-    for client in clients:
-        await client.close()
 
 
 @pytest.fixture
 def unwilling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers do not give way when they are asked to: HDFS itself must fence them."""
-    monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
+    be_unwilling(monkeypatch)
 
 
 async def append_until_failure(writer: HdfsDfsWriter, amid: asyncio.Event) -> tuple[int, DfsError]:
@@ -131,7 +110,7 @@ def two_nodes(shared_hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory
 
 
 async def test_the_pipeline_goes_on_with_one_node_and_a_second_one_joins_again(two_nodes: HdfsCluster) -> None:
-    async with opener(two_nodes, "/r") as open_dfs:
+    async with opener(two_nodes, "/r", deadline_s=10.0) as open_dfs:
         dfs = open_dfs(deadline_s=30.0, options={"dfs.replication": "2"})
         writer = await dfs.create("/p/0/s")
         for i in range(3):

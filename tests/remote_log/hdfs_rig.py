@@ -1,0 +1,43 @@
+"""Clients of a real HDFS for tests: each in a folder of its own, of a Java machine that has loaded its classes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chaos.hdfs_cluster import HdfsCluster
+from remote_log import hdfs_dfs
+from remote_log.hdfs_client import HdfsSettings
+from remote_log.hdfs_dfs import HdfsDfs
+from remote_log.hdfs_jvm import java
+
+HEAP_BYTES = 256 << 20
+Open = Callable[..., HdfsDfs]
+
+
+@asynccontextmanager
+async def opener(cluster: HdfsCluster, root: str, deadline_s: float = 20.0) -> AsyncIterator[Open]:
+    """Keywords are fields of HdfsSettings. The cluster's fixture has found a Java before the JVM starts here."""
+    clients: list[HdfsDfs] = []
+
+    def opened(**changes: Any) -> HdfsDfs:
+        settings = HdfsSettings(cluster.uri + root, "dfs.peer", deadline_s=deadline_s)
+        clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
+        return clients[-1]
+
+    first = await opened().create("/warm/up")  # a JVM loads its classes at their first use: that is not what is timed
+    await first.append(b"1")
+    await first.close()
+    await clients[0].delete("/warm")
+    yield opened
+    for client in clients:
+        await client.close()
+
+
+def be_unwilling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers do not look for marks: as one whose process sleeps, or is cut off from the NameNode. HDFS itself must fence."""
+    monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
