@@ -1,5 +1,5 @@
-"""Room for the PySpark jobs; empty so far.
+"""The PySpark jobs that prove that both sites are equal, find what is not, and mend it.
 
-What will live here: a Spark data source over WAL and remote-log segments, a snapshot reader, and the jobs compare,
-log-audit, repair, replay and reconcile. They will import only the pure modules of storage and remote_log.
+They import only the pure modules of storage and remote_log, and run as processes of their own (run.py): no gateway
+imports Spark. Source: product.md section 6, docs/decisions/2026-11-21-audits-at-a-barrier.md.
 """

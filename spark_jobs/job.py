@@ -1,0 +1,125 @@
+"""What a job is given and what it answers: the shapes between spark_jobs/run.py and the jobs.
+
+What always holds: a job is `run(spark, request, progress) -> Outcome`, reads only what `request` names and changes neither
+site, unless its own page says so. It writes nothing into `request.folder` itself: frames and charts of its outcome are
+written by output.py and report.py. A job that could not look raises an error of storage/errors.py; it never answers `good`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "twinlog"  # of spark.read.format
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSource:
+    """One site, as far as this job was told. An empty text: not known here."""
+
+    name: str
+    url: str  # of its gateway, without a final slash
+    config: str = ""  # the file that the rest was read from
+    wal: str = ""  # folder of its WAL's segments
+    remote_log: str = ""  # folder, or hdfs:// address, of the pair's remote log on this site's DFS: the peer wrote it
+    hdfs: Mapping[str, str] = field(default_factory=dict)  # Hadoop's own keys for that address
+    engine: str = ""  # rocksdb, postgresql, sqlite
+    engine_url: str = field(default="", repr=False)  # SQLAlchemy address of an SQL engine, secrets resolved
+    place: str = ""  # of the snapshot at the barrier: KeptSnapshot.place
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier that both sites hold a snapshot at: exactly the first `seq` sequences."""
+
+    name: str
+    epoch: int
+    seq: int
+    taken_at: str = ""  # on the active, RFC 3339
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to look at. `source` is the active at the time of the barrier, `peer` the other site."""
+
+    job: str
+    pair: str
+    source: SiteSource
+    peer: SiteSource
+    folder: Path  # where the audit is being written
+    tables: tuple[str, ...] = ()  # empty: all
+    barrier: Barrier | None = None  # of jobs that read storage
+    options: Mapping[str, str] = field(default_factory=dict)  # of this job alone: `--set NAME=VALUE`
+
+    @property
+    def sites(self) -> tuple[SiteSource, SiteSource]:
+        """The two in the order of their names."""
+        return (self.source, self.peer) if self.source.name < self.peer.name else (self.peer, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one colour. `x` are numbers (with Chart.x_is_time: milliseconds since 1970) or names of bars."""
+
+    name: str
+    x: tuple[float, ...] | tuple[str, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A bar from `start` to `end` in the lane `lane` of a timeline. A `bad` one is drawn to be seen."""
+
+    lane: str
+    start: float
+    end: float
+    label: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One plot of the report: `bars`, `lines` or `points` of its series, or a `timeline` of its spans. Few hundred points."""
+
+    title: str
+    kind: Literal["bars", "lines", "points", "timeline"]
+    x_label: str
+    y_label: str = ""
+    series: tuple[Series, ...] = ()
+    spans: tuple[Span, ...] = ()
+    x_is_time: bool = False
+    note: str = ""  # how to read it, in a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a job found. `good`: nothing that has to be mended; then `findings` is empty."""
+
+    good: bool
+    counters: Mapping[str, int]  # by name, in the order to show them in
+    findings: DataFrame  # one row each; shown first to last in the report, kept whole as Parquet
+    tables: tuple[str, ...] = ()  # that were looked at
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)  # more to keep as Parquet, by name
+    charts: tuple[Chart, ...] = ()
+    remarks: tuple[str, ...] = ()  # what the reader should know: sentences
+
+
+class Progress(Protocol):
+    """Where a job says how far it is. Tasks of Spark's stages are watched without its help."""
+
+    def step(self, what: str) -> None:
+        """A new part of the work begins, in a few words."""
+
+    def rows(self, done: int, total: int | None = None) -> None:
+        """So many rows of the present part have been looked at."""
+
+
+class Job(Protocol):
+    """The function `run` of a job's module."""
+
+    def __call__(self, spark: SparkSession, request: Request, progress: Progress) -> Outcome: ...

@@ -1,0 +1,50 @@
+"""One Spark session for all tests of a process: two cores, small, without a web page, with a Java made for a quick start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_jobs.java import java_program
+from spark_jobs.session import check_installed, open_session
+from storage.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+}
+TIMEOUT_S = 240  # the first test of a process starts Java
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the data source `twinlog`. Without Java or PySpark: skipped, in CI a failure."""
+    try:
+        check_installed()
+        java_program()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            pytest.fail(error.message)
+        pytest.skip(error.message)
+    folder = tmp_path_factory.mktemp("warehouse")
+    session = open_session("local[2]", "tests", {**SETTINGS, "spark.sql.warehouse.dir": str(folder)})
+    yield session
+    session.stop()
