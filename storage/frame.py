@@ -119,30 +119,42 @@ def make_frame(
     )
 
 
-def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
-    """The frame that begins at `offset`. Raises BrokenFrame when no whole, sound frame does."""
-    view = memoryview(buffer)
+# magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, payload_bytes, crc: as in the bytes
+FrameHeader = tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def sound_header(view: memoryview, offset: int) -> FrameHeader:
+    """The header of the frame at `offset`, whose CRC was checked, payload included; no payload is copied. HOT.
+
+    Raises BrokenFrame when no whole, sound frame begins there, LogError for a format of another release.
+    """
     if len(view) - offset < HEADER_BYTES:
         raise BrokenFrame("the bytes end inside a frame header", offset=offset)
-    magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, crc = (
-        _HEADER.unpack_from(view, offset)
-    )
-    if magic != MAGIC or length > PAYLOAD_BYTES_MAX or count == 0:
+    header: FrameHeader = _HEADER.unpack_from(view, offset)
+    begin = offset + HEADER_BYTES
+    length = header[10]
+    end = begin + length
+    if header[0] != MAGIC or length > PAYLOAD_BYTES_MAX or header[4] == 0:
         raise BrokenFrame("no frame begins here", offset=offset)
-    end = offset + HEADER_BYTES + length
     if end > len(view):
         raise BrokenFrame("the bytes end inside a frame", offset=offset)
-    data = bytes(view[offset:end])
-    bare = data[:_CRC_OFFSET] + b"\0\0\0\0"
-    if crc32c.crc32c(data[HEADER_BYTES:], crc32c.crc32c(bare)) != crc:
+    bare = bytes(view[offset : offset + _CRC_OFFSET]) + b"\0\0\0\0"
+    if crc32c.crc32c(view[begin:end], crc32c.crc32c(bare)) != header[11]:
         raise BrokenFrame("the frame's CRC does not match", offset=offset)
-    if version != VERSION:
-        raise LogError(f"frame format version {version} is not known to this release (it knows {VERSION})")
-    if flags & ~_KNOWN_FLAGS:
-        raise LogError(f"frame flags {flags:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
+    if header[1] != VERSION:
+        raise LogError(f"frame format version {header[1]} is not known to this release (it knows {VERSION})")
+    if header[2] & ~_KNOWN_FLAGS:
+        raise LogError(f"frame flags {header[2]:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
+    return header
+
+
+def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
+    """The frame that begins at `offset`, with bytes of its own. Raises as `sound_header` does."""
+    view = memoryview(buffer)
+    _, _, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, _ = sound_header(view, offset)
     return Frame(
         log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
-        committed=committed, flags=flags, data=data,
+        committed=committed, flags=flags, data=bytes(view[offset : offset + HEADER_BYTES + length]),
     )
 
 
