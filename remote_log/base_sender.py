@@ -123,12 +123,17 @@ class BaseSender:
             at = BaseProgress(self._epoch, held.load, 0, seq, held.epoch, seq, held.epoch)
         else:
             at = msgspec.structs.replace(progress, epoch=self._epoch, load=held.load, floor=seq, floor_epoch=held.epoch)
+        schemas: dict[int, bytes] | None = held.schemas
+        if progress is not None and (progress.epoch, progress.load) == (self._epoch, held.load):
+            schemas = None  # they came with the first part of this load
         bounds = {"entries_max": self._settings.part_entries, "bytes_max": self._settings.part_bytes}
         async with aclosing(base_parts(held.snapshot, sorted(held.schemas), at, **bounds)) as parts:
             async for part in parts:
                 upto = part.moves(at)
                 rows = [(table, row.key, row.value, row.version) for table, row in part.rows]
-                await self._call(BASE, BaseRequest(self._epoch, progress, upto, rows, pack_outcomes(part.outcomes)))
+                outcomes = pack_outcomes(part.outcomes)
+                await self._call(BASE, BaseRequest(self._epoch, progress, upto, schemas, rows, outcomes))
+                schemas = None
                 held.used_s = self._clock.monotonic_s()
                 self.rows_sent += len(rows)
                 progress = at = upto
@@ -136,7 +141,7 @@ class BaseSender:
 
     async def _send_end(self, held: _Held, progress: BaseProgress) -> Position:
         history = pack_history(self._history(progress.seq))
-        done = BaseDoneRequest(self._epoch, progress, held.last_timestamp, held.schemas, history)
+        done = BaseDoneRequest(self._epoch, progress, held.last_timestamp, history)
         position = await self._call(BASE_DONE, done)
         self.release()
         return position

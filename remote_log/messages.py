@@ -78,12 +78,15 @@ class BaseRequest(msgspec.Struct):
     """A part of base data, taken only by a follower whose progress is exactly `after` (None: by any, which it empties), and
     which brings it to `upto`.
 
-    `rows` in key order: (table, key, value, version). `outcomes` in key order: what idempotency keys answered.
+    `schemas` of every table, in the first part of each load, before any of its rows: an engine that keeps rows in typed columns
+    needs them there. None: as before. `rows` in key order: (table, key, value, version). `outcomes` in key order: what
+    idempotency keys answered.
     """
 
     epoch: int
     after: BaseProgress | None
     upto: BaseProgress
+    schemas: dict[int, bytes] | None
     rows: list[tuple[int, bytes, bytes, int]]
     outcomes: list[OutcomeRow]
 
@@ -94,7 +97,6 @@ class BaseDoneRequest(msgspec.Struct):
     epoch: int
     after: BaseProgress
     last_timestamp: int
-    schemas: dict[int, bytes]
     history: list[tuple[int, int, int, str, str]]
 
 

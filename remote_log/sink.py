@@ -176,9 +176,10 @@ class Sink:
             await self.set_followed_epoch(request.epoch)
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
             progress = msgspec.msgpack.encode(request.upto)
-            await self._engine.load_base(rows, unpack_outcomes(request.outcomes), progress, first)
+            await self._engine.load_base(rows, unpack_outcomes(request.outcomes), progress, first, request.schemas)
             if first:
                 await self._engine.set_meta(BASE_WANTED, None)  # the engine itself knows from here on
+            if request.schemas is not None:
                 self._on_applied()
             self._unflushed_bytes += sum(len(key) + len(value) for _, key, value, _ in request.rows)
             if self._unflushed_bytes >= BASE_FLUSH_BYTES:
@@ -216,8 +217,7 @@ class Sink:
             self._check_progress(base)
             # noted first: until the base is finished nothing asks for it, and afterwards it must be there
             await self._engine.set_meta(FLOOR, str(base.floor).encode() if base.floor > base.seq else None)
-            await self._engine.finish_base(
-                base.seq, base.seq_epoch, request.last_timestamp, request.schemas, unpack_history(request.history)
-            )
+            history = unpack_history(request.history)
+            await self._engine.finish_base(base.seq, base.seq_epoch, request.last_timestamp, history)
             self._on_applied()
             return self._position("following")

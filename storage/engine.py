@@ -158,17 +158,16 @@ class StorageEngine(Protocol):
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-        first: bool,
+        first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         """A part of the base data of a standby: `first` empties the engine and marks it as loading (applied_seq = 0).
 
-        `outcomes`: idempotency keys with what they answered. `progress` is in the same transaction. Only the emptying is
-        durable when it returns.
+        `schemas`: of every table that there is from here on, as a part names them that is the first from its snapshot; rows of
+        a table that is not among them any more go. None: as before. `outcomes`: idempotency keys with what they
+        answered. `progress` is in the same transaction. Only the emptying is durable when it returns.
         """
 
-    async def finish_base(
-        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
-    ) -> None:
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         """The base is complete, and the log goes on after `seq`; durable when it returns.
 
         Rows may be as late as `last_timestamp`: applying what lies between brings all to the same point.

@@ -107,16 +107,14 @@ class SimEngine(MemoryEngine):
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-        first: bool,
+        first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         await self._take(FLUSH_S if first else APPLY_S)
-        await super().load_base(rows, outcomes, progress, first)
+        await super().load_base(rows, outcomes, progress, first, schemas)
 
-    async def finish_base(
-        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
-    ) -> None:
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         await self._take(FLUSH_S)
-        await super().finish_base(seq, epoch, last_timestamp, schemas, epochs)
+        await super().finish_base(seq, epoch, last_timestamp, epochs)
 
     async def reopen(self) -> None:
         await self._take(FLUSH_S)

@@ -7,7 +7,7 @@ it, with nothing shared with the clever engines but the meaning of marks. Source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -259,7 +259,7 @@ class MemoryEngine:
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-        first: bool,
+        first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         self._check_usable()
         if first:
@@ -268,6 +268,8 @@ class MemoryEngine:
         refuse_unless_loading(self.loading)
         state.begin()
         state.base = progress
+        if schemas is not None:
+            _name_tables(state, schemas)
         for table, row in rows:
             state.put(state.rows, (table, row.key), row)
         for key, outcome in outcomes:
@@ -275,14 +277,12 @@ class MemoryEngine:
         if first:
             self._make_durable()
 
-    async def finish_base(
-        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
-    ) -> None:
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         self._check_usable()
         refuse_unless_loading(self.loading)
         self._state = _State(
             seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows,
-            tables=dict(Tables.of_base(schemas, last_timestamp).by_id), epochs={entry.epoch: entry for entry in epochs},
+            tables=dict(Tables.of_base(self.schemas(), last_timestamp).by_id), epochs={entry.epoch: entry for entry in epochs},
             requests=self._state.requests,
         )
         self._make_durable()
@@ -366,6 +366,16 @@ def _change_schema(state: _State, value: bytes, version: int) -> None:
     for places in gone:
         for place in [place for place in places if place[0] == number]:
             state.put(places, place, None)
+
+
+def _name_tables(state: _State, schemas: Mapping[int, bytes]) -> None:
+    """The tables of a base: the rows of those that it no longer names go."""
+    for number in state.tables.keys() - schemas.keys():
+        state.put(state.tables, number, None)
+        for place in [place for place in state.rows if place[0] == number]:
+            state.put(state.rows, place, None)
+    for number, table in Tables.of_base(schemas, 0).by_id.items():
+        state.put(state.tables, number, table)
 
 
 def _as_of(state: _State, place: _Place, as_of: int) -> StoredRow | None:

@@ -24,7 +24,7 @@ from rocksdict import DbClosedError, Rdict, WriteBatch
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import rocks_purge as purging
-from storage.engines.effects import Tables, admit, horizon, refuse_unless_loading, refuse_while_loading
+from storage.engines.effects import admit, horizon, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_open import Notes, RocksSettings, check_room, open_database, write_options
 from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part, cut, load_state
@@ -359,21 +359,19 @@ class RocksEngine:
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-        first: bool,
+        first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         if not first:
             refuse_unless_loading(self.loading)
 
         def write() -> Write:
-            return base_part(self._state, rows, outcomes, progress, first)
+            return base_part(self._state, rows, outcomes, progress, first, schemas)
 
         await self._upkeep.submit(lambda: self._move(write, durably=first))
 
-    async def finish_base(
-        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
-    ) -> None:
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         refuse_unless_loading(self.loading)
-        write = base_end(seq, epoch, last_timestamp, Tables.of_base(schemas, last_timestamp), epochs)
+        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
         await self._upkeep.submit(lambda: self._move(lambda: write, durably=True))
 
     def _move(self, make: Callable[[], Write], durably: bool) -> None:

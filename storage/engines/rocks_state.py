@@ -71,23 +71,32 @@ def cut(
 
 def base_part(
     state: State, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-    first: bool,
+    first: bool, schemas: Mapping[int, bytes] | None,
 ) -> Write:
-    """Rows and request outcomes of a base, and how far it has come; the first part empties the database."""
-    changes: dict[bytes, bytes | None] = {
-        layout.row_prefix(table) + row.key: layout.pack_row(row.version, row.value) for table, row in rows
-    }
+    """Rows and request outcomes of a base, and how far it has come; the first part empties the database, and what `schemas` no
+    longer name is dropped."""
+    changes: dict[bytes, bytes | None] = {layout.LOADING_KEY: progress}
+    ranges: list[layout.Range] = []
+    if first:
+        state = State(0, 0, 0, None, Tables({}), ())
+        ranges.append(layout.CONTENT)
+        changes[layout.APPLIED_KEY] = layout.pack_applied(0, 0, 0)
+    if schemas is not None:
+        gone = sorted(state.tables.by_id.keys() - schemas.keys())
+        ranges += map(layout.row_range, gone)
+        changes.update((layout.schema_key(number), None) for number in gone)
+        state = state._replace(tables=Tables.of_base(schemas, 0))
+        changes.update((layout.schema_key(number), layout.encode(table)) for number, table in state.tables.by_id.items())
+    for number, row in rows:
+        changes[layout.row_prefix(number) + row.key] = layout.pack_row(row.version, row.value)
     for key, outcome in outcomes:
         changes.update(layout.request_entries(key, outcome))
-    changes[layout.LOADING_KEY] = progress
-    if not first:
-        return Write((), changes, state._replace(base=progress))
-    changes[layout.APPLIED_KEY] = layout.pack_applied(0, 0, 0)
-    return Write((layout.CONTENT,), changes, State(0, 0, 0, progress, Tables({}), ()))
+    return Write(ranges, changes, state._replace(base=progress))
 
 
-def base_end(seq: int, epoch: int, timestamp: int, tables: Tables, epochs: Sequence[EpochEntry]) -> Write:
-    """The base is whole."""
+def base_end(state: State, seq: int, epoch: int, timestamp: int, epochs: Sequence[EpochEntry]) -> Write:
+    """The base is whole: versions of its rows are kept from `timestamp` on."""
+    tables = Tables.of_base(state.tables.schemas(), timestamp)
     changes: dict[bytes, bytes | None] = {
         layout.APPLIED_KEY: layout.pack_applied(seq, epoch, timestamp), layout.LOADING_KEY: None,
     }

@@ -26,7 +26,7 @@ from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_read as reading
 from storage.engines import sql_tables as place
-from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.effects import admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part
 from storage.engines.sql_open import (
@@ -364,17 +364,15 @@ class SqlEngine:
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
-        first: bool,
+        first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         if not first:
             refuse_unless_loading(self.loading)
-        await self._upkeep_move(lambda: base_part(self._state, rows, outcomes, progress, first), durably=first)
+        await self._upkeep_move(lambda: base_part(self._state, rows, outcomes, progress, first, schemas), durably=first)
 
-    async def finish_base(
-        self, seq: int, epoch: int, last_timestamp: int, schemas: dict[int, bytes], epochs: Sequence[EpochEntry]
-    ) -> None:
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         refuse_unless_loading(self.loading)
-        write = base_end(seq, epoch, last_timestamp, Tables.of_base(schemas, last_timestamp), epochs)
+        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
         await self._upkeep_move(lambda: write, durably=True)
 
     async def _upkeep_move(self, make: Callable[[], Write], durably: bool) -> None:

@@ -106,7 +106,8 @@ class Standby:
         outcome = RequestOutcome(b"digest", epoch, 50 + part, 1000 + part, 1, part == 1)
         after = self.progress(part, load, epoch) if part else None
         upto = self.progress(part + 1, load, epoch)
-        message = BaseRequest(epoch, after, upto, rows, pack_outcomes([(f"r{part}", outcome)]))
+        schemas = None if part else {T: schema_of(T)}
+        message = BaseRequest(epoch, after, upto, schemas, rows, pack_outcomes([(f"r{part}", outcome)]))
         position = await self.sink.base(message)
         assert position.base == upto
         return position.state
@@ -114,7 +115,7 @@ class Standby:
     async def done(self, parts: int, load: int = 1, epoch: int = 3) -> str:
         after = self.progress(parts, load, epoch)
         return (await self.sink.base_done(
-            BaseDoneRequest(epoch, after, 5000, {T: schema_of(T)}, pack_history(HISTORY))
+            BaseDoneRequest(epoch, after, 5000, pack_history(HISTORY))
         )).state
 
     async def follow(self, epoch: int = 3) -> str:
@@ -181,11 +182,11 @@ async def test_another_snapshot_goes_on_behind_what_is_in_and_is_a_prefix_only_a
     await standby.part(0)
     later = msgspec.structs.replace(standby.progress(1), epoch=4, load=1, part=2, floor=120, floor_epoch=4, key=b"9")
     rows = [(T, b"9", value(c1=9), 1009)]
-    await standby.sink.base(BaseRequest(4, standby.progress(1), later, rows, []))
+    await standby.sink.base(BaseRequest(4, standby.progress(1), later, {T: schema_of(T)}, rows, []))
     with pytest.raises(Fenced):
         await standby.part(1)
     history = pack_history(HISTORY)
-    await standby.sink.base_done(BaseDoneRequest(4, later, 5000, {T: schema_of(T)}, history))
+    await standby.sink.base_done(BaseDoneRequest(4, later, 5000, history))
     assert await standby.keys() == [b"0", b"9"]
     assert (standby.engine.applied_seq, standby.engine.applied_epoch) == (100, 3)
     standby.restart()
@@ -209,7 +210,7 @@ async def test_a_base_in_one_piece_forgets_the_floor_of_a_rejoin() -> None:
 
 async def test_a_progress_that_is_not_understood_is_as_good_as_none() -> None:
     standby = Standby()
-    await standby.engine.load_base([], [], b"", first=True)
+    await standby.engine.load_base([], [], b"", True, {})
     position = await standby.sink.follow(FollowRequest(3, "b", pack_history(HISTORY)))
     assert (position.state, position.base) == ("loading", None)
 

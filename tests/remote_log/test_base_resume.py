@@ -104,6 +104,7 @@ class World:
         self.called = asyncio.Event()
         self.before_part: Callable[[], Awaitable[None]] | None = None
         self.rows_taken = 0  # by the standby, the same ones twice if they were sent twice
+        self.schemas_told: list[list[int] | None] = []  # by each part that the standby took
         self.writing: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
@@ -155,7 +156,9 @@ class World:
             self.parts_left -= 1
         answer: dict[str, Any] = msgspec.msgpack.decode(await self.standby.answer(method, body))
         self.called.set()
-        self.rows_taken += len(message["rows"]) if method == BASE else 0
+        if method == BASE:
+            self.rows_taken += len(message["rows"])
+            self.schemas_told.append(message["schemas"] and sorted(message["schemas"]))
         if breaks:
             self._break()
         return answer
@@ -219,7 +222,7 @@ async def a_world() -> World:
     await asyncio.gather(world.running, return_exceptions=True)
     await world.fill()
     await world.wal.trim(world.log.seq + 1)
-    await world.standby.engine.load_base([], [], b"", first=True)  # what holds nothing that the log could continue
+    await world.standby.engine.load_base([], [], b"", True, {})  # what holds nothing that the log could continue
     world.running = asyncio.create_task(world.shipper.run())
     return world
 
@@ -271,6 +274,20 @@ async def test_an_active_that_restarts_goes_on_from_another_snapshot() -> None:
     await world.close()
 
 
+async def test_the_schemas_come_with_the_first_part_from_each_snapshot() -> None:
+    """Typed rows need them before they come; a cut link is no new snapshot."""
+    world = await a_world()
+    for _ in range(2):
+        await world.cut_after(2)
+    assert world.schemas_told == [[T], None, None, None]
+    await world.write(put_table(T + 1))
+    await world.restart_active()
+    await world.finish()
+    assert world.schemas_told[4] == [T, T + 1]
+    assert set(map(type, world.schemas_told[5:])) == {type(None)}
+    await world.close()
+
+
 async def test_between_two_snapshots_the_storage_is_no_prefix_and_says_so() -> None:
     world = await a_world()
     await world.cut_after(6)
@@ -313,7 +330,7 @@ async def test_rows_of_another_log_are_not_kept() -> None:
     await world.cut_after(6)
     progress = msgspec.msgpack.decode(world.standby.engine.base_progress or b"")
     foreign = msgspec.msgpack.encode({**progress, "floor": progress["floor"] + 1})
-    await world.standby.engine.load_base([(T, StoredRow(b"foreign", value(c1=1), 1))], [], foreign, first=False)
+    await world.standby.engine.load_base([(T, StoredRow(b"foreign", value(c1=1), 1))], [], foreign, False, None)
     await world.restart_active()
     await world.finish()
     assert world.shipper.base_rows_sent == ROWS

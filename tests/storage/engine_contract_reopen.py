@@ -96,7 +96,7 @@ class EngineReopenContract:
         await fail(rig)
         assert engine.failure
         rig.mend()
-        base, cut = engine.load_base([], [], b"", first=True), engine.replace_rows([], 1, 1, 1)
+        base, cut = engine.load_base([], [], b"", True, {}), engine.replace_rows([], 1, 1, 1)
         for attempt in (engine.apply(frames[2:3]), engine.flush(), base, cut):
             with pytest.raises(EngineFailed, match="opened anew"):
                 await attempt
@@ -147,7 +147,7 @@ class EngineReopenContract:
     async def test_half_of_a_base_stays_half(self, rig: Rig) -> None:
         engine, frames = rig.engine, written(Log())
         await engine.apply(frames)
-        await engine.load_base([], [], b"", first=True)
+        await engine.load_base([], [], b"", True, {})
         await engine.reopen()
         assert engine.loading
         assert engine.applied_seq == 0

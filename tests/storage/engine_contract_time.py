@@ -239,18 +239,20 @@ class EngineTimeContract:
         rows = [StoredRow(key, value(c1=number), 500 * SECOND + number) for number, key in enumerate(TRICKY)]
         epochs = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(4, 80, 79, "b", "takeover")]
         outcomes = [(key, RequestOutcome(b"d", 4, 90 + n, (800 + n) * SECOND, 2, n == 1)) for n, key in enumerate("sr")]
-        await engine.load_base([(T, row) for row in rows[:5]], [], b"first", first=True)
+        schemas = {T: schema_of(T, history_s=60)}
+        await engine.load_base([(T, row) for row in rows[:5]], [], b"first", True, schemas)
         assert engine.base_progress == b"first"
-        await engine.load_base([(T, row) for row in rows[5:]], outcomes, b"second", first=False)
+        assert engine.schemas() == schemas
+        await engine.load_base([(T, row) for row in rows[5:]], outcomes, b"second", False, None)
         assert engine.base_progress == b"second"
-        await engine.finish_base(100, 4, 900 * SECOND, {T: schema_of(T, history_s=60)}, epochs)
+        await engine.finish_base(100, 4, 900 * SECOND, epochs)
         for _ in range(2):
             engine = rig.engine
             assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (100, 4, 100)
             assert engine.last_timestamp == engine.history_from(T, 0) == 900 * SECOND
             assert not engine.loading
             assert engine.base_progress is None
-            assert (engine.schemas(), engine.epochs()) == ({T: schema_of(T, history_s=60)}, epochs)
+            assert (engine.schemas(), engine.epochs()) == (schemas, epochs)
             assert await engine.scan(T, None, None, reverse=False, limit=100) == rows
             assert await engine.request_outcome("before") is None
             assert [await engine.request_outcome(key) for key, _ in outcomes] == [outcome for _, outcome in outcomes]
@@ -265,21 +267,59 @@ class EngineTimeContract:
 
     async def test_what_a_crash_leaves_of_a_base_is_as_far_as_its_progress_says(self, rig: Rig) -> None:
         rows = [StoredRow(b"%d" % n, value(c1=n), SECOND + n) for n in range(4)]
-        await rig.engine.load_base([(T, rows[0])], [], b"0", first=True)
-        await rig.engine.load_base([(T, rows[1])], [], b"1", first=False)
+        await rig.engine.load_base([(T, rows[0])], [], b"0", True, {T: schema_of(T)})
+        await rig.engine.load_base([(T, rows[1])], [], b"1", False, None)
         await rig.engine.flush()
-        await rig.engine.load_base([(T, rows[2])], [], b"2", first=False)
+        await rig.engine.load_base([(T, rows[2])], [], b"2", False, None)
         await rig.crash()
         assert rig.engine.loading
         held = rig.engine.base_progress
         assert held in (b"1", b"2")  # what was not flushed may be there, as a whole
         assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows[: int(held) + 1]
-        await rig.engine.load_base([(T, rows[2])], [], b"2", first=False)
+        await rig.engine.load_base([(T, rows[2])], [], b"2", False, None)
         await rig.restart()
         assert rig.engine.base_progress == b"2"
-        await rig.engine.load_base([(T, rows[3])], [], b"3", first=False)
-        await rig.engine.finish_base(2, 1, 2 * SECOND, {T: schema_of(T)}, [])
+        await rig.engine.load_base([(T, rows[3])], [], b"3", False, None)
+        await rig.engine.finish_base(2, 1, 2 * SECOND, [])
         assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows
+
+    async def test_a_base_of_two_snapshots_that_is_cut_off_anywhere_ends_the_same(self, rig: Rig) -> None:
+        """Between them table 9 was dropped, 8 made, and T got another name and a history."""
+        rows = [StoredRow(b"%d" % n, value(c1=n), SECOND + n) for n in range(5)]
+        first, then = {T: schema_of(T), 9: schema_of(9)}, {T: schema_of(T, 60, "renamed"), 8: schema_of(8)}
+        parts: list[tuple[list[tuple[int, StoredRow]], dict[int, bytes] | None]] = [
+            ([(T, rows[0]), (9, rows[1])], first), ([(9, rows[2])], None), ([(T, rows[3])], then), ([(8, rows[4])], None)
+        ]
+        held = [
+            {T: rows[:1], 9: rows[1:2]}, {T: rows[:1], 9: rows[1:3]},
+            {T: [rows[0], rows[3]]}, {T: [rows[0], rows[3]], 8: rows[4:]},
+        ]
+
+        async def load(start: int, end: int) -> None:
+            for number in range(start, end):
+                await rig.engine.load_base(parts[number][0], [], b"%d" % number, not number, parts[number][1])
+
+        async def check(number: int) -> None:
+            assert rig.engine.schemas() == (first if number < 2 else then)
+            for table in (T, 8, 9):
+                found = await rig.engine.scan(table, None, None, reverse=False, limit=9)
+                assert found == held[number].get(table, [])
+
+        for cut in range(1, len(parts) + 1):
+            for durable in (False, True):
+                await load(0, cut)
+                if durable:
+                    await rig.engine.flush()
+                await rig.crash()
+                number = int(rig.engine.base_progress or b"")
+                assert number < cut
+                assert number == cut - 1 or not durable
+                await check(number)
+                await load(number + 1, len(parts))
+                await rig.engine.finish_base(2, 1, 2 * SECOND, [])
+                await rig.crash()
+                await check(len(parts) - 1)
+                assert (rig.engine.applied_seq, rig.engine.history_from(T, 0)) == (2, 2 * SECOND)
 
     async def test_history_is_answered_for_from_where_it_was_kept(self, rig: Rig) -> None:
         log = Log()
@@ -308,18 +348,20 @@ class EngineTimeContract:
         await rig.engine.apply([log.frame(put_table(), upsert(b"before", value(c1=1)))])
         await rig.engine.set_meta("role", b"standby")
         half = RequestOutcome(b"d", 1, 1, SECOND, 1, False)
-        await rig.engine.load_base([(T, StoredRow(b"half", value(c1=1), SECOND))], [("half", half)], b"p", first=True)
+        schemas, row = {T: schema_of(T), 9: schema_of(9)}, StoredRow(b"half", value(c1=1), SECOND)
+        await rig.engine.load_base([(T, row)], [("half", half)], b"p", True, schemas)
         await rig.engine.flush()
         await rig.crash()
         engine = rig.engine
         assert (engine.applied_seq, engine.durable_seq, engine.applied_epoch) == (0, 0, 0)
         assert engine.loading
         assert engine.meta("role") == b"standby"
-        assert engine.schemas() == {}
+        assert engine.schemas() == schemas
         with pytest.raises(Refused):
             await engine.apply([Log().frame(noop())])
-        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], b"p", first=True)
-        await engine.finish_base(2, 1, SECOND, {T: schema_of(T)}, [])
+        await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], b"p", True, {T: schema_of(T)})
+        await engine.finish_base(2, 1, SECOND, [])
+        assert engine.schemas() == {T: schema_of(T)}
         assert await engine.request_outcome("half") is None
         assert await scan(engine) == {b"whole": value(c1=2)}
         assert not engine.loading
@@ -328,9 +370,9 @@ class EngineTimeContract:
 
     async def test_a_base_without_its_first_part_is_refused(self, rig: Rig) -> None:
         with pytest.raises(Refused):
-            await rig.engine.load_base([], [], b"p", first=False)
+            await rig.engine.load_base([], [], b"p", False, None)
         with pytest.raises(Refused):
-            await rig.engine.finish_base(1, 1, 1, {}, [])
+            await rig.engine.finish_base(1, 1, 1, [])
 
     async def test_counters(self, rig: Rig) -> None:
         await rig.engine.apply([Log().frame(upsert(b"k", value(c1=1)))])

@@ -57,6 +57,9 @@ others = st.one_of(
 marks = st.none() | st.tuples(st.sampled_from(REQUESTS), st.integers(1, 3))
 records = st.lists(st.tuples(st.one_of(rows, rows, rows, others), marks), min_size=1, max_size=9)
 bounds = st.none() | row_keys
+named = st.dictionaries(tables, st.sampled_from([0, 100])).map(
+    lambda kept: {number: schema_of(number, history_s) for number, history_s in kept.items()}
+)
 
 
 def marked(chosen: list[tuple[Record, tuple[str, int] | None]]) -> list[Record]:
@@ -206,24 +209,27 @@ class Twins(RuleBasedStateMachine):
 
     @rule(
         base=st.lists(st.tuples(tables, row_keys, values), max_size=8), asked=st.lists(st.sampled_from(REQUESTS), unique=True),
-        kept=st.sampled_from([0, 100]), data=st.data(),
+        first=named, then=st.none() | named, data=st.data(),
     )
-    def load_base(self, base: list[tuple[int, bytes, bytes]], asked: list[str], kept: int, data: Any) -> None:
+    def load_base(
+        self, base: list[tuple[int, bytes, bytes]], asked: list[str], first: dict[int, bytes], then: dict[int, bytes] | None,
+        data: Any,
+    ) -> None:
         rows = [(table, StoredRow(key, content, self.log.timestamp)) for table, key, content in base]
         outcomes = [
             (key, RequestOutcome(b"d", self.log.epoch, self.log.seq, self.log.timestamp + 1, n, n == 1))
             for n, key in enumerate(asked)
         ]
-        self.both("load_base", rows[:3], outcomes[:1], b"one", True)
+        self.both("load_base", rows[:3], outcomes[:1], b"one", True, first)
         self.frames = []
         if data.draw(st.booleans(), "crash in mid-base"):
             self.crash()
         if data.draw(st.booleans(), "never finished"):
             return
-        self.both("load_base", rows[3:], outcomes[1:], b"two", False)
+        self.both("load_base", rows[3:], outcomes[1:], b"two", False, then)
         self.log.seq += 7
         epochs = self.memory.epochs()
-        self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, {1: schema_of(1, kept)}, epochs)
+        self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, epochs)
 
     def go_back(self, seq: int) -> None:
         """What comes next follows `seq`, and is newer than everything that ever was."""

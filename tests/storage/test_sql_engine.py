@@ -132,6 +132,31 @@ async def test_a_schema_change_is_a_change_of_the_table(rig: PostgresRig, databa
     assert seen(database, "SELECT 1 FROM pg_tables WHERE tablename = 'flights'") == []
 
 
+async def test_base_data_goes_straight_into_the_typed_tables(rig: PostgresRig, database: str) -> None:
+    """What a base took before its end lies where it stays, and a snapshot that knows another schema changes the table."""
+    where = "SELECT pg_relation_filenode('flights')"
+    first = schema([{"name": "a", "type": "string"}, {"name": "b", "type": "int32"}])
+
+    def rows(made: TableSchema, *contents: dict[str, Any]) -> list[tuple[int, StoredRow]]:
+        records = [row(made, content) for content in contents]
+        return [(1, StoredRow(record.key, record.value, 1000)) for record in records]
+
+    many = [{"k": n, "a": f"row {n}", "b": n} for n in range(60)]
+    await rig.engine.load_base(rows(first, *many), [], b"1", True, {1: encode_schema(first)})
+    assert seen(database, "SELECT k, a, b FROM flights ORDER BY k LIMIT 2") == [(0, "row 0", 0), (1, "row 1", 1)]
+    file = seen(database, where)
+    second = alter(first, {"drop": ["a"], "add": [{"name": "c", "type": "decimal", "default": "1.5"}]})
+    await rig.engine.load_base(rows(second, {"k": 60, "b": 60, "c": "2"}), [], b"2", False, {1: encode_schema(second)})
+    await rig.engine.flush()
+    await rig.crash()
+    await rig.engine.load_base(rows(second, {"k": 61, "b": 61}), [], b"3", False, None)
+    await rig.engine.finish_base(100, 1, 2000, [])
+    assert seen(database, where) == file
+    assert seen(database, "SELECT k, b, c FROM flights WHERE k >= 59 ORDER BY k") == [
+        (59, 59, Decimal("1.5")), (60, 60, Decimal("2")), (61, 61, Decimal("1.5"))
+    ]
+
+
 async def test_names_that_the_database_does_not_take(rig: PostgresRig, database: str) -> None:
     columns = [{"name": name, "type": "int32"} for name in ("xmin", "A", "a", "select", "twinlog_key", "x" * 100, "x" * 101)]
     made = schema(columns, name="t" * 128)

@@ -77,8 +77,8 @@ async def rejoin(engine: SimEngine) -> None:
 
 
 async def fill(engine: SimEngine) -> None:
-    await engine.load_base([(T, THEIRS)], [], b"1", first=True)
-    await engine.finish_base(100, 4, 1 << 40, {T: schema_of(T)}, [])
+    await engine.load_base([(T, THEIRS)], [], b"1", True, {T: schema_of(T)})
+    await engine.finish_base(100, 4, 1 << 40, [])
 
 
 def killed_amid(change: Callable[[SimEngine], Coroutine[Any, Any, None]], seed: int) -> tuple[int, bool, bytes]:
