@@ -40,7 +40,9 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
-MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect; a site that is stopped does so later
+MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back
+# a site that is stopped, or is not told what became of its change of the register, does so later
+DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
@@ -129,7 +131,7 @@ class Run:
     async def _main(self) -> None:
         self.recorder.note(Limits(
             answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S, segments_drained=1,
-            mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind == "pause"), default=0.0),
+            mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind in DEAF), default=0.0),
         ))
         for use in self.workload.tables:
             self.recorder.note(use)
