@@ -24,10 +24,11 @@ from rocksdict import DbClosedError, Rdict, WriteBatch
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import rocks_purge as purging
+from storage.engines.applied import AppliedState, State
 from storage.engines.effects import admit, horizon, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_open import Notes, RocksSettings, check_room, open_database, write_options
-from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part, cut, load_state
+from storage.engines.rocks_state import Replacement, Write, base_end, base_part, cut, load_state
 from storage.engines.rocks_view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
 from storage.errors import DataDirectoryError, EngineFailed
 from storage.frame import Frame
@@ -57,7 +58,7 @@ def _open(path: Path, settings: RocksSettings) -> _Opened:
         return _Opened(notes, database, load_state(View(database)))
 
 
-class RocksEngine:
+class RocksEngine(AppliedState):
     """StorageEngine on a folder of its own. Make it with `open`."""
 
     def __init__(self, path: Path, opened: _Opened, settings: RocksSettings, upkeep: Worker) -> None:
@@ -83,10 +84,6 @@ class RocksEngine:
             await upkeep.close()
             raise
         return cls(path, opened, settings, upkeep)
-
-    @property
-    def failure(self) -> str | None:
-        return self._failure
 
     async def reopen(self) -> None:
         self._failure = self._failure or "it is being opened anew"
@@ -119,46 +116,11 @@ class RocksEngine:
             if self._failure is None:
                 raise
 
-    def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise EngineFailed(f"the storage failed, and must be opened anew: {self._failure}")
-
     def _view(self) -> View:
         """Of this moment. On the reading thread, or in a thread that excludes `reopen`."""
         if self._reopening:
             raise EngineFailed("the storage is being opened anew: begin the read again")
         return View(self._database)
-
-    @property
-    def applied_seq(self) -> int:
-        return self._state.seq
-
-    @property
-    def applied_epoch(self) -> int:
-        return self._state.epoch
-
-    @property
-    def durable_seq(self) -> int:
-        return self._durable_seq
-
-    @property
-    def last_timestamp(self) -> int:
-        return self._state.timestamp
-
-    @property
-    def loading(self) -> bool:
-        """A base was begun and not finished: the rows are no prefix of anything."""
-        return self._state.base is not None
-
-    @property
-    def base_progress(self) -> bytes | None:
-        return self._state.base
-
-    def schemas(self) -> dict[int, bytes]:
-        return self._state.tables.schemas()
-
-    def epochs(self) -> list[EpochEntry]:
-        return list(self._state.epochs)
 
     # --- apply ---
 
@@ -295,10 +257,6 @@ class RocksEngine:
 
     async def set_meta(self, name: str, value: bytes | None) -> None:
         await self._upkeep.submit(lambda: self._notes.put(name, value))
-
-    def history_from(self, table: int, now_ms: int) -> int:
-        state = self._state
-        return state.tables.history_from(table, state.timestamp, now_ms)
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""

@@ -11,22 +11,12 @@ from typing import NamedTuple
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
+from storage.engines.applied import State
 from storage.engines.effects import Tables
 from storage.engines.rocks_purge import requests_after
 from storage.engines.rocks_view import View
 
 Replacement = tuple[int, bytes, StoredRow | None]
-
-
-class State(NamedTuple):
-    """Replaced as a whole, so that a reader on another thread never sees half of a change."""
-
-    seq: int
-    epoch: int
-    timestamp: int
-    base: bytes | None  # the progress of an unfinished base
-    tables: Tables
-    epochs: tuple[EpochEntry, ...]
 
 
 class Write(NamedTuple):

@@ -26,9 +26,10 @@ from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_read as reading
 from storage.engines import sql_tables as place
+from storage.engines.applied import AppliedState, State
 from storage.engines.effects import admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
-from storage.engines.rocks_state import Replacement, State, Write, base_end, base_part
+from storage.engines.rocks_state import Replacement, Write, base_end, base_part
 from storage.engines.sql_open import (
     Opened,
     SqlSettings,
@@ -51,7 +52,7 @@ T = TypeVar("T")
 _DDL: Final = int(Kind.DDL)
 
 
-class SqlEngine:
+class SqlEngine(AppliedState):
     """StorageEngine on a database of its own. Make it with `open`."""
 
     def __init__(self, settings: SqlSettings, engine: Engine, opened: Opened, upkeep: Worker) -> None:
@@ -87,10 +88,6 @@ class SqlEngine:
 
     # --- failure ---
 
-    @property
-    def failure(self) -> str | None:
-        return self._failure
-
     async def reopen(self) -> None:
         self._failure = self._failure or "it is being opened anew"
         await self._end_snapshots()
@@ -114,10 +111,6 @@ class SqlEngine:
             self._writer.close()
         self._engine.dispose()
 
-    def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise EngineFailed(f"the storage failed, and must be opened anew: {self._failure}")
-
     def _write(self, work: Callable[[Connection], T]) -> T:
         """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
         a record that this release does not know: that is found before anything is written."""
@@ -130,42 +123,6 @@ class SqlEngine:
         except Exception as error:
             self._failure = error.message if isinstance(error, EngineFailed) else problem_of(error)
             raise
-
-    # --- what is applied ---
-
-    @property
-    def applied_seq(self) -> int:
-        return self._state.seq
-
-    @property
-    def applied_epoch(self) -> int:
-        return self._state.epoch
-
-    @property
-    def durable_seq(self) -> int:
-        return self._durable_seq
-
-    @property
-    def last_timestamp(self) -> int:
-        return self._state.timestamp
-
-    @property
-    def loading(self) -> bool:
-        return self._state.base is not None
-
-    @property
-    def base_progress(self) -> bytes | None:
-        return self._state.base
-
-    def schemas(self) -> dict[int, bytes]:
-        return self._state.tables.schemas()
-
-    def epochs(self) -> list[EpochEntry]:
-        return list(self._state.epochs)
-
-    def history_from(self, table: int, now_ms: int) -> int:
-        state = self._state
-        return state.tables.history_from(table, state.timestamp, now_ms)
 
     # --- apply ---
 

@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchT
 from sqlalchemy.pool import QueuePool
 
 from storage.engines import sql_tables as place
-from storage.engines.rocks_state import State
+from storage.engines.applied import State
 from storage.engines.sql_read import load
 from storage.engines.sql_tables import Home
 from storage.errors import ConfigError, EngineFailed

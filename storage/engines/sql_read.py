@@ -17,8 +17,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_tables as place
+from storage.engines.applied import State
 from storage.engines.effects import Table, Tables
-from storage.engines.rocks_state import State
 from storage.engines.sql_tables import Home, home_of, signed, unsigned
 from storage.engines.sql_types import KEY, ROW_VERSION, VALUE
 from storage.frame import Frame

@@ -17,8 +17,9 @@ from sqlalchemy import Table as SqlTable
 
 from storage.engines import rocks_layout as layout
 from storage.engines import sql_tables as place
+from storage.engines.applied import State
 from storage.engines.effects import Table, Tables, horizon
-from storage.engines.rocks_state import State, Write
+from storage.engines.rocks_state import Write
 from storage.engines.sql_read import KEYS_AT_ONCE, is_one_of
 from storage.engines.sql_tables import Home, change, create, drop, quoted, run, signed, upsert_into
 from storage.engines.sql_types import KEY
