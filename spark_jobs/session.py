@@ -30,6 +30,7 @@ _SETTINGS = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",  # the view log skips by it, and Spark refuses it otherwise
 }
 
 

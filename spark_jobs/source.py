@@ -1,6 +1,6 @@
 """The Spark data source `twinlog`: `spark.read.format("twinlog").option("view", VIEW)...load()`.
 
-Views: `log` (segments of a WAL or a remote log; also as a stream), `rows` and `digests` (a snapshot at a barrier). What a
+Views: `log` (records of a WAL or a remote log; also as a stream), `frames` (its frames, and damage as rows), `rows` and `digests` (a snapshot at a barrier). What a
 view's options and columns are stands in its own module, which is imported only when it is asked for.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.job import FORMAT
 from storage.errors import InvalidInput
 
-VIEWS = ("log", "rows", "digests")
+VIEWS = ("log", "frames", "rows", "digests")
 
 
 class View(Protocol):
@@ -37,6 +37,10 @@ def view_named(name: str) -> View:
         from spark_jobs.log_source import LogView
 
         return LogView()
+    if name == "frames":
+        from spark_jobs.log_source import FramesView
+
+        return FramesView()
     if name == "rows":
         from spark_jobs.snapshot_source import RowsView
 

@@ -115,7 +115,7 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
     try:
         header = parse_header(data)
     except BrokenHeader as error:
-        for at, frame in _sound_frames(data, 0, file_name):
+        for at, frame in sound_frames(data, 0, file_name):
             raise DamagedLog(
                 f"{file_name}: the segment header is damaged, for the sound {frame!r} follows at offset {at}; {_REMEDY}",
                 file=file_name, offset=0, sound_offset=at,
@@ -126,7 +126,7 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
         return SegmentScan(header, frames, end, torn=False)
     last_seq = frames[-1].last_seq if frames else max(after_seq, header.first_seq - 1)
     remote = parse_remote_name(file_name.rpartition("/")[2]) is not None
-    for at, frame in _sound_frames(data, end, file_name):
+    for at, frame in sound_frames(data, end, file_name):
         if frame.committed > last_seq and attests(frame, header, remote=remote):
             raise DamagedLog(
                 f"{file_name}: the frame at offset {end} is damaged: sequence {last_seq + 1} should follow there, and the"
@@ -169,7 +169,7 @@ def _read_frames(data: bytes, file_name: str) -> tuple[list[Frame], int]:
     return frames, offset
 
 
-def _sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int, Frame]]:
+def sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int, Frame]]:
     """(offset, frame) of what can be read at or behind `offset`, found by the frame magic.
 
     A value may contain the magic; a false beginning costs a CRC over the length that it seems to have, so their sum is

@@ -1,0 +1,167 @@
+"""Along the frames of one segment, with every CRC checked and no payload decoded, and on behind damage. Pure.
+
+What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
+`torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
+does; then the walk goes on at the next sound frame. The proof is storage/segment.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from spark_jobs.log_files import Segment
+from storage.errors import DamagedLog, LogError
+from storage.frame import HEADER_BYTES as FRAME_HEADER_BYTES
+from storage.frame import BrokenFrame, FrameHeader, parse_frame, sound_header
+from storage.record import EpochStart, Kind
+from storage.segment import (
+    HEADER_BYTES,
+    BrokenHeader,
+    SegmentHeader,
+    attests,
+    parse_header,
+    parse_remote_name,
+    scan_segment,
+    sound_frames,
+)
+
+TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
+
+
+class Mark(NamedTuple):
+    """Something to know about the bytes [offset, end). `seq` .. `last_seq`: what stood there, or would follow there; none
+    when `last_seq` is below `seq`. Of an EPOCH, which is where one begins: `last_seq` is the end of the one before."""
+
+    kind: str
+    offset: int
+    end: int
+    epoch: int = 0
+    seq: int = 0
+    last_seq: int = -1
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Walk:
+    """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`."""
+
+    header: SegmentHeader | None = None
+    frames: list[FrameHeader] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def last_seq(self) -> int:
+        last = self.frames[-1] if self.frames else None
+        return last[6] + last[4] - 1 if last else self.header.first_seq - 1 if self.header else 0
+
+    @property
+    def end(self) -> int:
+        """Behind the last frame, as offsets count; where the first one of a file should begin when there is none."""
+        return self.offsets[-1] + FRAME_HEADER_BYTES + self.frames[-1][10] if self.frames else HEADER_BYTES
+
+
+def walk(data: bytes, file: str, segment: Segment) -> Walk:
+    """The frames and marks of one whole file. `file`: its path, for messages."""
+    found = Walk()
+    try:
+        header, offset = _header(data, file, segment, found)
+        while header is not None:
+            offset = add_frames(data, offset, found)
+            if data[offset:] == bytes(len(data) - offset):
+                break
+            sound = _judged(data, offset, file, header, found)
+            if sound is None:
+                break
+            offset = sound
+        if header is not None:
+            _check(data, header, segment, found)
+    except LogError as error:  # so much noise that nothing can be proven, or a format of another release
+        begin = found.end
+        kind = DAMAGED if isinstance(error, DamagedLog) else UNREADABLE
+        found.marks.append(Mark(kind, begin, len(data), segment.epoch, found.last_seq + 1, _ALL, error.message))
+    return found
+
+
+_ALL = (1 << 63) - 1  # as last sequence: nobody knows how many
+
+
+def add_frames(data: bytes, offset: int, found: Walk) -> int:
+    """Adds the sound frames that follow one another from `offset` on; where they end. Raises LogError. HOT."""
+    view = memoryview(data)
+    add_frame, add_offset = found.frames.append, found.offsets.append
+    try:
+        while True:
+            header = sound_header(view, offset)
+            add_frame(header)
+            add_offset(offset)
+            offset += FRAME_HEADER_BYTES + header[10]
+    except BrokenFrame:
+        return offset
+
+
+def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[SegmentHeader | None, int]:
+    """The header and where frames begin. One that is damaged is made up from what the file's name and first frame say."""
+    try:
+        found.header = parse_header(data)
+        return found.header, HEADER_BYTES
+    except BrokenHeader as error:
+        for at, frame in sound_frames(data, 0, file):
+            lost_to = frame.previous if at > HEADER_BYTES else -1
+            detail = f"the segment header{' and what followed it are' if lost_to >= 0 else ' is'} damaged: {error.message}"
+            found.marks.append(Mark(DAMAGED, 0, at, segment.epoch, 0, lost_to, detail))
+            return SegmentHeader(frame.log, segment.epoch, frame.first_seq, segment.wal), at
+        if scan_segment(data, file).torn:
+            found.marks.append(Mark(TORN, 0, len(data), segment.epoch, detail="torn before anything was in it"))
+        return None, 0
+
+
+def _judged(data: bytes, offset: int, file: str, header: SegmentHeader, found: Walk) -> int | None:
+    """What stands at `offset` is no frame: is it torn (None), or damaged, and where does the next sound frame begin?"""
+    last_seq = max(found.last_seq, header.first_seq - 1)
+    remote = parse_remote_name(file.rpartition("/")[2]) is not None
+    first: tuple[int, int] | None = None
+    for at, frame in sound_frames(data, offset, file):
+        first = first or (at, frame.previous)
+        if frame.committed > last_seq and attests(frame, header, remote=remote):
+            sound, lost_to = first
+            lost = f"sequences {last_seq + 1} to {lost_to} stood there" if lost_to > last_seq else "nothing that stands is lost"
+            detail = f"{sound - offset} bytes are no sound frame: {lost}, as the sound frames behind them say"
+            found.marks.append(Mark(DAMAGED, offset, sound, frame.epoch, last_seq + 1, lost_to, detail))
+            return sound
+    found.marks.append(Mark(TORN, offset, len(data), header.epoch, last_seq + 1, detail="a torn tail: never durable"))
+    return None
+
+
+def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) -> None:
+    """Whether the file is the one that its name says, and what begins in it."""
+    if (header.wal, header.epoch) != (segment.wal, segment.epoch):
+        said = f"its header says that it is of WAL segment {header.wal}, epoch {header.epoch}: it was renamed or put elsewhere"
+        found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))
+    for offset, frame in zip(found.offsets, found.frames, strict=True):
+        if frame[3] != header.log or frame[5] > header.epoch or frame[6] < header.first_seq:
+            said = f"a frame of log {frame[3]}, epoch {frame[5]}, sequence {frame[6]} does not belong into this segment"
+            end = offset + FRAME_HEADER_BYTES + frame[10]
+            found.marks.append(Mark(MISPLACED, offset, end, frame[5], frame[6], frame[6] + frame[4] - 1, said))
+    own = next((i for i, frame in enumerate(found.frames) if frame[5] == header.epoch), None)
+    if own is not None:
+        _epoch_start(data, found.offsets[own], found)
+
+
+def _epoch_start(data: bytes, offset: int, found: Walk) -> None:
+    """A mark when the frame at `offset`, the first of its epoch in this file, is the epoch's start."""
+    frame = parse_frame(data, offset)
+    end = offset + len(frame.data)
+    try:
+        record = frame.records[0]
+        if record.kind != Kind.EPOCH_START:
+            return
+        start = msgspec.msgpack.decode(record.value, type=EpochStart)
+    except (LogError, msgspec.MsgspecError) as error:
+        said = f"the CRC fits, and yet the payload cannot be decoded: {error}"
+        found.marks.append(Mark(DAMAGED, offset, end, frame.epoch, frame.first_seq, frame.last_seq, said))
+        return
+    found.marks.append(Mark(EPOCH, offset, end, start.epoch, frame.first_seq, frame.previous, f"{start.kind} by {start.site}"))
