@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway import cli_data, cli_log
+from gateway import cli_audit, cli_data, cli_log
 from gateway.config import OperatorConfig, SiteConfig
 from gateway.config_load import effective, load_operator_config, load_site_config
 from remote_log.hdfs_jvm import end_process
@@ -142,6 +142,7 @@ app.add_typer(operator_cli.app)
 app.add_typer(cli_data.app)
 app.add_typer(config_app, name="config", rich_help_panel=RUN)
 app.add_typer(cli_log.app, name="log", rich_help_panel="See the pair")
+app.add_typer(cli_audit.app, name="audit", rich_help_panel="See the pair")
 
 
 def main() -> None:

@@ -1,0 +1,240 @@
+"""One audit from its beginning to its end: barrier, session, job, folder, and telling both sites.
+
+What always holds: once its folder is begun an audit ends in one of three ways: whole (`good` or `bad`), `failed` with the
+reason and without findings, or stopped by a signal and gone without a trace; in all three the barrier is released.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from spark_jobs.job import Barrier, Chart, Job, Outcome, Request
+from spark_jobs.output import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
+from spark_jobs.pair import HELD_DEADLINE_S, Gateways, who
+from spark_jobs.progress import Steps
+from spark_jobs.report import ROWS_MAX, render
+from spark_jobs.session import open_session
+from spark_jobs.sites import Pair
+from spark_jobs.stopping import stopping, undisturbed
+from storage.errors import InvalidInput, TwinlogError, Unavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A job that can be run. `at_barrier`: it reads both sites' storage, so both must be up and hold a snapshot."""
+
+    module: str
+    at_barrier: bool
+    what: str
+
+
+JOBS = {
+    "compare": JobKind("spark_jobs.compare", True, "are both sites' rows the same, byte by byte, at one barrier"),
+    "log-audit": JobKind("spark_jobs.log_audit", False, "gaps, duplicates and damage in both sites' logs"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for."""
+
+    job: str
+    id: str
+    pair: Pair
+    out: Path
+    tables: tuple[str, ...] = ()
+    master: str | None = None
+    barrier_deadline_s: float = HELD_DEADLINE_S
+    options: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # Spark's own
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished audit. `untold`: site -> why it could not be told."""
+
+    path: Path
+    summary: Mapping[str, Any]
+    untold: Mapping[str, str]
+
+
+def perform(plan: Plan, steps: Steps) -> Ended:
+    """Run it. Raises ConfigError before anything is written; KeyboardInterrupt when a signal stopped it."""
+    folder = AuditFolder(plan.out)
+    started = datetime.now(UTC)
+    began_s = time.monotonic()
+    try:
+        with stopping(), closing(Gateways(plan.pair.sites)) as gateways:
+            work = _Work(plan, folder, gateways, steps)
+            try:
+                with steps.shown():
+                    work.run()
+            except TwinlogError as error:
+                work.fail(error)
+            except Exception as error:  # Spark's and Py4J's, or a defect: never an audit taken for good
+                work.fail(_told(error))
+            with undisturbed():
+                summary = work.end(started, time.monotonic() - began_s)
+                path = folder.finish()
+                return Ended(path, summary, gateways.tell(_told_to_sites(summary)))
+    except BaseException:
+        folder.discard()
+        raise
+
+
+class _Work:
+    """The state of one audit. `summary` grows; what is in it already may be written at any time."""
+
+    def __init__(self, plan: Plan, folder: AuditFolder, gateways: Gateways, steps: Steps) -> None:
+        self.plan, self.folder, self.gateways, self.steps = plan, folder, gateways, steps
+        self.charts: tuple[Chart, ...] = ()
+        self.summary: dict[str, Any] = {
+            "id": plan.id, "job": plan.job, "pair": plan.pair.name, "outcome": "failed", "error": None, "findings": 0,
+            "kinds": {}, "advice": {}, "counters": {}, "tables": list(plan.tables), "remarks": [], "barrier": None,
+            "sites": {name: {"url": site.url, "engine": site.engine} for name, site in plan.pair.sites.items()},
+            "files": [], "options": dict(plan.options), "by": who(),
+            "spark": {"version": None, "master": plan.master}, "twinlog": _version(),
+        }
+
+    def run(self) -> None:
+        kind = JOBS[self.plan.job]
+        if kind.at_barrier:
+            self.steps.step("asking both sites who is active")
+            self.gateways.active()
+        with ExitStack() as stack:
+            stack.enter_context(_stderr_into(self.folder.part / SPARK_LOG))
+            self.steps.step("starting Spark")
+            spark = open_session(self.plan.master, f"twinlog {self.plan.job} {self.plan.id}", self.plan.settings)
+            stack.callback(_quietly_stop, spark)
+            stack.enter_context(stopping())  # again: Spark has set a handler of its own
+            self.summary["spark"] = {"version": spark.version, "master": spark.sparkContext.master}
+            stack.enter_context(self.steps.watching(spark))
+            request = self._request(stack, at_barrier=kind.at_barrier)
+            job = cast(Job, importlib.import_module(kind.module).run)
+            self._write(job(spark, request, self.steps))
+
+    def _request(self, stack: ExitStack, *, at_barrier: bool) -> Request:
+        pair = self.plan.pair
+        barrier: Barrier | None = None
+        source, peer = pair.sites[pair.own], next(site for name, site in pair.sites.items() if name != pair.own)
+        if at_barrier:
+            self.steps.step("setting a barrier on both sites")
+            held = stack.enter_context(
+                self.gateways.held(f"audit-{self.plan.id}", self.plan.barrier_deadline_s, self.steps.step)
+            )
+            barrier, source, peer = held.barrier, held.source, held.peer
+            for site, role in ((source, "active"), (peer, "standby")):
+                self.summary["sites"][site.name].update(role=role, engine=site.engine, place=site.place)
+                if site.engine == "postgresql" and not site.engine_url:
+                    raise InvalidInput(
+                        f"site {site.name} keeps its rows in PostgreSQL, and nothing tells its address: give its configuration "
+                        "too, with --peer-config FILE"
+                    )
+            self.summary["barrier"] = {
+                "name": barrier.name, "epoch": barrier.epoch, "seq": barrier.seq, "taken_at": barrier.taken_at
+            }
+        return Request(
+            self.plan.job, pair.name, source, peer, self.folder.part, self.plan.tables, barrier, self.plan.options
+        )
+
+    def _write(self, outcome: Outcome) -> None:
+        self.steps.step("writing what was found")
+        files = []
+        for name, frame in {FINDINGS.removesuffix(".parquet"): outcome.findings, **outcome.frames}.items():
+            rows, size = self.folder.write_frame(frame, name)
+            files.append({"name": f"{name}.parquet", "rows": rows, "bytes": size})
+        kinds = self.folder.count_kinds()
+        self.summary.update(
+            outcome="good" if outcome.good else "bad", findings=files[0]["rows"], counters=dict(outcome.counters),
+            files=files,
+            tables=list(outcome.tables), remarks=list(outcome.remarks), kinds=kinds,
+            advice={kind: outcome.advice[kind] for kind in kinds if kind in outcome.advice},
+        )
+        self.charts = outcome.charts
+
+    def fail(self, error: TwinlogError) -> None:
+        self.folder.clear_results()
+        self.summary.update(
+            outcome="failed", error={"code": error.code, "message": error.message}, findings=0, kinds={}, counters={}, files=[]
+        )
+
+    def end(self, started: datetime, took_s: float) -> dict[str, Any]:
+        """The last files of the folder. The summary."""
+        self.summary.update(
+            started_at=_rfc3339(started), finished_at=_rfc3339(datetime.now(UTC)), took_s=round(took_s, 3)
+        )
+        if self.summary["outcome"] != "failed":
+            self.folder.write_text(REPORT, render(self.summary, first_findings(self.folder.part, ROWS_MAX), self.charts))
+        self.folder.write_summary(self.summary)
+        return self.summary
+
+
+def _told_to_sites(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of POST /v1/audits."""
+    barrier = summary["barrier"]
+    return {
+        "id": summary["id"], "job": summary["job"], "barrier": barrier["name"] if barrier else None,
+        "started_at": summary["started_at"], "finished_at": summary["finished_at"], "outcome": summary["outcome"],
+        "differences": summary["findings"], "tables": summary["tables"], "by": summary["by"],
+    }
+
+
+@contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """Standard error of this process and of those it starts goes into the file: Java's and the Python workers' above all."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(file)
+        os.close(kept)
+
+
+def _quietly_stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:  # Java has ended already; what was found is written
+        print(f"Spark did not stop as it should: {error}", file=sys.stderr)  # noqa: T201 - into Spark's log
+
+
+_RAISED_IN_WORKER = re.compile(r"storage\.errors\.\w+: (.+)")
+
+
+def _told(error: Exception) -> TwinlogError:
+    """What Spark makes of an error in a worker, as the error it was; else its first line."""
+    text = str(error)
+    raised = _RAISED_IN_WORKER.search(text)
+    if raised is not None:
+        return Unavailable(raised[1].strip())
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "without a word")
+    return TwinlogError(f"{type(error).__name__}: {first}; more is in {SPARK_LOG} of the audit's folder")
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("twinlog")
+    except importlib.metadata.PackageNotFoundError:
+        return "source tree"

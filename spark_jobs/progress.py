@@ -1,0 +1,114 @@
+"""How far a job is, on standard error: a bar on a terminal, plain lines elsewhere.
+
+What always holds: tasks are counted by Spark's own status tracker, from a thread of this module that ends with it; a tracker
+that does not answer (Spark is ending) costs nothing but the figure.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S = 0.25
+LINE_S = 15.0  # between two plain lines of one step
+
+
+class Steps:
+    """The Progress of job.py: what is being done, and by figures how much of it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._what = ""
+        self._since_s = self._told_s = time.monotonic()
+        self._rows: tuple[int, int | None] | None = None
+        self._bar = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(), TextColumn("[dim]ETA[/]"), TimeRemainingColumn(), console=console, transient=True,
+        ) if console.is_terminal else None
+        self._task = self._bar.add_task("", total=None, figures="") if self._bar is not None else None
+
+    def step(self, what: str) -> None:
+        """Ends the step before. The same words again go on with it."""
+        with self._lock:
+            if what == self._what:
+                return
+            before, took_s = self._what, time.monotonic() - self._since_s
+            self._what, self._rows = what, None
+            self._since_s = self._told_s = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            if before:
+                self._bar.console.print(f"  [green]✓[/] {escape(before)} [dim]{took_s:.1f} s[/]")
+            self._bar.reset(self._task, total=None, description=escape(what), figures="")
+        elif what:
+            self._console.print(f"{time.strftime('%H:%M:%S')} {what}", markup=False, soft_wrap=True)
+
+    def rows(self, done: int, total: int | None = None) -> None:
+        with self._lock:
+            self._rows = (done, total)
+        self.look(0, 0)
+
+    def look(self, done: int, total: int) -> None:
+        """So many of Spark's tasks are done; `total` 0: none is known of."""
+        with self._lock:
+            what, rows = self._what, self._rows
+            figures, completed, goal = _figures(rows, done, total, time.monotonic() - self._since_s)
+            late = self._bar is None and figures and time.monotonic() - self._told_s > LINE_S
+            if late:
+                self._told_s = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=goal or None, completed=completed, figures=figures)
+        elif late:
+            self._console.print(f"{time.strftime('%H:%M:%S')} {what}: {figures}", markup=False, soft_wrap=True)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        if self._bar is None:
+            yield
+            return
+        with self._bar:
+            yield
+            self.step("")
+
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[None]:
+        """Look at Spark's tasks, from a thread, until the end."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(spark, ended), name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(LOOK_S * 20)
+
+    def _watch(self, spark: SparkSession, ended: threading.Event) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not ended.wait(LOOK_S):
+            with suppress(Exception):  # Py4J's, when Java has ended: there is nothing to show then
+                stages = [stage for one in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(one)) is not None]
+                self.look(sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages))
+
+
+def _figures(rows: tuple[int, int | None] | None, done: int, total: int, elapsed_s: float) -> tuple[str, int, int]:
+    """(text, how much is done, of how much; 0: not known)."""
+    parts, completed, goal = [], done, total
+    if rows is not None and rows[0]:
+        of = f" of {rows[1]:,}" if rows[1] else ""
+        rate = f" ({rows[0] / elapsed_s:,.0f}/s)" if elapsed_s > 1 else ""
+        parts.append(f"{rows[0]:,}{of} rows{rate}")
+        if rows[1]:
+            completed, goal = rows[0], rows[1]
+    if total:
+        parts.append(f"task {done:,} of {total:,}")
+    return ", ".join(parts), completed, goal

@@ -1,0 +1,180 @@
+"""Which two sites a job is about: out of a site's configuration, a demo.json or an operator's configuration.
+
+What always holds: only the keys that a job needs are read, with the gateway's own rules for them (paths beside the file,
+secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); whether a file is sound as a whole is the business of
+`twinlog config check`. What a file does not tell stays empty, and the job that needs it says which file would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
+
+from spark_jobs.job import SiteSource
+from storage.errors import ConfigError
+
+PREFIX = "TWINLOG_"
+WAL_FOLDER = "wal"
+LOG = 0  # of a pair there is one so far
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`own`: the site of the file given first; in a demo.json and an operator's configuration, a."""
+
+    name: str
+    own: str
+    sites: Mapping[str, SiteSource]
+
+
+def load_pair(config: Path, peer_config: Path | None = None) -> Pair:
+    """Both sites, as far as the files tell. Raises ConfigError."""
+    document = _read(config)
+    if config.suffix == ".json":
+        pair = _of_demo(config, document)
+    elif "site" in document:
+        pair = _of_site(config, _Keys(config, document, os.environ))
+    elif "sites" in document:
+        pair = _of_operator(config, document)
+    else:
+        raise _unfit(config, "names no site: give a site's configuration, an operator's, or a demo.json")
+    if peer_config is None:
+        return pair
+    keys = _Keys(peer_config, _read(peer_config), {})
+    name = keys.text("site")
+    if name not in pair.sites or (name == pair.own and "site" in document):
+        raise _unfit(peer_config, f"is site {name!r}: give the configuration of the other site")
+    if keys.text("pair") != pair.name:
+        raise _unfit(peer_config, f"is of the pair {keys.text('pair')!r}, and {config} of {pair.name!r}")
+    return replace(pair, sites={**pair.sites, name: _own_source(keys)})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; give --config FILE of a site or of a demo") from error
+    except ValueError as error:
+        raise _unfit(path, f"is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+    if not isinstance(found, dict):
+        raise _unfit(path, "is no table of settings")
+    return found
+
+
+def _unfit(path: Path, problem: str) -> ConfigError:
+    return ConfigError(f"{path} {problem}")
+
+
+def _of_demo(path: Path, document: Mapping[str, Any]) -> Pair:
+    try:
+        configs = {name: Path(entry["config"]) for name, entry in document["sites"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _unfit(path, "is no demo.json; start `twinlog demo` first") from error
+    keys = {name: _Keys(config, _read(config), {}) for name, config in configs.items()}
+    if sorted(keys) != ["a", "b"]:
+        raise _unfit(path, "does not name the sites a and b")
+    return Pair(keys["a"].text("pair"), "a", {name: _own_source(each) for name, each in keys.items()})
+
+
+def _of_operator(path: Path, document: Mapping[str, Any]) -> Pair:
+    keys = _Keys(path, document, {})
+    return Pair(
+        keys.text("pair"), "a", {name: SiteSource(name, keys.text(f"sites.{name}.url").rstrip("/")) for name in ("a", "b")}
+    )
+
+
+def _of_site(path: Path, keys: _Keys) -> Pair:
+    """The peer as far as this site knows it: its address, and its DFS."""
+    own = _own_source(keys)
+    name = keys.text("peer.site")
+    if {own.name, name} != {"a", "b"}:
+        raise _unfit(path, f"is site {own.name!r} with the peer {name!r}: a pair is a and b")
+    remote_log, hdfs = _remote_log(keys, "dfs.peer")
+    peer = SiteSource(name, keys.text("peer.url").rstrip("/"), remote_log=remote_log, hdfs=hdfs)
+    return Pair(keys.text("pair"), own.name, {own.name: own, name: peer})
+
+
+def _own_source(keys: _Keys) -> SiteSource:
+    data = keys.path("data_dir")
+    listens = f"http://{keys.text('http.host', '127.0.0.1')}:{keys.text('http.port', '8401')}"
+    url = keys.text("http.advertised_url", "") or listens
+    engine = keys.text("engine.kind", "rocksdb")
+    remote_log, hdfs = _remote_log(keys, "dfs.own")
+    return SiteSource(
+        keys.text("site"), url.rstrip("/"), str(keys.file), wal=str(data / WAL_FOLDER), remote_log=remote_log, hdfs=hdfs,
+        engine=engine, engine_url=_engine_url(keys, engine, data),
+    )
+
+
+def _engine_url(keys: _Keys, engine: str, data: Path) -> str:
+    if engine == "rocksdb":
+        return ""
+    url = keys.secret("engine.url")
+    if not url:
+        return f"sqlite:///{data / keys.text('engine.path', 'engine') / 'rows.db'}"
+    password = keys.secret("engine.password")
+    if not password:
+        return url
+    return make_url(url).set(password=password).render_as_string(hide_password=False)
+
+
+def _remote_log(keys: _Keys, section: str) -> tuple[str, dict[str, str]]:
+    """(folder or address of the pair's log there, Hadoop's keys)."""
+    below = f"{keys.text('pair')}/{LOG}"
+    if keys.text(f"{section}.kind", "directory") == "directory":
+        return str(keys.path(f"{section}.path") / below), {}
+    options = {str(name): str(value) for name, value in (keys.table(f"{section}.options") or {}).items()}
+    return f"{keys.text(f'{section}.url').rstrip('/')}/{below}", options
+
+
+class _Keys:
+    """One file's settings by dotted key, the environment over them."""
+
+    def __init__(self, file: Path, table: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self.file = file.expanduser().resolve()
+        self._table = table
+        self._environ = environ
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._environ.get(PREFIX + key.replace(".", "__").upper(), self._found(key))
+        if value is None and default is None:
+            raise _unfit(self.file, f"has no {key}; `twinlog config check --config {self.file}` tells what is missing")
+        return str(default if value is None else value)
+
+    def path(self, key: str) -> Path:
+        """Beside the file when it is relative."""
+        return (self.file.parent / Path(self.text(key)).expanduser()).resolve()
+
+    def table(self, key: str) -> Mapping[str, Any] | None:
+        found = self._found(key)
+        return found if isinstance(found, Mapping) else None
+
+    def secret(self, key: str) -> str:
+        """The text, or what `env:NAME` and `file:PATH` refer to; empty when it is not set."""
+        raw = self.text(key, "")
+        scheme, _, name = raw.partition(":")
+        if scheme == "env":
+            if not os.environ.get(name):
+                raise _unfit(self.file, f"takes {key} from the environment variable {name}, which is not set here")
+            return os.environ[name]
+        if scheme == "file":
+            path = (self.file.parent / Path(name).expanduser()).resolve()
+            try:
+                return path.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise _unfit(self.file, f"takes {key} from {path}, which cannot be read: {error.strerror}") from error
+        return raw
+
+    def _found(self, key: str) -> Any:
+        value: Any = self._table
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
