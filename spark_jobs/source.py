@@ -1,6 +1,6 @@
 """The Spark data source `twinlog`: `spark.read.format("twinlog").option("view", VIEW)...load()`.
 
-Views: `log` (the records of a WAL or a remote log; also as a stream), `frames` (its frames, and its damage), `rows` and `digests`
+Views: `log` (records of a WAL or a remote log; also as a stream), `frames` (its frames, and its damage), `rows` and `digests`
 (a snapshot at a barrier). What a view's options and columns are stands in its own module, which is imported only when it is
 asked for.
 """
