@@ -53,6 +53,8 @@ class HdfsStatus:
 class HdfsCluster:
     """`folder` is made, or holds an earlier cluster that goes on. `name_node` and `data_nodes` are its daemons."""
 
+    name_node_class = f"{_SERVER}.namenode.NameNode"
+
     def __init__(self, folder: Path, data_nodes: int = 1, replication: int = 1) -> None:
         self.folder = folder.absolute()
         self._replication = replication
@@ -61,7 +63,7 @@ class HdfsCluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ports = load_ports(self.folder / "ports.json", data_nodes)
         write_name_node(self._conf("namenode"), self._ports, self._data("namenode"), replication)
-        self.name_node = self._daemon("namenode", f"{_SERVER}.namenode.NameNode")
+        self.name_node = self._daemon("namenode", self.name_node_class)
         self.data_nodes: list[Daemon] = []
         for _ in range(data_nodes):
             self._prepare_data_node()
@@ -93,7 +95,7 @@ class HdfsCluster:
     def start(self) -> None:
         """Format when the folder is new, start what does not run, wait until all is ready. Raises DfsError."""
         if not self._data("namenode").exists():
-            self._run(f"{_SERVER}.namenode.NameNode", "-format", "-force", "-nonInteractive")
+            self._run(self.name_node_class, "-format", "-force", "-nonInteractive")
         try:
             for daemon in self.daemons:
                 if not daemon.is_running:

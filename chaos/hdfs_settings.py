@@ -61,7 +61,8 @@ def _free_ports() -> Iterator[int]:
         yield port
 
 
-def write_name_node(folder: Path, ports: Ports, data: Path, replication: int) -> None:
+def write_name_node(folder: Path, ports: Ports, data: Path, replication: int, more: Mapping[str, object] | None = None) -> None:
+    """`more`: over what is set here."""
     _write(folder, {
         **_common(ports, replication),
         "dfs.namenode.name.dir": data.as_uri(),
@@ -72,11 +73,14 @@ def write_name_node(folder: Path, ports: Ports, data: Path, replication: int) ->
         "dfs.namenode.fs-limits.min-block-size": 4096,
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
         "dfs.namenode.redundancy.interval.seconds": "1s",
+        **(more or {}),
     })
 
 
-def write_data_node(folder: Path, ports: Ports, number: int, data: Path, replication: int) -> None:
-    """`number` counts from 0."""
+def write_data_node(
+    folder: Path, ports: Ports, number: int, data: Path, replication: int, more: Mapping[str, object] | None = None
+) -> None:
+    """`number` counts from 0; `more`: over what is set here."""
     own, web, ipc = ports.data_nodes[number]
     _write(folder, {
         **_common(ports, replication),
@@ -85,6 +89,7 @@ def write_data_node(folder: Path, ports: Ports, number: int, data: Path, replica
         "dfs.datanode.http.address": f"{HOST}:{web}",
         "dfs.datanode.ipc.address": f"{HOST}:{ipc}",
         "dfs.datanode.hostname": HOST,
+        **(more or {}),
     })
 
 

@@ -15,13 +15,18 @@ _folders = count(1)
 
 
 @pytest.fixture(scope="session")
-def shared_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """One NameNode and one DataNode. Tests use `hdfs`, or `faulty_hdfs` when they break it."""
+def hdfs_here() -> None:
+    """This machine can run an HDFS; else the test is skipped, or fails in CI."""
     reason = hdfs_jars.missing()
     if reason is not None:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_hdfs(hdfs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """One NameNode and one DataNode. Tests use `hdfs`, or `faulty_hdfs` when they break it."""
     with HdfsCluster(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +21,14 @@ Open = Callable[..., HdfsDfs]
 
 
 @asynccontextmanager
-async def opener(cluster: HdfsCluster, root: str, deadline_s: float = 20.0) -> AsyncIterator[Open]:
+async def opener(
+    cluster: HdfsCluster, root: str, deadline_s: float = 20.0, conf_dir: Path | None = None
+) -> AsyncIterator[Open]:
     """Keywords are fields of HdfsSettings. The cluster's fixture has found a Java before the JVM starts here."""
     clients: list[HdfsDfs] = []
 
     def opened(**changes: Any) -> HdfsDfs:
-        settings = HdfsSettings(cluster.uri + root, "dfs.peer", deadline_s=deadline_s)
+        settings = HdfsSettings(cluster.uri + root, "dfs.peer", deadline_s=deadline_s, conf_dir=conf_dir)
         clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
         return clients[-1]
 

@@ -102,8 +102,8 @@ async def test_a_last_block_without_a_replica_is_not_taken_for_an_end(faulty_hdf
 
 
 @pytest.fixture(scope="module")
-def two_nodes(shared_hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """A cluster whose files have two replicas. `shared_hdfs`: for its check whether this machine can run one."""
+def two_nodes(hdfs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """A cluster whose files have two replicas."""
     with HdfsCluster(tmp_path_factory.mktemp("two"), data_nodes=2, replication=2) as cluster:
         cluster.make_folder("/r")
         yield cluster
@@ -161,8 +161,8 @@ async def test_fencing_works_after_a_restart_of_the_name_node(faulty_hdfs: HdfsC
     writer, other = await open_dfs().create("/p/0/s"), open_dfs()
     await writer.append(frames(3))
     await asyncio.to_thread(faulty_hdfs.name_node.kill)
-    with pytest.raises(DfsError):
-        await close_by_recovery(other, "/p/0/s", SystemClock(), RECOVERY_S)
+    with pytest.raises(LeaseNotRecovered, match=r"/p/0/s.*cannot be reached"):
+        await close_by_recovery(other, "/p/0/s", SystemClock(), 1.0)
     await asyncio.to_thread(faulty_hdfs.heal)
     with suppress(DfsError):  # the connection to the old NameNode, which breaks when it is next used
         await other.list("/p/0")
