@@ -26,6 +26,7 @@ from remote_log.shipper import PeerView, Shipper, ShipperSettings
 from remote_log.transport import Transport
 from remote_log.trimmer import Trimmer
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
+from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
@@ -60,6 +61,7 @@ class ActivePorts:
     hybrid: HybridClock
     wal: Wal
     engine: StorageEngine
+    barriers: Barriers
     coordinator: Coordinator
     transport: Transport
     peer_dfs: Dfs
@@ -107,7 +109,7 @@ class ActiveEpoch:
         mode = Mode.SYNC if opened.mode == "sync" else Mode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
         self.commit = CommitLog(
-            self.core, wal=ports.wal, engine=ports.engine, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
+            self.core, wal=ports.wal, barriers=ports.barriers, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
             settings=settings.commit, on_applied=on_applied, on_broken=on_end,
             failpoints=ports.failpoints,
         )

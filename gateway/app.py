@@ -35,6 +35,7 @@ from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
+from storage.barriers import BarrierLimits
 from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
 from storage.data_dir import open_data_dir
@@ -66,6 +67,7 @@ def site_settings(config: SiteConfig) -> SiteSettings:
         initial_active=config.initial_active, policy=config.policy, request_deadline_s=config.http.request_deadline_s,
         flush_interval_s=config.engine.flush_interval_s, fence_deadline_s=config.remote_log.lease_recovery_deadline_s,
         admission=AdmissionLimits(config.commit.queue_bytes_max, config.commit.requests_max),
+        barriers=BarrierLimits(config.barriers.kept_max, config.barriers.kept_s), audit_recent_s=config.audits.recent_s,
         active=ActiveSettings(
             lease_s=config.lease.lease_s, drift_margin=config.lease.drift_margin,
             noop_interval_s=config.lease.noop_interval_s, trim_interval_s=TRIM_INTERVAL_S,

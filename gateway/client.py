@@ -28,6 +28,7 @@ import httpx_sse
 import msgspec
 
 from gateway import client_calls as calls
+from gateway.client_audits import AsyncAuditCalls, AuditCalls
 from gateway.client_calls import Ack, Asked, Page, ReceiptOutcome, Row
 from gateway.client_flow import Broken, Flow, PairView, Patience, Pause, Reply, Request, Resumed, call, parse_address
 from gateway.config_load import load_operator_config
@@ -62,7 +63,7 @@ def new_key() -> str:
     return secrets.token_hex(16)
 
 
-class TwinlogClient:
+class TwinlogClient(AuditCalls):
     """The blocking client. Safe to use from several threads."""
 
     def __init__(self, address: str, patience: Patience | None = None) -> None:
@@ -211,7 +212,7 @@ class TwinlogClient:
         return reply_of(response)
 
 
-class AsyncTwinlogClient:
+class AsyncTwinlogClient(AsyncAuditCalls):
     """The asynchronous client: the methods of TwinlogClient, to be awaited; `connections_max` requests at a time."""
 
     def __init__(self, address: str, patience: Patience | None = None, connections_max: int = 100) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -64,6 +64,10 @@ class ReceiptOutcome(msgspec.Struct, frozen=True):
 
 class _Tables(msgspec.Struct, frozen=True):
     tables: list[dict[str, Any]]
+
+
+class _Barriers(msgspec.Struct, frozen=True):
+    barriers: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,36 @@ def cluster() -> Asked[dict[str, Any]]:
     return Asked(Call("GET", "/v1/cluster", {"Accept": JSON}, anywhere=True), _document)
 
 
+def take_barrier(name: str, key: str) -> Asked[dict[str, Any]]:
+    """The name stands for the request: sent again it is answered with the same barrier."""
+    return Asked(_write("POST", "/v1/barriers", {"name": name}, key), _document)
+
+
+def barriers(site: str | None) -> Asked[list[dict[str, Any]]]:
+    return Asked(Call("GET", "/v1/barriers", {"Accept": JSON}, site=site), lambda reply: _barriers(reply).barriers)
+
+
+def barrier(name: str, site: str | None) -> Asked[dict[str, Any]]:
+    return Asked(Call("GET", _barrier(name), {"Accept": JSON}, site=site), _document)
+
+
+def release_barrier(name: str, site: str | None) -> Asked[None]:
+    return Asked(Call("DELETE", _barrier(name), {"Accept": JSON}, site=site), lambda _: None)
+
+
+def note_audit(audit: Mapping[str, Any], site: str | None) -> Asked[dict[str, Any]]:
+    """Said twice it is the same."""
+    return Asked(replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
+
+
+def last_audits(site: str | None) -> Asked[dict[str, Any]]:
+    return Asked(Call("GET", "/v1/audits/last", {"Accept": JSON}, site=site), _document)
+
+
+def _barrier(name: str) -> str:
+    return f"/v1/barriers/{quote(name, safe='')}"
+
+
 def arrow_stream(batches: pa.RecordBatch | pa.Table) -> bytes:
     """`batches` in the format of one Arrow IPC stream."""
     import pyarrow as pa
@@ -266,4 +300,5 @@ def _reads_as(kind: type[_T]) -> Callable[[Reply], _T]:
 
 _document = _reads_as(dict[str, Any])
 _tables = _reads_as(_Tables)
+_barriers = _reads_as(_Barriers)
 _ack = _reads_as(Ack)

@@ -31,7 +31,7 @@ ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own accoun
 class Call:
     """One logical request. `path` begins with `/` and includes the query. `key`: the idempotency key of a write.
 
-    `anywhere`: when no site is active, whichever answers will do.
+    `anywhere`: when no site is active, whichever answers will do. `site`: this one is asked, whatever it is.
     """
 
     method: str
@@ -40,6 +40,7 @@ class Call:
     content: bytes = b""
     key: str | None = None
     anywhere: bool = False
+    site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +153,20 @@ def call(view: PairView, request: Call, patience: Patience, now_s: float, jitter
 
     Raises the error that the site answered, Unavailable, or OutcomeUnknown (fields: `idempotency_key`).
     """
+    if request.site is not None and request.site not in view.urls:
+        raise InvalidInput(f"there is no site {request.site!r}: it is one of {', '.join(view.urls)}")
     attempt = _Attempt(view, request, patience, now_s, jitter)
     while True:
-        if view.active_url is None:
+        if request.site is None and view.active_url is None:
             yield from attempt.resolve()
-        url = view.active_url
+        url = view.active_url if request.site is None else view.urls[request.site]
         if url is None and request.anywhere:
             url = attempt.answering_url
         if url is not None:
             reply = yield from attempt.send(url)
             if reply is not None:
                 return reply
-            if view.active_url not in (None, url) and attempt.may_hop():
+            if request.site is None and view.active_url not in (None, url) and attempt.may_hop():
                 continue
         yield from attempt.pause()
 

@@ -24,11 +24,11 @@ import structlog
 
 from gateway.commit_core import CommitCore, Committed, Mode
 from remote_log.lease import ReadLease
+from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
-from storage.engine import StorageEngine
 from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
-from storage.frame import Frame
-from storage.record import Record
+from storage.frame import Flags, Frame
+from storage.record import Kind, Record
 from storage.wal import Wal
 from switchover.failpoints import Failpoints
 
@@ -63,15 +63,17 @@ class RemoteLog(Protocol):
 class Pending:
     """One request on its way: all of its records go into one frame."""
 
-    __slots__ = ("answer", "deadline_s", "records", "settled", "size_bytes")
+    __slots__ = ("answer", "deadline_s", "flags", "records", "settled", "size_bytes")
 
     def __init__(
-        self, records: list[Record], size_bytes: int, deadline_s: float, settled: Callable[[], None] | None = None
+        self, records: list[Record], size_bytes: int, deadline_s: float, settled: Callable[[], None] | None = None,
+        flags: int = 0,
     ) -> None:
         self.records = records
         self.size_bytes = size_bytes
         self.deadline_s = deadline_s  # on the clock's monotonic scale
         self.settled = settled
+        self.flags = flags  # of its frame, which ends with it if there are any
         self.answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: TwinlogError) -> None:
@@ -89,7 +91,7 @@ class CommitLog:
     """The write path of one active epoch. `stop` ends it for good; the next epoch makes a new one."""
 
     def __init__(
-        self, core: CommitCore, *, wal: Wal, engine: StorageEngine, clock: Clock, hybrid: HybridClock, lease: ReadLease,
+        self, core: CommitCore, *, wal: Wal, barriers: Barriers, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
         failpoints: Failpoints,
     ) -> None:
@@ -97,7 +99,7 @@ class CommitLog:
         self.applied_seq = core.committed
         self.remote: RemoteLog | None = None
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
-        self._wal, self._engine, self._clock, self._hybrid, self._lease = wal, engine, clock, hybrid, lease
+        self._wal, self._barriers, self._clock, self._hybrid, self._lease = wal, barriers, clock, hybrid, lease
         self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
         self._hit = failpoints.hit
         self._queue: deque[Pending] = deque()
@@ -145,6 +147,13 @@ class CommitLog:
         self.submit(pending)
         return pending.answer
 
+    def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Ack]:
+        """Log a barrier behind which every site keeps a snapshot. Acknowledged when this site has tried to."""
+        record = Record(Kind.BARRIER, key=name.encode())
+        pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=int(Flags.BARRIER))
+        self.submit(pending)
+        return pending.answer
+
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -156,14 +165,15 @@ class CommitLog:
         while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
             members: list[Pending] = []
             records: list[Record] = []
-            size = 0
-            while queue and (not members or size + queue[0].size_bytes <= settings.frame_bytes_max):
+            size = flags = 0
+            while queue and not flags and (not members or size + queue[0].size_bytes <= settings.frame_bytes_max):
                 pending = queue.popleft()
                 members.append(pending)
                 records += pending.records
                 size += pending.size_bytes
+                flags = pending.flags
             try:
-                frame = core.make(records, self._hybrid.reserve(len(records)))
+                frame = core.make(records, self._hybrid.reserve(len(records)), flags)
             except LogError as error:
                 for pending in members:
                     pending.fail(TooLarge(f"nothing was logged: {error.message}; send it in parts"))
@@ -256,7 +266,7 @@ class CommitLog:
                 self._to_apply.clear()
                 frames = [frame for group in groups for frame in group.frames]
                 self._hit("commit.committed")
-                await self._engine.apply(frames)
+                await self._barriers.apply(frames)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
                 self._on_applied()

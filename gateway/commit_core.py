@@ -20,6 +20,8 @@ from enum import Enum
 from storage.frame import Flags, Frame, make_frame
 from storage.record import Record
 
+_ASYNC = int(Flags.ASYNC)
+
 
 class Mode(Enum):
     """How a commit is reached.
@@ -80,11 +82,11 @@ class CommitCore:
     def needs_remote(self) -> bool:
         return self.mode in (Mode.SYNC, Mode.TIGHTENING)
 
-    def make(self, records: list[Record], timestamp: int) -> Frame:
+    def make(self, records: list[Record], timestamp: int, flags: int = 0) -> Frame:
         """A new frame of `records`; the driver appends it to the WAL, and to the remote log if `writes_remote`."""
         frame = make_frame(
             epoch=self.epoch, first_seq=self.next_seq, previous=self.standing, timestamp=timestamp,
-            committed=self.committed, records=records, flags=Flags.NONE if self.mode is Mode.SYNC else Flags.ASYNC,
+            committed=self.committed, records=records, flags=flags if self.mode is Mode.SYNC else flags | _ASYNC,
         )
         self.next_seq += frame.count
         self.standing = frame.last_seq

@@ -182,6 +182,19 @@ class AvailableConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BarriersConfig:
+    """Snapshots that are kept behind barriers, for audits; each takes room until it is released."""
+
+    kept_max: Annotated[int, Within(1, 64)] = 4
+    kept_s: Annotated[float, Within(1, 604_800)] = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditsConfig:
+    recent_s: Annotated[float, Within(0, 31_536_000)] = 604_800.0  # an older one is a warning before a role change; 0: none is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
     format: Annotated[str, OneOf(("json", "console"))] = "json"
@@ -208,6 +221,8 @@ class SiteConfig:
     commit: CommitConfig = CommitConfig()
     replication: ReplicationConfig = ReplicationConfig()
     available: AvailableConfig = AvailableConfig()
+    barriers: BarriersConfig = BarriersConfig()
+    audits: AuditsConfig = AuditsConfig()
     log: LogConfig = LogConfig()
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 

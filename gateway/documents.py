@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from gateway.audits import AuditBody, Audits
 from switchover.sight import SiteView
 
 Row = dict[str, Any]
@@ -181,6 +182,29 @@ class ChecksDocument(Struct, rename={"kind": "for"}):
     loss: dict[str, Any] | None
 
 
+class BarrierBody(Struct, forbid_unknown_fields=True):
+    """Without a name the site makes one of the time."""
+
+    name: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")] | None = None
+
+
+class BarrierDocument(Struct):
+    """The snapshot that this site holds of all up to sequence `seq` of `epoch`. `place`: where another process reads it."""
+
+    name: str
+    epoch: int
+    seq: int
+    taken_at: str
+    expires_at: str
+    engine: Literal["rocksdb", "postgresql", "sqlite", "memory"]
+    place: str
+
+
+class BarrierList(Struct):
+    site: str
+    barriers: list[BarrierDocument]
+
+
 class HealthAnswer(Struct):
     site: str
     role: str
@@ -199,5 +223,5 @@ class Problem(Struct, omit_defaults=True):
 ANSWERS = (
     TableDocument, TableChange, TableList, BatchBody, CheckBody, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptAnswer,
     ClusterDocument, OperationBody, OperationDocument, OperationList, ChecksDocument, HealthAnswer, Problem, MutationBody,
-    ConditionBody, SiteView,
+    ConditionBody, SiteView, BarrierBody, BarrierDocument, BarrierList, AuditBody, Audits,
 )

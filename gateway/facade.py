@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from gateway.audits import AuditBody, Audits
 from gateway.cluster_view import cluster_document
 from gateway.operations import Operations
 from gateway.past import check_history, read_row
@@ -130,6 +131,25 @@ class Facade:
 
     async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
         return await self._operations.resume(operation_id, actor)
+
+    # ---- barriers and audits
+    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+        return await self._site.barrier_calls.take(name)
+
+    def barriers(self) -> dict[str, Any]:
+        return self._site.barrier_calls.all()
+
+    def barrier(self, name: str) -> dict[str, Any]:
+        return self._site.barrier_calls.get(name)
+
+    async def release_barrier(self, name: str) -> None:
+        await self._site.barrier_calls.release(name)
+
+    async def note_audit(self, audit: AuditBody) -> None:
+        await self._site.audits.note(audit)
+
+    def audits(self) -> Audits:
+        return self._site.audits.all()
 
     # ---- health
     def role(self) -> str:

@@ -22,7 +22,7 @@ from gateway import openapi
 from gateway.config import HttpConfig
 from gateway.door import Door
 from gateway.http_request import is_write_method
-from gateway.routes import checks, cluster, health, internal, operations, rows, scans, tables
+from gateway.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.routes.common import to_response
 from gateway.service import SiteService
 from storage.errors import InvalidInput, TwinlogError
@@ -69,7 +69,7 @@ def build_app(
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     routers = [room.router(door) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
-    routers.append(checks.view_router(door))
+    routers += [checks.view_router(door), barriers.router(door), barriers.audits_router(door)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gateway.audits import AuditBody, Audits
 from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
 from storage.record import Record, RequestMark
@@ -130,6 +131,20 @@ class SiteService(Protocol):
     def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]: ...
     async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
     async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
+
+    # barriers and audits
+    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+        """(document, taken by this request). Raises Conflict, NotActive, Unavailable, OutcomeUnknown, EngineFailed."""
+
+    def barriers(self) -> dict[str, Any]: ...
+    def barrier(self, name: str) -> dict[str, Any]:
+        """Raises NotFound when this site does not hold its snapshot."""
+
+    async def release_barrier(self, name: str) -> None: ...
+    async def note_audit(self, audit: AuditBody) -> None:
+        """Durable when it returns."""
+
+    def audits(self) -> Audits: ...
 
     # health
     def role(self) -> str:

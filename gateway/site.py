@@ -18,6 +18,8 @@ import structlog
 
 from gateway.active import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
 from gateway.admission import Admission, AdmissionLimits
+from gateway.audits import AuditNotes
+from gateway.barrier_service import BarrierService
 from gateway.catalog import Catalog
 from gateway.commit_core import Mode
 from gateway.rows_service import RowsService
@@ -28,6 +30,7 @@ from remote_log.lease import ReadLease
 from remote_log.sink import Sink
 from remote_log.transport import Transport
 from remote_log.writer import RemoteWriter
+from storage.barriers import BarrierLimits, Barriers
 from storage.clock import Clock, HybridClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
@@ -63,6 +66,8 @@ class SiteSettings:
     fence_deadline_s: float
     admission: AdmissionLimits
     active: ActiveSettings
+    barriers: BarrierLimits
+    audit_recent_s: float  # an older audit is a warning before a role change; 0: nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,10 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
-        self.sink = Sink(ports.engine, ports.clock, refusal=self._shipping_refusal, on_applied=self.catalog.applied)
+        self.barriers = Barriers(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
+        self.sink = Sink(
+            ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
+        )
         self.admission = Admission(settings.admission)
         self.rows = RowsService(
             self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
@@ -104,6 +112,10 @@ class Site:
         self.tables = TablesService(
             self, self.catalog, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
         )
+        self.barrier_calls = BarrierService(
+            self, self.barriers, site=self.site, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
+        )
+        self.audits = AuditNotes(ports.engine, ports.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._hooks: RemoteHooks | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -208,8 +220,8 @@ class Site:
             request,
             ActivationPorts(
                 site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
-                wal=ports.wal, engine=ports.engine, coordinator=ports.coordinator, clock=ports.clock, hybrid=self.hybrid,
-                make_remote=partial(self._make_remote, hooks), failpoints=ports.failpoints,
+                wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
+                hybrid=self.hybrid, make_remote=partial(self._make_remote, hooks), failpoints=ports.failpoints,
             ),
             ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
         )
@@ -232,8 +244,8 @@ class Site:
             opened, hooks,
             ActivePorts(
                 site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
-                coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs, layout=self.layout,
-                cursors=ports.cursors, failpoints=ports.failpoints,
+                barriers=self.barriers, coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs,
+                layout=self.layout, cursors=ports.cursors, failpoints=ports.failpoints,
             ),
             self.settings.active, make_remote=partial(self._make_remote, hooks), on_applied=self.catalog.applied,
             on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
@@ -302,7 +314,7 @@ class Site:
     async def rejoin(self) -> RejoinReport:
         """Become a clean follower of the active: raises PeerError when it does not answer."""
         rejoin = Rejoin(
-            site=self.site, engine=self.ports.engine, wal=self.ports.wal, files=self.ports.files,
+            site=self.site, engine=self.ports.engine, barriers=self.barriers, wal=self.ports.wal, files=self.ports.files,
             transport=self.ports.transport, sink=self.sink, failpoints=self.ports.failpoints,
         )
         report = await rejoin.run()
@@ -366,3 +378,7 @@ class Site:
         if self.open is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")
         return await self.ports.engine.flush()
+
+
+def _not_kept(name: str, why: str) -> None:
+    log.warning("a barrier's snapshot is not kept", barrier=name, why=why)

@@ -50,6 +50,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
         remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
+        audit_recent_s=settings.audit_recent_s, last_good_audit_ms=site.audits.last_good_ms(),
         resyncs=None if epoch is None else epoch.auto_resync and settings.active.resync_after_s is not None,
     )
 

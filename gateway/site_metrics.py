@@ -23,7 +23,9 @@ def site_metrics(site: Site) -> dict[str, float]:
         "admission_refused_total": site.admission.refused,
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
+        "barriers_held": len(engine.kept_snapshots()),
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
+        **site.audits.figures(),
     }
     if site.pair_state is not None:
         figures["coordinator_state_id"] = site.pair_state.state_id

@@ -161,10 +161,11 @@ class Supervisor:
                 log.error("housekeeping failed by an internal error", work=name, traceback=traceback.format_exc())
 
     async def _flush(self) -> None:
-        """Make what is applied durable: the logs can be trimmed behind it."""
+        """Make what is applied durable: the logs can be trimmed behind it. And let go of barriers whose time is over."""
         engine = self._site.ports.engine
         if engine.failure is None and engine.applied_seq != engine.durable_seq:
             await engine.flush()
+        await self._site.barriers.expire()
 
     async def _probe(self) -> None:
         """A standby needs its own DFS only at the takeover: that must be seen before."""

@@ -29,14 +29,14 @@ from remote_log.messages import (
     unpack_history,
     unpack_outcomes,
 )
+from storage.barriers import Barriers
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import Fenced, Refused, Unavailable
 from storage.frame import Frame, parse_frame
+from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
 
 FOLLOWED_EPOCH = "followed_epoch"
-BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be mended, base data must replace it
-FLOOR = "rejoin_floor"  # a note: below this sequence some rows are later than others, and the storage is no prefix
 BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most
 
 _progress_decoder = msgspec.msgpack.Decoder(BaseProgress)
@@ -46,10 +46,10 @@ class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, *, refusal: Callable[[], str | None],
+        self, engine: StorageEngine, clock: Clock, barriers: Barriers, *, refusal: Callable[[], str | None],
         on_applied: Callable[[], None],
     ) -> None:
-        self._engine, self._clock = engine, clock
+        self._engine, self._clock, self._barriers = engine, clock, barriers
         self._on_applied = on_applied
         self.heard_s: float | None = None
         self._refusal = refusal
@@ -62,12 +62,12 @@ class Sink:
     @property
     def needs_base(self) -> bool:
         """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
-        return self._engine.loading or self._engine.meta(BASE_WANTED) is not None
+        return needs_base(self._engine)
 
     @property
     def is_prefix(self) -> bool:
         """Whether what the storage holds is a prefix of the active's log, and no mixture of two moments."""
-        return not self.needs_base and self._engine.applied_seq >= int(self._engine.meta(FLOOR) or b"0")
+        return is_prefix(self._engine)
 
     @property
     def _base_progress(self) -> BaseProgress | None:
@@ -155,7 +155,7 @@ class Sink:
                 frames.append(frame)
                 offset += len(frame.data)
             if frames:
-                await self._engine.apply(frames)
+                await self._barriers.apply(frames)
                 self._on_applied()
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)

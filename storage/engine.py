@@ -51,6 +51,21 @@ class RequestOutcome:
     was_async: bool  # the frame was encoded in an asynchronous mode
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """A snapshot with a name, which another process can read without the engine.
+
+    `seq` and `epoch`: of the last frame that it holds. `place`: `rocksdb:<absolute folder>`, `postgresql:<exported snapshot>`,
+    `sqlite:<absolute file>` or `memory:`. `taken_ms`: milliseconds since 1970, as the engine was told.
+    """
+
+    name: str
+    seq: int
+    epoch: int
+    taken_ms: int
+    place: str
+
+
 class Snapshot(Protocol):
     """A consistent view at exactly `seq`. Must be closed."""
 
@@ -115,6 +130,19 @@ class StorageEngine(Protocol):
         """At most `limit` rows of `[start, end)`, off the event loop."""
 
     async def snapshot(self) -> Snapshot: ...
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        """Keep all that is applied now, in place of another snapshot of this name; that of this very point stays as it is.
+
+        What it holds is durable when this returns. No apply meanwhile: one that comes first makes it EngineFailed. One that
+        failed leaves nothing, and the engine goes on unless `failure` says otherwise.
+        """
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        """Those that can be read now, the oldest first. After a restart: those that do not live in a connection."""
+
+    async def release_snapshot(self, name: str) -> None:
+        """Forget it, and free what it takes. None of that name: nothing to do."""
 
     def schemas(self) -> dict[int, bytes]:
         """Table id -> msgpack of its current TableSchema. Dropped tables are absent."""

@@ -41,9 +41,10 @@ class Flags(IntFlag):
     NONE = 0
     ASYNC = 1  # made while only the local log was needed for the acknowledgement
     COMPRESSED = 2
+    BARRIER = 4  # its last record is a barrier behind which every site keeps a snapshot (barriers.py)
 
 
-_KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED)
+_KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)
 
 
 class BrokenFrame(LogError):

@@ -7,13 +7,19 @@ Source: storage/engine.py (`apply`), protocol.md 5 and 8 (replay at activation a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
-from storage.engine import StorageEngine
 from storage.frame import Frame
 
 RECORDS_MAX = 1_000
 BYTES_MAX = 4 << 20
+
+
+class Applies(Protocol):
+    """What takes the frames: the engine's barriers, or the engine itself."""
+
+    async def apply(self, frames: Sequence[Frame]) -> None: ...
 
 
 def transactions(
@@ -33,7 +39,7 @@ def transactions(
         yield group
 
 
-async def replay(engine: StorageEngine, frames: Iterable[Frame]) -> None:
+async def replay(storage: Applies, frames: Iterable[Frame]) -> None:
     """Apply the frames, which follow what the engine holds. Raises what `apply` raises."""
     for group in transactions(frames):
-        await engine.apply(group)
+        await storage.apply(group)

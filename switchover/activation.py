@@ -22,10 +22,10 @@ import msgspec
 
 from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
-from remote_log.sink import FLOOR
 from storage.chain import standing
 from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
+from storage.prefix import floor_of
 from storage.record import EpochStart, Kind, Record
 from storage.replay import replay
 from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
@@ -235,7 +235,7 @@ class Activation:
         """After a rejoin that fetched rows, the storage is a prefix of the log again only from the point of that fetch on."""
         engine = self.ports.engine
         end = tail[-1].last_seq if tail else engine.applied_seq
-        floor = int(engine.meta(FLOOR) or b"0")
+        floor = floor_of(engine)
         if end < floor:
             raise LogGap(
                 f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied_seq}, the log leads to {end}, "
@@ -309,7 +309,7 @@ class Activation:
 
     async def _apply(self, frames: list[Frame]) -> None:
         """What was read, and the start, go to the storage, which is then made durable: what was read may be deleted then."""
-        await replay(self.ports.engine, frames)
+        await replay(self.ports.barriers, frames)
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
+from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
 from storage.frame import Frame
@@ -53,6 +54,7 @@ class ActivationPorts:
     layout: RemoteLayout
     wal: Wal
     engine: StorageEngine
+    barriers: Barriers
     coordinator: Coordinator
     clock: Clock
     hybrid: HybridClock

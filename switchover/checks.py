@@ -350,6 +350,20 @@ def _journal(facts: Facts) -> Judgement:
     return Judgement("warning", facts.unfinished, "nothing, if it is to be done anew; else `twinlog resume` or `twinlog abort`")
 
 
+def _audit(facts: Facts) -> Judgement:
+    """A warning at most: an audit proves what was, and a failover must not wait for one."""
+    own, told = facts.own, [site.last_good_audit_ms for site in (facts.own, facts.peer) if site is not None]
+    known_ms = [ms for ms in told if ms is not None]
+    if not own.audit_recent_s:
+        return Judgement("ok", "not asked for (audits.recent_s is 0)")
+    fix = "`twinlog audit run compare`, when there is time for it"
+    if not known_ms:
+        return Judgement("warning", "no audit has found both sites equal yet, as far as is known here", fix)
+    age_s = max(0.0, (own.wall_ms - max(known_ms)) / 1000)
+    seen = f"both sites were last found equal {age_s / 3600:,.1f} h ago"
+    return Judgement("warning", seen, fix) if age_s > own.audit_recent_s else Judgement("ok", seen)
+
+
 class Row(NamedTuple):
     id: str
     kinds: tuple[str, ...]
@@ -378,4 +392,5 @@ CHECKS = (
     Row("wal.disk-space", KINDS, _disk),
     Row("clock.skew", KINDS, _skew),
     Row("journal.unfinished", KINDS, _journal),
+    Row("audit-recent", _TAKES, _audit),
 )

@@ -29,13 +29,15 @@ from remote_log.messages import (
     to_message,
     unpack_history,
 )
-from remote_log.sink import FLOOR, Sink
+from remote_log.sink import Sink
 from remote_log.transport import Transport
+from storage.barriers import Barriers
 from storage.chain import standing
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.errors import Refused
 from storage.files import Files
 from storage.frame import Flags, Frame
+from storage.prefix import FLOOR
 from storage.record import Kind
 from storage.replay import replay
 from storage.wal import Wal
@@ -67,10 +69,10 @@ class Rejoin:
     """One rejoin of this site to the site that `transport` leads to."""
 
     def __init__(
-        self, *, site: str, engine: StorageEngine, wal: Wal, files: Files, transport: Transport, sink: Sink,
-        failpoints: Failpoints,
+        self, *, site: str, engine: StorageEngine, barriers: Barriers, wal: Wal, files: Files, transport: Transport,
+        sink: Sink, failpoints: Failpoints,
     ) -> None:
-        self._site, self._engine, self._wal, self._files = site, engine, wal, files
+        self._site, self._engine, self._barriers, self._wal, self._files = site, engine, barriers, wal, files
         self._transport, self._sink, self._failpoints = transport, sink, failpoints
         self.report = RejoinReport()
         self._history: list[EpochEntry] = []
@@ -83,6 +85,7 @@ class Rejoin:
         await self._replay_own(frames)
         self._failpoints.hit("rejoin.replayed")
         await self._cut(frames)
+        await self._barriers.forget_after(self.report.end_seq)
         self._failpoints.hit("rejoin.cut")
         await self._wal.clear()
         self._failpoints.hit("rejoin.cleared")
@@ -117,7 +120,7 @@ class Rejoin:
                 break
             good.append(frame)
         if good:
-            await replay(self._engine, good)
+            await replay(self._barriers, good)
             await self._engine.flush()
         self.report.replayed_frames = len(good)
 

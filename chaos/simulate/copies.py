@@ -15,10 +15,10 @@ from chaos.simulate.engine import SimEngine
 from chaos.simulate.world import OTHER, World
 from gateway.site import Site
 from remote_log.layout import SegmentName
-from remote_log.sink import BASE_WANTED
 from storage.chain import reachable
 from storage.errors import TwinlogError
 from storage.frame import Frame, parse_frame
+from storage.prefix import needs_base
 from storage.segment import HEADER_BYTES
 
 
@@ -32,7 +32,7 @@ def copies(world: World, name: str, site: Site) -> Copies | None:
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
-    wanted = there.engine.loading or there.engine.meta(BASE_WANTED) is not None
+    wanted = needs_base(there.engine)
     if world.watch.says_sync(state.epoch, name) and not wanted and not there.is_rotten()[1]:
         files = sorted(there.dfs.files.items())
         remote = [bytes(file.data) for path, file in files if isinstance(site.layout.parse(path), SegmentName)]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from storage.engine import EpochEntry, RequestOutcome
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome
 from storage.errors import EngineFailed, LogError, LogGap, Refused
 from storage.frame import Flags, Frame
 from storage.record import EpochStart, RequestMark, SchemaChange
@@ -20,6 +20,11 @@ from storage.timestamps import COUNTER_BITS
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 _decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
+
+
+def by_age(kept: KeptSnapshot) -> tuple[int, int]:
+    """The order in which kept snapshots are told."""
+    return kept.taken_ms, kept.seq
 
 
 class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):

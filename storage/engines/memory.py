@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
 from storage.engines.applied import Applied
-from storage.engines.effects import Tables, admit, refuse_unless_loading, refuse_while_loading, snapshot_ended
+from storage.engines.effects import Tables, admit, by_age, refuse_unless_loading, refuse_while_loading, snapshot_ended
 from storage.engines.memory_state import MemoryState, apply_record, name_tables, row_as_of, scan_state
 from storage.frame import Frame
 from storage.timestamps import COUNTER_BITS
@@ -32,6 +32,7 @@ class MemoryEngine(Applied):
         self._broken: str | None = None
         self._failure: str | None = None
         self._life = 0  # of which snapshots end with a reopen
+        self._kept: dict[str, tuple[KeptSnapshot, MemoryState]] = {}
 
     def crash(self, kept: int = 0) -> None:
         """Everything that was not made durable is gone, but for the first `kept` transactions behind it."""
@@ -117,6 +118,25 @@ class MemoryEngine(Applied):
     async def snapshot(self) -> MemorySnapshot:
         life = self._life
         return MemorySnapshot(self._state.copy(), lambda: life == self._life)
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        self._check_usable()
+        self._make_durable()
+        state, held = self._state, self._kept.get(name)
+        if held is None or (held[0].seq, held[0].epoch) != (state.seq, state.epoch):
+            self._kept[name] = KeptSnapshot(name, state.seq, state.epoch, taken_ms, "memory:"), state.copy()
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        return sorted((kept for kept, _ in self._kept.values()), key=by_age)
+
+    def copy_of_kept(self, name: str) -> MemoryEngine:
+        """An engine that holds what is kept, to read from. What is kept outlives a crash, as a folder does."""
+        copy = MemoryEngine()
+        copy._state = self._kept[name][1]
+        return copy
+
+    async def release_snapshot(self, name: str) -> None:
+        self._kept.pop(name, None)
 
     def history_from(self, table: int, now_ms: int) -> int:
         return Tables(self._state.tables).history_from(table, self._state.timestamp, now_ms)

@@ -17,18 +17,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
-from rocksdict import DbClosedError, Rdict, WriteBatch
+from rocksdict import WriteBatch
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
 from storage.engines import rocks_layout as layout
 from storage.engines import rocks_purge as purging
 from storage.engines.applied import AppliedState, State
 from storage.engines.effects import admit, horizon, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
-from storage.engines.rocks_open import Notes, RocksSettings, check_room, open_database, write_options
-from storage.engines.rocks_state import Replacement, Write, base_end, base_part, cut, load_state
+from storage.engines.rocks_folder import Opened, figures, keep_checkpoint, open_folder
+from storage.engines.rocks_open import RocksSettings, check_room, write_options
+from storage.engines.rocks_state import Replacement, Write, base_end, base_part, cut
 from storage.engines.rocks_view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
 from storage.errors import DataDirectoryError, EngineFailed
 from storage.frame import Frame
@@ -37,33 +38,14 @@ from storage.threads import Worker
 T = TypeVar("T")
 _STALLED = "Write stall"
 _STALL_WAIT_S = 0.002
-_COUNTERS = {
-    "disk_bytes": "rocksdb.live-sst-files-size",
-    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
-    "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
-}
-
-
-class _Opened(NamedTuple):
-    notes: Notes
-    database: Rdict
-    state: State
-
-
-def _open(path: Path, settings: RocksSettings) -> _Opened:
-    """Raises DataDirectoryError."""
-    notes = Notes(path / "notes")
-    database = open_database(path / "rocksdb", settings)
-    with ROCKS_ERRORS:
-        return _Opened(notes, database, load_state(View(database)))
 
 
 class RocksEngine(AppliedState):
     """StorageEngine on a folder of its own. Make it with `open`."""
 
-    def __init__(self, path: Path, opened: _Opened, settings: RocksSettings, upkeep: Worker) -> None:
+    def __init__(self, path: Path, opened: Opened, settings: RocksSettings, upkeep: Worker) -> None:
         self._path, self._settings = path, settings
-        self._notes, self._database, self._state = opened
+        self._notes, self._database, self._state, self._kept = opened
         self._durable_seq = self._state.seq
         self._applier, self._reader, self._upkeep = Worker("rocks-apply"), Worker("rocks-read"), upkeep
         self._writing = threading.Lock()  # around read-then-write: applies, purge and base data never interleave
@@ -73,13 +55,14 @@ class RocksEngine(AppliedState):
         self._failure: str | None = None
         self._reopening = False
         self._snapshots: set[RocksSnapshot] = set()
+        self._kept_bytes = 0  # as of the last flush
 
     @classmethod
     async def open(cls, path: Path, settings: RocksSettings) -> Self:
         """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
         upkeep = Worker("rocks-upkeep")
         try:
-            opened = await upkeep.submit(lambda: _open(path, settings))
+            opened = await upkeep.submit(lambda: open_folder(path, settings))
         except BaseException:
             await upkeep.close()
             raise
@@ -101,7 +84,7 @@ class RocksEngine(AppliedState):
         check_room(self._path, self._settings.write_buffer_bytes)  # else the first flush would fail again
         self._close_database()
         try:
-            self._notes, self._database, self._state = _open(self._path, self._settings)
+            self._notes, self._database, self._state, self._kept = open_folder(self._path, self._settings)
         except DataDirectoryError as error:
             raise EngineFailed(f"the storage cannot be opened anew: {error.message}", **error.fields) from error
         self._durable_seq = self._state.seq
@@ -251,6 +234,31 @@ class RocksEngine(AppliedState):
                 self._failure = str(error)
                 raise
         self._durable_seq = seq
+        self._kept_bytes = self._kept.pinned_bytes()
+
+    # --- kept snapshots ---
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        """A checkpoint: hard links to the files of this moment."""
+        state = self._state
+        await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
+
+    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+        with self._writing:
+            if self._state is not state:
+                raise EngineFailed("the storage was changed before the snapshot could be kept")
+            self._flush()  # the checkpoint would do it too, but with the GIL held
+            keep_checkpoint(self._kept, self._database, state, name, taken_ms)
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        return self._kept.held()
+
+    async def release_snapshot(self, name: str) -> None:
+        await self._upkeep.submit(lambda: self._release(name))
+
+    def _release(self, name: str) -> None:
+        self._kept.release(name)
+        self._kept_bytes = self._kept.pinned_bytes()
 
     def meta(self, name: str) -> bytes | None:
         return self._notes.get(name)
@@ -285,10 +293,7 @@ class RocksEngine(AppliedState):
         return more
 
     def counters(self) -> dict[str, int]:
-        try:
-            return {name: self._database.property_int_value(key) or 0 for name, key in _COUNTERS.items()}
-        except DbClosedError:
-            return {}  # it failed, and could not be opened anew yet
+        return figures(self._database) | {"kept_bytes": self._kept_bytes}
 
     async def close(self) -> None:
         """Flush and let the folder go. Closing twice is fine."""

@@ -15,34 +15,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, Self, TypeVar
 
-from sqlalchemy import Connection, Delete, Engine, delete
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy import Connection, Delete, Engine
+from sqlalchemy.exc import DBAPIError
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.engines import rocks_layout as layout
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
 from storage.engines import sql_read as reading
-from storage.engines import sql_tables as place
 from storage.engines.applied import AppliedState, State
 from storage.engines.effects import admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks_changes import Changes
 from storage.engines.rocks_state import Replacement, Write, base_end, base_part
+from storage.engines.sql_kept import Kept, kept_of
 from storage.engines.sql_open import (
     Opened,
     SqlSettings,
+    let_go,
     make_durable,
     make_engine,
     open_database,
     problem_of,
     sql_errors,
-    wait_for_disk,
 )
 from storage.engines.sql_snapshot import SqlSnapshot
-from storage.engines.sql_tables import upsert_into
-from storage.engines.sql_write import PURGE_ROWS, Homes, cut, over, perform
+from storage.engines.sql_write import PURGE_ROWS, Homes, cut, over, perform, put_note
 from storage.errors import ConfigError, EngineFailed, LogError
 from storage.frame import Frame
 from storage.record import Kind
@@ -55,8 +52,8 @@ _DDL: Final = int(Kind.DDL)
 class SqlEngine(AppliedState):
     """StorageEngine on a database of its own. Make it with `open`."""
 
-    def __init__(self, settings: SqlSettings, engine: Engine, opened: Opened, upkeep: Worker) -> None:
-        self._settings, self._engine = settings, engine
+    def __init__(self, settings: SqlSettings, engine: Engine, opened: Opened, kept: Kept, upkeep: Worker) -> None:
+        self._settings, self._engine, self._kept = settings, engine, kept
         self._take(opened)
         self._applier, self._getter, self._reader = Worker("sql-apply"), Worker("sql-get"), Worker("sql-read")
         self._upkeep = upkeep
@@ -65,7 +62,7 @@ class SqlEngine(AppliedState):
         self._closed = False
         self._snapshots: set[SqlSnapshot] = set()
         self._changing = 0  # changes of schemas under way
-        self._disk_bytes = 0
+        self._disk_bytes = self._kept_bytes = 0
 
     def _take(self, opened: Opened) -> None:
         self._writer: Connection = opened.writer
@@ -79,12 +76,12 @@ class SqlEngine(AppliedState):
         upkeep = Worker("sql-upkeep")
         engine = make_engine(settings)
         try:
-            opened = await upkeep.submit(lambda: open_database(engine, settings, reading.notes))
+            opened, kept = await upkeep.submit(lambda: (open_database(engine, settings, reading.notes), kept_of(engine)))
         except BaseException:
             await upkeep.submit(engine.dispose)
             await upkeep.close()
             raise
-        return cls(settings, engine, opened, upkeep)
+        return cls(settings, engine, opened, kept, upkeep)
 
     # --- failure ---
 
@@ -96,20 +93,13 @@ class SqlEngine(AppliedState):
 
     def _reopen(self) -> None:
         with self._writing:
-            self._let_go()
+            let_go(self._writer, self._engine)
             try:
                 self._take(open_database(self._engine, self._settings, reading.notes))
             except ConfigError as error:
                 raise EngineFailed(f"the storage cannot be opened anew: {error.message}") from error
             self._failure = None
 
-    def _let_go(self) -> None:
-        """Of every connection. The writing one is cut, so that the database lets its lock go."""
-        with suppress(SQLAlchemyError):
-            self._writer.invalidate()
-        with suppress(SQLAlchemyError):
-            self._writer.close()
-        self._engine.dispose()
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
@@ -229,6 +219,26 @@ class SqlEngine(AppliedState):
         for snapshot in list(self._snapshots):
             snapshot.close()
         await self._reader.submit(lambda: None)
+        await self._upkeep.submit(self._kept.end_connections)
+
+    # --- kept snapshots ---
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        state = self._state
+        await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
+
+    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+        self._flush()
+        with self._writing:
+            if self._state is not state:
+                raise EngineFailed("the storage was changed before the snapshot could be kept")
+            self._kept.keep(name, state.seq, state.epoch, taken_ms)
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        return self._kept.held()
+
+    async def release_snapshot(self, name: str) -> None:
+        await self._upkeep.submit(lambda: self._kept.release(name))
 
     # --- upkeep ---
 
@@ -256,11 +266,7 @@ class SqlEngine(AppliedState):
         def put() -> None:
             with sql_errors("a note cannot be written"), self._writing, self._engine.connect() as connection:
                 with connection.execution_options(writes=True).begin():
-                    wait_for_disk(connection)
-                    if value is None:
-                        connection.execute(delete(place.notes).where(place.notes.c.name == name))
-                    else:
-                        connection.execute(upsert_into(place.notes, connection.dialect.name), {"name": name, "value": value})
+                    put_note(connection, name, value)
                 if self._is_sqlite and self._failure is None:
                     make_durable(self._writer)
             kept = {**self._notes, name: value}
@@ -274,6 +280,7 @@ class SqlEngine(AppliedState):
             while await self._upkeep.submit(partial(self._purge, some)) == PURGE_ROWS:
                 pass  # so many at a time that an apply does not wait long for its turn
         self._disk_bytes = await self._reader.submit(lambda: self._read(reading.size))
+        self._kept_bytes = await self._reader.submit(self._kept.pinned_bytes)
 
     def _purge(self, some: Delete) -> int:
         with self._writing:
@@ -281,7 +288,8 @@ class SqlEngine(AppliedState):
 
     def counters(self) -> dict[str, int]:
         """The size is that of the last purge: asking a server takes longer than metrics may wait."""
-        return {"disk_bytes": self._disk_bytes, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+        sizes = {"disk_bytes": self._disk_bytes, "kept_bytes": self._kept_bytes}
+        return {**sizes, "memtable_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
         """Make everything durable and let the database go. Closing twice is fine."""
@@ -295,7 +303,7 @@ class SqlEngine(AppliedState):
             if self._failure is None:
                 await self._upkeep.submit(self._flush)
         finally:
-            await self._upkeep.submit(self._let_go)
+            await self._upkeep.submit(lambda: let_go(self._writer, self._engine))
             await self._upkeep.close()
 
     # --- base data and rejoin ---
@@ -310,10 +318,7 @@ class SqlEngine(AppliedState):
                 tables = state.tables.without_history({table for table, _, _ in rows}, last_timestamp)
                 kept = tuple(entry for entry in state.epochs if entry.epoch <= applied_epoch)
                 after = state._replace(seq=applied_seq, epoch=applied_epoch, tables=tables, epochs=kept)
-                stored = [
-                    (table, key, None if row is None else layout.pack_row(row.version, row.value)) for table, key, row in rows
-                ]
-                homes = self._write(lambda connection: cut(connection, self._homes, state, after, stored))
+                homes = self._write(lambda connection: cut(connection, self._homes, state, after, rows))
                 self._hold(after, homes)
 
         await self._upkeep.submit(work)

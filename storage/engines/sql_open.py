@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +151,15 @@ def _prepare_session(writer: Connection, lock_wait_s: float) -> None:
         waiting = f"lock_timeout = {round(lock_wait_s * 1000)}"
         for setting in (waiting, "synchronous_commit = off", "client_min_messages = warning", "timezone = 'UTC'"):
             writer.execute(text(f"SET {setting}"))
+
+
+def let_go(writer: Connection, engine: Engine) -> None:
+    """Of every connection. The writing one is cut, so that the database lets its lock go."""
+    with suppress(SQLAlchemyError):
+        writer.invalidate()
+    with suppress(SQLAlchemyError):
+        writer.close()
+    engine.dispose()
 
 
 def make_durable(writer: Connection) -> None:

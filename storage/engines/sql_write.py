@@ -19,7 +19,8 @@ from storage.engines import rocks_layout as layout
 from storage.engines import sql_tables as place
 from storage.engines.applied import State
 from storage.engines.effects import Table, Tables, horizon
-from storage.engines.rocks_state import Write
+from storage.engines.rocks_state import Replacement, Write
+from storage.engines.sql_open import wait_for_disk
 from storage.engines.sql_read import KEYS_AT_ONCE, is_one_of
 from storage.engines.sql_tables import Home, change, create, drop, quoted, run, signed, upsert_into
 from storage.engines.sql_types import KEY
@@ -199,16 +200,17 @@ def _put_requests(connection: Connection, items: Sequence[tuple[bytes, bytes | N
         connection.execute(upsert_into(place.requests, connection.dialect.name), put)
 
 
-def cut(
-    connection: Connection, homes: Homes, before: State, after: State, rows: Sequence[tuple[int, bytes, bytes | None]]
-) -> Homes:
-    """A rejoin: rows (None: gone) in stored form, without their history; nothing above `after` is remembered."""
+def cut(connection: Connection, homes: Homes, before: State, after: State, rows: Sequence[Replacement]) -> Homes:
+    """A rejoin: rows (None: gone) without their history; nothing above `after` is remembered."""
     if rows:
         one = (place.history.c.table_id == bindparam("of")) & (place.history.c.key == bindparam("row"))
         connection.execute(delete(place.history).where(one), [{"of": signed(table), "row": key} for table, key, _ in rows])
     connection.execute(delete(place.requests).where(place.requests.c.seq > after.seq))
     connection.execute(delete(place.epochs).where(place.epochs.c.epoch > after.epoch))
-    changes = {layout.row_prefix(table) + key: stored for table, key, stored in rows}
+    changes = {
+        layout.row_prefix(table) + key: None if row is None else layout.pack_row(row.version, row.value)
+        for table, key, row in rows
+    }
     found = perform(connection, homes, before, Write((), changes, after))
     for number, table in after.tables.by_id.items():
         _note(connection, found[number], table)
@@ -226,3 +228,12 @@ def over(tables: Tables, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:
 def _some(table: SqlTable, gone: ColumnElement[bool]) -> Delete:
     key = list(table.primary_key.columns)
     return delete(table).where(tuple_(*key).in_(select(*key).where(gone).limit(PURGE_ROWS)))
+
+
+def put_note(connection: Connection, name: str, value: bytes | None) -> None:
+    """None: it goes. The commit waits for the disk."""
+    wait_for_disk(connection)
+    if value is None:
+        connection.execute(delete(place.notes).where(place.notes.c.name == name))
+    else:
+        connection.execute(upsert_into(place.notes, connection.dialect.name), {"name": name, "value": value})

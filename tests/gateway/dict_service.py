@@ -13,10 +13,14 @@ from typing import Any
 
 import msgspec
 
+from gateway.audits import AuditBody, AuditNotes, Audits
+from gateway.barrier_service import BarrierService
 from gateway.catalog import Catalog
 from gateway.receipts import decode_receipt, encode_receipt
 from gateway.rows_service import check_condition, conditions_of, to_records
 from gateway.service import WriteRequest, WriteResult
+from storage.barriers import BarrierLimits, Barriers
+from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
@@ -190,6 +194,37 @@ class DictService:
         document = await self.operation(operation_id)
         document["state"] = "running"
         return document
+
+    # barriers and audits
+    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+        self._need_active()
+        held = self.barrier_calls.all()["barriers"]
+        if name in [one["name"] for one in held]:
+            return self.barrier(name or ""), False
+        name = name or f"barrier-{len(held)}"
+        await self.engine.keep_snapshot(name, 0)
+        return self.barrier(name), True
+
+    @property
+    def barrier_calls(self) -> BarrierService:
+        clock = SystemClock()
+        barriers = Barriers(self.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
+        return BarrierService(None, barriers, site=self.site, engine=self.engine, clock=clock, deadline_s=1)  # type: ignore[arg-type]
+
+    def barriers(self) -> dict[str, Any]:
+        return self.barrier_calls.all()
+
+    def barrier(self, name: str) -> dict[str, Any]:
+        return self.barrier_calls.get(name)
+
+    async def release_barrier(self, name: str) -> None:
+        await self.barrier_calls.release(name)
+
+    async def note_audit(self, audit: AuditBody) -> None:
+        await AuditNotes(self.engine, SystemClock()).note(audit)
+
+    def audits(self) -> Audits:
+        return AuditNotes(self.engine, SystemClock()).all()
 
     # health
     def role(self) -> str:

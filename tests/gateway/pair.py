@@ -33,6 +33,7 @@ from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
+from storage.barriers import BarrierLimits
 from storage.clock import Clock, SystemClock
 from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
@@ -58,6 +59,7 @@ def settings(site: str, **changes: Any) -> SiteSettings:
     base = SiteSettings(
         pair="test", site=site, peer=OTHER[site], url=f"http://{site}", peer_url=f"http://{OTHER[site]}", initial_active="a",
         policy="protect", request_deadline_s=5.0, flush_interval_s=0.2, fence_deadline_s=5.0, admission=AdmissionLimits(),
+        barriers=BarrierLimits(), audit_recent_s=0.0,
         active=ActiveSettings(
             lease_s=0.4, drift_margin=0.1, noop_interval_s=0.1, trim_interval_s=0.1, degrade_after_s=None, resync_after_s=0.1,
             commit=CommitSettings(), shipper=ShipperSettings(idle_poll_s=0.05, retry_s=0.05, batch_interval_s=0.005),

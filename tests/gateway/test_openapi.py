@@ -28,6 +28,8 @@ PATHS = {
     "/v1/operations/{operation_id}/events": {"get"},
     "/v1/operations/{operation_id}:abort": {"post"},
     "/v1/operations/{operation_id}:resume": {"post"},
+    "/v1/barriers": {"get", "post"}, "/v1/barriers/{name}": {"get", "delete"},
+    "/v1/audits": {"post"}, "/v1/audits/last": {"get"},
     "/health/live": {"get"}, "/health/ready": {"get"}, "/health/primary": {"get"}, "/health/standby": {"get"},
     "/metrics": {"get"},
     "/internal/v1/peer/{method}": {"post"},

@@ -11,8 +11,8 @@ import pytest
 from remote_log.claims import segments_below
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
-from remote_log.sink import FLOOR
 from storage.errors import Conflict, DfsError, SyncFailed
+from storage.prefix import FLOOR
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import Moments, caught_up, epoch, holds, open_pair, put, rows, site, turns

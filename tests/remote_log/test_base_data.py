@@ -17,11 +17,13 @@ from remote_log.messages import (
     pack_history,
     pack_outcomes,
 )
-from remote_log.sink import FLOOR, Sink
+from remote_log.sink import Sink
+from storage.barriers import BarrierLimits, Barriers
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.memory import MemoryEngine
 from storage.errors import EngineFailed, Fenced, Unavailable
+from storage.prefix import FLOOR
 from tests.storage.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
@@ -96,7 +98,10 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        self.sink = Sink(self.engine, SystemClock(), refusal=lambda: None, on_applied=lambda: self.told.append("applied"))
+        barriers = Barriers(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
+        self.sink = Sink(
+            self.engine, SystemClock(), barriers, refusal=lambda: None, on_applied=lambda: self.told.append("applied")
+        )
 
     def progress(self, part: int, load: int = 1, epoch: int = 3) -> BaseProgress:
         return BaseProgress(epoch, load, part, 100, 3, 100, 3, T if part else 0, b"%d" % (part - 1) if part else b"")

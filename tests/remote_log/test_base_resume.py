@@ -29,6 +29,7 @@ from remote_log.messages import (
 )
 from remote_log.shipper import Shipper, ShipperSettings
 from remote_log.sink import Sink
+from storage.barriers import BarrierLimits, Barriers
 from storage.engine import StoredRow
 from storage.engines.memory import MemoryEngine
 from storage.errors import PeerError
@@ -78,7 +79,8 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        self.sink = Sink(self.engine, self._clock, refusal=lambda: None, on_applied=lambda: None)
+        barriers = Barriers(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
+        self.sink = Sink(self.engine, self._clock, barriers, refusal=lambda: None, on_applied=lambda: None)
         calls: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self.sink.follow), REPLICATE: (ReplicateRequest, self.sink.replicate),
             BASE: (BaseRequest, self.sink.base), BASE_DONE: (BaseDoneRequest, self.sink.base_done),

@@ -9,6 +9,7 @@ import pytest
 
 from storage.engines.rocks_open import RocksSettings
 from tests.storage.engine_contract import EngineContract
+from tests.storage.engine_contract_kept import EngineKeptContract
 from tests.storage.engine_contract_reopen import EngineReopenContract
 from tests.storage.engine_contract_time import EngineTimeContract
 from tests.storage.engine_rig import Rig
@@ -46,3 +47,6 @@ class TestEngineOverTime(EngineTimeContract): ...
 
 
 class TestEngineOpenedAnew(EngineReopenContract): ...
+
+
+class TestEngineKeeps(EngineKeptContract): ...

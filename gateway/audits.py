@@ -1,0 +1,84 @@
+"""What audits of this pair found last, as they said themselves: kept in the storage's own notes, so also after a restart.
+
+What always holds: of each job the last is kept, and the last comparison that found both sites equal; one that ended earlier
+takes no later one's place. Source: docs/decisions (audits at a barrier).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from storage.clock import Clock
+from storage.engine import StorageEngine
+
+AUDITS = "audits"
+PROVING_JOB = "compare"
+Text = Annotated[str, Meta(min_length=1, max_length=200)]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class AuditBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """One run of a job. `differences`: how many it found. `outcome`: `good` only when it looked at all and found none."""
+
+    id: Text
+    job: Literal["compare", "log-audit", "repair", "replay", "reconcile"]
+    started_at: Moment
+    finished_at: Moment
+    outcome: Literal["good", "bad", "failed"]
+    barrier: Annotated[str, Meta(max_length=63)] | None = None
+    differences: Annotated[int, Meta(ge=0)] = 0
+    tables: Annotated[list[Text], Meta(max_length=10_000)] = []
+    by: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Audits(Struct):
+    """The answer to GET /v1/audits/last."""
+
+    last: dict[str, AuditBody] = {}
+    last_good_compare: AuditBody | None = None
+
+
+_decode = msgspec.json.Decoder(Audits).decode
+
+
+class AuditNotes:
+    def __init__(self, engine: StorageEngine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self._lock = asyncio.Lock()
+
+    def all(self) -> Audits:
+        noted = self._engine.meta(AUDITS)
+        return Audits() if noted is None else _decode(noted)
+
+    async def note(self, audit: AuditBody) -> None:
+        """Durable when it returns."""
+        async with self._lock:
+            audits = self.all()
+            if _is_later(audit, audits.last.get(audit.job)):
+                audits.last[audit.job] = audit
+            proves = audit.job == PROVING_JOB and audit.outcome == "good"
+            if proves and _is_later(audit, audits.last_good_compare):
+                audits.last_good_compare = audit
+            await self._engine.set_meta(AUDITS, msgspec.json.encode(audits))
+
+    def last_good_ms(self) -> int | None:
+        """When both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""
+        good = self.all().last_good_compare
+        return None if good is None else round(good.finished_at.timestamp() * 1000)
+
+    def figures(self) -> dict[str, float]:
+        """For metrics; nothing where nothing is known."""
+        good_ms = self.last_good_ms()
+        if good_ms is None:
+            return {}
+        age_s = (self._clock.wall_ms() - good_ms) / 1000
+        return {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
+
+
+def _is_later(audit: AuditBody, other: AuditBody | None) -> bool:
+    return other is None or audit.finished_at >= other.finished_at
