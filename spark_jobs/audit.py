@@ -12,8 +12,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,13 +24,16 @@ from spark_jobs.output import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_fi
 from spark_jobs.pair import HELD_DEADLINE_S, Gateways, who
 from spark_jobs.progress import Steps
 from spark_jobs.report import ROWS_MAX, render
-from spark_jobs.session import open_session
+from spark_jobs.session import own_session
 from spark_jobs.sites import Pair
 from spark_jobs.stopping import stopping, undisturbed
 from storage.errors import InvalidInput, TwinlogError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+OpenSession = Callable[[str | None, str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,14 @@ class Ended:
     untold: Mapping[str, str]
 
 
-def perform(plan: Plan, steps: Steps) -> Ended:
-    """Run it. Raises ConfigError before anything is written; KeyboardInterrupt when a signal stopped it."""
+def perform(plan: Plan, steps: Steps, session: OpenSession = own_session) -> Ended:
+    """Run it; `session` opens Spark. Raises ConfigError before anything is written, KeyboardInterrupt after a signal."""
     folder = AuditFolder(plan.out)
     started = datetime.now(UTC)
     began_s = time.monotonic()
     try:
         with stopping(), closing(Gateways(plan.pair.sites)) as gateways:
-            work = _Work(plan, folder, gateways, steps)
+            work = _Work(plan, folder, gateways, steps, session)
             try:
                 with steps.shown():
                     work.run()
@@ -99,8 +102,10 @@ def perform(plan: Plan, steps: Steps) -> Ended:
 class _Work:
     """The state of one audit. `summary` grows; what is in it already may be written at any time."""
 
-    def __init__(self, plan: Plan, folder: AuditFolder, gateways: Gateways, steps: Steps) -> None:
-        self.plan, self.folder, self.gateways, self.steps = plan, folder, gateways, steps
+    def __init__(
+        self, plan: Plan, folder: AuditFolder, gateways: Gateways, steps: Steps, session: OpenSession
+    ) -> None:
+        self.plan, self.folder, self.gateways, self.steps, self.session = plan, folder, gateways, steps, session
         self.charts: tuple[Chart, ...] = ()
         self.summary: dict[str, Any] = {
             "id": plan.id, "job": plan.job, "pair": plan.pair.name, "outcome": "failed", "error": None, "findings": 0,
@@ -118,8 +123,8 @@ class _Work:
         with ExitStack() as stack:
             stack.enter_context(_stderr_into(self.folder.part / SPARK_LOG))
             self.steps.step("starting Spark")
-            spark = open_session(self.plan.master, f"twinlog {self.plan.job} {self.plan.id}", self.plan.settings)
-            stack.callback(_quietly_stop, spark)
+            name = f"twinlog {self.plan.job} {self.plan.id}"
+            spark = stack.enter_context(self.session(self.plan.master, name, self.plan.settings))
             stack.enter_context(stopping())  # again: Spark has set a handler of its own
             self.summary["spark"] = {"version": spark.version, "master": spark.sparkContext.master}
             stack.enter_context(self.steps.watching(spark))
@@ -207,13 +212,6 @@ def _stderr_into(path: Path) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(file)
         os.close(kept)
-
-
-def _quietly_stop(spark: SparkSession) -> None:
-    try:
-        spark.stop()
-    except Exception as error:  # Java has ended already; what was found is written
-        print(f"Spark did not stop as it should: {error}", file=sys.stderr)  # noqa: T201 - into Spark's log
 
 
 _RAISED_IN_WORKER = re.compile(r"storage\.errors\.\w+: (.+)")

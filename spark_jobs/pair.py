@@ -186,6 +186,9 @@ class Gateways:
             problem = "does not answer in time" if isinstance(error, httpx.TimeoutException) else "cannot be reached"
             raise PeerError(f"site {site} ({url}) {problem}: {error or type(error).__name__}", site=site) from error
         document = _document(response)
+        if document is None and response.is_success:
+            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway", site=site)
+        document = document or {}
         if response.status_code == 404 and path.startswith("/v1/barriers/"):
             raise NotFound(f"site {site} holds no such snapshot")
         if not response.is_success:
@@ -194,9 +197,10 @@ class Gateways:
         return document
 
 
-def _document(response: httpx.Response) -> dict[str, Any]:
+def _document(response: httpx.Response) -> dict[str, Any] | None:
+    """None: it is no JSON object."""
     try:
         found = json.loads(response.content) if response.content else {}
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found if isinstance(found, dict) else None

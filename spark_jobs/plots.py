@@ -61,37 +61,45 @@ def _size(chart: Chart) -> tuple[float, float]:
 def _plot(axes: Any, chart: Chart) -> None:
     axes.grid(axis="y", alpha=0.25)
     named = any(isinstance(x, str) for series in chart.series for x in series.x)
-    for index, series in enumerate(chart.series):
-        colour = COLOURS[index % len(COLOURS)]
-        if chart.kind == "bars":
-            _bars(axes, series, index, len(chart.series), colour, named=named)
-        elif chart.kind == "lines":
-            axes.plot(series.x, series.y, color=colour, label=series.name, linewidth=1.6)
-        else:
-            axes.plot(series.x, series.y, "o", color=colour, label=series.name, markersize=4, alpha=0.85)
-    if named and chart.series:
-        _name_ticks(axes, [str(x) for x in chart.series[0].x])
+    highest = max((max(series.y, default=0.0) for series in chart.series), default=0.0)
+    if chart.kind == "bars" and named:
+        _named_bars(axes, chart.series)
+    elif chart.kind == "bars":
+        highest = _stacked_bars(axes, chart.series)
+    for index, series in enumerate(chart.series if chart.kind in ("lines", "points") else ()):
+        look = {"linewidth": 1.6} if chart.kind == "lines" else {"linestyle": "", "marker": "o", "markersize": 4}
+        axes.plot(series.x, series.y, color=COLOURS[index % len(COLOURS)], label=series.name, **look)
     if not chart.x_is_time and not named:
         axes.xaxis.set_major_formatter("{x:,.0f}")
-    highest = max((max(series.y, default=0.0) for series in chart.series), default=0.0)
     axes.set_ylim(bottom=0, top=highest * 1.08 if highest > 0 else 1)
     axes.yaxis.set_major_formatter("{x:,.0f}" if highest >= 5 else "{x:,.3g}")
     if len(chart.series) > 1:
         axes.legend(frameon=False, ncols=min(5, len(chart.series)), loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
 
 
-def _bars(axes: Any, series: Series, index: int, of: int, colour: str, *, named: bool) -> None:
-    """Side by side for named places; numbers keep their place on the axis."""
-    if named:
-        width = 0.8 / of
-        places = [place + (index - (of - 1) / 2) * width for place in range(len(series.x))]
-        drawn = axes.bar(places, series.y, width, color=colour, label=series.name)
-        if of == 1 and len(series.x) <= TICKS_MAX:
+def _named_bars(axes: Any, all_series: Sequence[Series]) -> None:
+    """Side by side at each name."""
+    width = 0.8 / len(all_series)
+    for index, series in enumerate(all_series):
+        places = [place + (index - (len(all_series) - 1) / 2) * width for place in range(len(series.x))]
+        drawn = axes.bar(places, series.y, width, color=COLOURS[index % len(COLOURS)], label=series.name)
+        if len(all_series) == 1 and len(series.x) <= TICKS_MAX:
             axes.bar_label(drawn, [f"{y:,.0f}" for y in series.y], padding=2, color=_INK)
-        return
-    numbers = [float(x) for x in series.x]
-    steps = [right - left for left, right in pairwise(numbers)]
-    axes.bar(numbers, series.y, max(min(steps, default=1.0), 1e-9) * 0.95, color=colour, label=series.name)
+    _name_ticks(axes, [str(x) for x in all_series[0].x])
+
+
+def _stacked_bars(axes: Any, all_series: Sequence[Series]) -> float:
+    """At their numbers, one above the other. How high the highest is."""
+    heights: dict[float, float] = {}
+    numbers = sorted({float(x) for series in all_series for x in series.x})
+    width = max(min((right - left for left, right in pairwise(numbers)), default=1.0), 1e-9) * 0.95
+    for index, series in enumerate(all_series):
+        places = [float(x) for x in series.x]
+        bottoms = [heights.get(place, 0.0) for place in places]
+        axes.bar(places, series.y, width, bottom=bottoms, color=COLOURS[index % len(COLOURS)], label=series.name)
+        for place, bottom, y in zip(places, bottoms, series.y, strict=True):
+            heights[place] = bottom + y
+    return max(heights.values(), default=0.0)
 
 
 def _name_ticks(axes: Any, names: list[str]) -> None:

@@ -18,6 +18,7 @@ from spark_jobs.plots import svg
 ROWS_MAX = 200
 CELL_CHARS_MAX = 600
 _PAIRED = ("source_row", "peer_row")  # JSON of the same row on both sites: what differs in it is marked
+_LONG = ("key_text", "detail")
 _VERDICTS = {
     "compare": ("Both sites are equal", "The sites differ"),
     "log-audit": ("The logs are sound", "The logs have faults"),
@@ -122,7 +123,8 @@ def _cell(name: str, row: Mapping[str, Any]) -> str:
     if name in _PAIRED:
         return f"<td class=\"row\">{_row(row, name)}</td>"
     text = value.hex() if isinstance(value, bytes) else str(value)
-    return f"<td>{escape(_cut(text))}</td>"
+    kind = "key" if name in _LONG else ""
+    return f"<td class=\"{kind}\">{escape(_cut(text))}</td>"
 
 
 def _row(row: Mapping[str, Any], name: str) -> str:
@@ -198,7 +200,7 @@ _STYLE = """
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 980px; margin: 0 auto; padding: 16px; }
+main { max-width: 1180px; margin: 0 auto; padding: 16px; }
 header, section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 14px 18px;
   margin-bottom: 14px; }
 header { border-left: 6px solid var(--bad); }
@@ -225,7 +227,8 @@ table { border-collapse: collapse; font-size: .86rem; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td { overflow-wrap: anywhere; min-width: 70px; }
-td.row { min-width: 220px; }
+td.key { min-width: 190px; }
+td.row { min-width: 240px; }
 td.number { text-align: right; padding-right: 14px; font-variant-numeric: tabular-nums; white-space: nowrap; }
 table.facts { width: auto; }
 table.facts th { color: var(--soft); font-weight: 400; white-space: nowrap; padding-right: 18px; }

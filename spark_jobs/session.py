@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import sys
 import tempfile
+import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.java import java_program
-from storage.errors import ConfigError
+from storage.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+CONNECT_DEADLINE_S = 5.0
+EXECUTOR_DEADLINE_S = 90.0
+POLL_S = 0.1
 PACKAGES = ("spark_jobs", "storage", "remote_log")  # what executors import
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -47,6 +53,8 @@ def open_session(master: str | None, app: str, settings: Mapping[str, str] | Non
         _put_on_pythonpath(_root())
     from pyspark.sql import SparkSession
 
+    if master is not None:
+        _check_reachable(master)
     builder = SparkSession.builder.appName(app)
     if master is not None or not submitted:
         builder = builder.master(master or LOCAL)
@@ -58,11 +66,23 @@ def open_session(master: str | None, app: str, settings: Mapping[str, str] | Non
         where = f"on {master}" if master else "on this machine"
         raise ConfigError(f"Spark cannot be started {where}: {_first_line(error)}") from error
     if not str(spark.sparkContext.master).startswith("local"):
+        _wait_executors(spark)
         spark.sparkContext.addPyFile(str(_packed()))
     from spark_jobs.source import TwinlogSource
 
     spark.dataSource.register(TwinlogSource)
     return spark
+
+
+@contextmanager
+def own_session(master: str | None, app: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """`open_session`, stopped at the end."""
+    spark = open_session(master, app, settings)
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):  # Java has ended already; what was found is written
+            spark.stop()
 
 
 def check_installed() -> None:
@@ -91,6 +111,31 @@ def _packed() -> Path:
             for file in sorted((_root() / package).rglob("*.py")):
                 archive.write(file, file.relative_to(_root()))
     return path
+
+
+def _check_reachable(master: str) -> None:
+    """Of a standalone master at once what Spark itself would find out after a minute. Raises ConfigError."""
+    if not master.startswith("spark://"):
+        return
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        with suppress(OSError, ValueError), socket.create_connection((host, int(port)), CONNECT_DEADLINE_S):
+            return
+    raise ConfigError(f"no Spark master answers at {master}: start it, or correct --master")
+
+
+def _wait_executors(spark: SparkSession) -> None:
+    """Raises Unavailable when the cluster gives this job no executor: its tasks would wait for ever."""
+    until_s = time.monotonic() + EXECUTOR_DEADLINE_S
+    while len(spark.sparkContext.statusTracker().getExecutorInfos()) < 2:  # the driver is one of them
+        if time.monotonic() > until_s:
+            master = spark.sparkContext.master
+            spark.stop()
+            raise Unavailable(
+                f"{master} gave this job no executor within {EXECUTOR_DEADLINE_S:.0f} s: look whether it has workers with free "
+                "cores, and memory for --conf spark.executor.memory=..."
+            )
+        time.sleep(POLL_S)
 
 
 def _first_line(error: Exception) -> str:
