@@ -30,11 +30,12 @@ class HaHdfsCluster(HdfsCluster):
         self.client_options = _service(self._addresses)
         shared = {**self.client_options, "fs.defaultFS": self.uri}
         servers = {
-            **shared, "dfs.namenode.shared.edits.dir": self._data("edits").as_uri(), "dfs.ha.fencing.methods": "shell(/bin/true)",
-            "dfs.ha.tail-edits.period": "1s",
+            **shared, "dfs.namenode.shared.edits.dir": self._data("edits").as_uri(), "dfs.ha.tail-edits.period": "1s",
+            "dfs.ha.fencing.methods": "shell(/bin/true)",
         }
         for name in _IDS:
-            write_name_node(self._conf(name), self._addresses[name], self._data(name), 1, {**servers, "dfs.ha.namenode.id": name})
+            more = {**servers, "dfs.ha.namenode.id": name}
+            write_name_node(self._conf(name), self._addresses[name], self._data(name), 1, more)
         write_data_node(self._conf("datanode1"), self._ports, 0, self._data("datanode1"), 1, shared)
         self.client_conf_dir = self._conf("datanode1")
         self._standby = self._daemon("namenode2", self.name_node_class)

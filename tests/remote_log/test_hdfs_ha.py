@@ -31,7 +31,7 @@ def ha_hdfs(hdfs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 - a poll of what a real cluster does
             await asyncio.sleep(0.01)
 
 
