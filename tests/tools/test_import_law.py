@@ -42,6 +42,18 @@ def test_a_lawful_house_passes_and_absent_pure_modules_are_named(house: Path) ->
     assert "storage.frame" not in said
 
 
+def test_spark_jobs_see_the_rooms_that_read_rows(house: Path) -> None:
+    (house / "storage" / "engines").mkdir()
+    for name in ("__init__", "rocks_view", "rocks"):
+        (house / "storage" / "engines" / f"{name}.py").touch()
+    (house / "spark_jobs" / "read.py").write_text("import storage.engines.rocks_view\n")
+    assert gate(house)[0] == 0
+    (house / "spark_jobs" / "read.py").write_text("import storage.engines.rocks\n")
+    code, said = gate(house)
+    assert code == 1, said
+    assert "storage.engines.rocks " in said
+
+
 @pytest.mark.parametrize(("file", "line", "named"), [
     ("storage/wal.py", "import remote_log.lease", "storage.wal"),
     ("remote_log/lease.py", "import gateway.app", "remote_log.lease"),
