@@ -32,6 +32,9 @@ _PASSES = {
     "float64": "type({v}) is float and {v} - {v} == 0.0",
     "string": "type({v}) is str",
 }
+_SHOWN = {name: _PASSES[name] for name in ("bool", "int32", "int64")} | {  # what a database shows as it is
+    "float64": "type({v}) is float", "string": "type({v}) is str and '\\0' not in {v}", "bytes": "type({v}) is bytes"
+}
 _PASSES_IN_KEY = {name: test for name, test in _PASSES.items() if name != "float64"}  # -0.0 must not
 
 
@@ -86,6 +89,26 @@ def row_decoder(
     if any(column.name not in key_names for column in columns):
         lines.append(" get = unpack(value).get")
     return _compile("def made(key, value):", [*lines, f" return {{{', '.join(items)}}}"], names)
+
+
+def cells_decoder(
+    columns: Sequence[Column], key_names: Sequence[str], split_key: Callable[[bytes], Sequence[Any]],
+    shows: Mapping[str, Reader],
+) -> Callable[[bytes, bytes], tuple[Any, ...]]:
+    """From (key, stored value) to what `shows` (by type) make of each of `columns`; None where a row has neither value nor
+    default. What is of its type passes as it is, where a `show` would return it unchanged."""
+    names: dict[str, Any] = {"split_key": split_key, **{f"s_{name}": show for name, show in shows.items()}}
+    cells = []
+    for column in columns:
+        if column.name in key_names:
+            source = f"key[{key_names.index(column.name)}]"
+        else:
+            source = f"get({column.id}, d{column.id})"
+            names[f"d{column.id}"] = column.default
+        passes = " or " + _SHOWN[column.type].format(v="v") if column.type in _SHOWN else ""
+        cells.append(f"v if (v := {source}) is None{passes} else s_{column.type}(v), ")
+    lines = [" key = split_key(key)", " get = unpack(value).get", f" return ({''.join(cells)})"]
+    return _compile("def made(key, value):", lines, names)
 
 
 def _read(column: Column, passes: Mapping[str, str]) -> str:

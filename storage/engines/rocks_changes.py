@@ -87,10 +87,9 @@ class Changes:
         changes[APPLIED_KEY] = pack_applied(frame.last_seq, frame.epoch, self.timestamp)
 
     def _current(self, table: int, key: bytes) -> bytes | None:
-        try:
+        if key in self.changes:
             return self.changes[key]
-        except KeyError:
-            return None if table in self._dropped else self._read(key)
+        return None if table in self._dropped else self._read(key)
 
     def _keep(self, record: Record, key: bytes, version: int) -> None:
         """The row that is about to be replaced goes to the history."""

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import psycopg
+from psycopg import sql
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -148,6 +150,12 @@ class Home:
         table = self.table
         return select(table.c[ROW_VERSION], table.c[VALUE]).where(table.c[KEY] == bindparam("one"))
 
+    @cached_property
+    def of_keys(self) -> sql.Composed:
+        """For psycopg: key, version and value of the rows whose keys are in one array."""
+        names = [sql.Identifier(name) for name in (KEY, ROW_VERSION, VALUE)]
+        return sql.SQL("SELECT {0}, {1}, {2} FROM {3} WHERE {0} = ANY(%b)").format(*names, sql.Identifier(self.name))
+
     def row(self, key: bytes, version: int, value: bytes) -> tuple[Any, ...]:
         """A row as the columns `names` take it."""
         return key, version, value, *self.cells(key, value)
@@ -166,6 +174,13 @@ def home_of(number: int, name: str, schema: bytes | None, dialect: str) -> Home:
     """The table `number` under the name it has in the database."""
     decoded = None if schema is None else decode_schema(schema)
     return Home(number, name, decoded, () if decoded is None else shown_columns(decoded, dialect), dialect)
+
+
+def driver_of(connection: Connection) -> psycopg.Connection[Any]:
+    """PostgreSQL's own connection behind SQLAlchemy's, in the same transaction."""
+    driver: psycopg.Connection[Any] | None = connection.connection.driver_connection
+    assert driver is not None
+    return driver
 
 
 def quoted(connection: Connection, name: str) -> str:

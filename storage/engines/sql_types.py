@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
+from storage.compiled_rows import cells_decoder
 from storage.errors import TwinlogError
 from storage.keys import KeyCodec
 from storage.schema import Column, TableSchema
@@ -38,7 +39,6 @@ SHOWN_COLUMNS_MAX = 250  # a row's columns must fit in a page of 8 KiB, whatever
 KEY, ROW_VERSION, VALUE = "twinlog_key", "twinlog_version", "twinlog_value"
 _RESERVED: Final = frozenset({KEY, ROW_VERSION, VALUE, "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "oid"})
 _FLOAT32_MAX: Final = 3.4028234663852886e38
-_decode_value = msgspec.msgpack.Decoder(dict[int, Any]).decode
 _to_json = msgspec.json.Encoder().encode
 _timestamp_text: Final = TYPES["timestamp"].to_json
 
@@ -144,26 +144,14 @@ def cells_of(schema: TableSchema, shown: Sequence[Shown]) -> Cells:
     """From a row's key and stored value to the values of the columns `shown`."""
     by_id = {column.id: column for column in schema.columns}
     keys = KeyCodec(schema.name, [(column.name, column.type) for column in schema.key_columns])
-    places = {name: at for at, name in enumerate(keys.names)}
-    steps = [
-        (places.get(by_id[column.id].name), column.id, _SHOWN[by_id[column.id].type][2], column.default) for column in shown
-    ]
-    nothing = (None,) * len(steps)
-    missing = object()
+    columns = [by_id[column.id] for column in shown]
+    decode = cells_decoder(columns, keys.names, keys.decode, {name: show for name, (_, _, show) in _SHOWN.items()})
+    nothing = (None,) * len(columns)
 
     def cells(key: bytes, value: bytes) -> Sequence[Any]:
         try:
-            in_key = keys.decode(key)
-            in_value = _decode_value(value)
+            return decode(key, value)
         except (TwinlogError, msgspec.MsgspecError):
             return nothing  # a row that no schema made: its bytes are kept all the same
-        row = []
-        for place, number, show, default in steps:
-            if place is not None:
-                row.append(show(in_key[place]))
-                continue
-            content = in_value.get(number, missing)
-            row.append(default if content is missing else None if content is None else show(content))
-        return row
 
     return cells

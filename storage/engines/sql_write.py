@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
 from sqlalchemy import Table as SqlTable
@@ -22,7 +21,7 @@ from storage.engines.effects import Table, Tables, horizon
 from storage.engines.rocks_state import Replacement, Write
 from storage.engines.sql_open import wait_for_disk
 from storage.engines.sql_read import KEYS_AT_ONCE, is_one_of
-from storage.engines.sql_tables import Home, change, create, drop, quoted, run, signed, upsert_into
+from storage.engines.sql_tables import Home, change, create, driver_of, drop, quoted, run, signed, upsert_into
 from storage.engines.sql_types import KEY
 from storage.errors import EngineFailed
 
@@ -89,7 +88,7 @@ def _put_schemas(connection: Connection, homes: dict[int, Home], items: Sequence
         else:
             homes[number] = change(
                 connection, home, table.schema,
-                lambda made, rows: put_rows(connection, made, [made.row(*row) for row in rows], last=False),
+                lambda made, rows: put_rows(connection, made, rows, last=False),
             )
         _note(connection, homes[number], table)
 
@@ -116,26 +115,24 @@ def _put_rows(connection: Connection, homes: dict[int, Home], items: Sequence[tu
         for at in range(0, len(gone), KEYS_AT_ONCE):
             connection.execute(delete(home.table).where(is_one_of(home, gone[at : at + KEYS_AT_ONCE])))
         put = [
-            home.row(key, int.from_bytes(stored[: layout.VERSION_BYTES], "big"), stored[layout.VERSION_BYTES :])
+            (key, int.from_bytes(stored[: layout.VERSION_BYTES], "big"), stored[layout.VERSION_BYTES :])
             for key, stored in rows if stored is not None
         ]
         put_rows(connection, home, put)
 
 
-def put_rows(connection: Connection, home: Home, rows: Sequence[Sequence[Any]], last: bool = True) -> None:
-    """Upsert rows, each with a value for each of `home.names`. `last`: of this transaction for this table."""
+def put_rows(connection: Connection, home: Home, rows: Sequence[tuple[bytes, int, bytes]], last: bool = True) -> None:
+    """Upsert rows: key, version, value. `last`: of this transaction for this table."""
     if not rows:
         return
     if home.dialect == "sqlite" or len(rows) < COPY_ROWS_MIN:
-        connection.execute(home.upsert, [dict(zip(home.names, row, strict=True)) for row in rows])
+        connection.execute(home.upsert, [dict(zip(home.names, home.row(*row), strict=True)) for row in rows])
         return
     names = ", ".join(quoted(connection, name) for name in home.names)
     stage = _stage(connection, home, names)
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    with driver.cursor() as cursor, cursor.copy(f"COPY {stage} ({names}) FROM STDIN") as copy:
+    with driver_of(connection).cursor() as cursor, cursor.copy(f"COPY {stage} ({names}) FROM STDIN") as copy:
         for row in rows:
-            copy.write_row(row)
+            copy.write_row(home.row(*row))  # the server takes what came before meanwhile
     others = ", ".join(f"{quoted(connection, name)} = EXCLUDED.{quoted(connection, name)}" for name in home.names[1:])
     run(connection, (
         f"INSERT INTO {quoted(connection, home.name)} ({names}) SELECT {names} FROM {stage} "
