@@ -185,7 +185,7 @@ class ChecksDocument(Struct, rename={"kind": "for"}):
 class BarrierBody(Struct, forbid_unknown_fields=True):
     """Without a name the site makes one of the time."""
 
-    name: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")] | None = None
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(?![\s\S])")] | None = None  # a `$` takes a newline
 
 
 class BarrierDocument(Struct):

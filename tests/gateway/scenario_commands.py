@@ -25,6 +25,7 @@ from storage.segment import scan_segment
 from tests.gateway.pair import OTHER
 from tests.gateway.scenario import outcome
 from tests.gateway.scenario_sites import TABLE, ScriptedFailpoints, SiteCommands
+from tests.storage.kept_reading import read_kept
 
 BATCH = 100
 TRAFFIC_DEADLINE_S = 0.2
@@ -232,6 +233,35 @@ class PairCommands(SiteCommands):
         manifests = [json.loads(path.read_text()) for path in sorted((self.pair.root / words[0] / "quarantine").glob("*.json"))]
         rows = [row for manifest in manifests for row in manifest["absent_at_the_active"]]
         return " ".join(RowCodec(table).decode_row(bytes.fromhex(row["key"]), any_value)["k"] for row in rows) or "none"
+
+    # ---- barriers
+    async def do_barrier(self, words: list[str]) -> str:
+        """barrier SITE NAME: `taken`, `held` already, or the error."""
+        _, is_new = await self._at(words[0]).facade.take_barrier(words[1])
+        return "taken" if is_new else "held"
+
+    async def do_barriers(self, words: list[str]) -> str:
+        """barriers SITE: the names that it holds, or `none`."""
+        return " ".join(held["name"] for held in self._at(words[0]).facade.barriers()["barriers"]) or "none"
+
+    async def do_kept(self, words: list[str]) -> str:
+        """kept SITE NAME: the rows of t as another process finds them in the place of that barrier."""
+        parts = self._at(words[0]).site
+        parts.barrier_calls.get(words[1])
+        table = parts.catalog.get("t")
+        return self._listed(table, (await read_kept(parts.ports.engine, words[1])).rows[table.id])
+
+    async def do_same_barrier(self, words: list[str]) -> str:
+        """same-barrier NAME: `yes` when both sites hold it at the same point with the same content."""
+        found = []
+        for name in "ab":
+            self._at(name).facade.barrier(words[0])
+            found.append(await read_kept(self._at(name).site.ports.engine, words[0]))
+        return "yes" if found[0] == found[1] else "no"
+
+    async def do_release(self, words: list[str]) -> str:
+        await self._at(words[0]).facade.release_barrier(words[1])
+        return "released"
 
     # ---- traffic
     async def do_traffic(self, words: list[str]) -> str:

@@ -127,6 +127,13 @@ SWITCHING = Switching("p4", "a", 4, "restart", 0)
     ("switchover", {"peer": peer(free_bytes=1 << 20)}, "wal.disk-space", "warning"),
     ("switchover", {"skew_s": -7.0}, "clock.skew", "warning"),
     ("switchover", {"unfinished": "failover id-1 failed"}, "journal.unfinished", "warning"),
+    ("failover", {"own": own(audit_recent_s=60.0)}, "audit-recent", "warning"),
+    ("switchover", {"own": own(audit_recent_s=60.0, wall_ms=100_000, last_good_audit_ms=39_000)}, "audit-recent", "warning"),
+    ("switchover", {"own": own(audit_recent_s=60.0, wall_ms=100_000, last_good_audit_ms=41_000)}, "audit-recent", "ok"),
+    (
+        "switchover", {"own": own(audit_recent_s=60.0, wall_ms=100_000), "peer": peer(last_good_audit_ms=90_000)},
+        "audit-recent", "ok",
+    ),
 ])
 def test_each_check(kind: str, given: dict[str, Any], check: str, status: str) -> None:
     assert statuses(facts(kind, **given))[check] == status
