@@ -134,8 +134,8 @@ class HdfsCluster:
         try:
             state = _bean(self.web_url, "NameNode", "FSNamesystemState")
             info = _bean(self.web_url, "NameNode", "NameNodeInfo")
-            self._webhdfs("GET", "/", "GETFILESTATUS")
-        except (httpx.HTTPError, ValueError, LookupError):
+            self._check_serves()
+        except (httpx.HTTPError, ValueError, LookupError, OSError):
             return HdfsStatus(False)
         return HdfsStatus(
             True, bool(info["Safemode"]), state["NumLiveDataNodes"], state["NumDeadDataNodes"], state["CapacityRemaining"],
@@ -197,6 +197,10 @@ class HdfsCluster:
         return self._run("org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
     # ---- within
+    def _check_serves(self) -> None:
+        """Raises httpx.HTTPError or OSError."""
+        self._webhdfs("GET", "/", "GETFILESTATUS")
+
     def _prepare_data_node(self) -> Daemon:
         number = len(self.data_nodes)
         name = f"datanode{number + 1}"

@@ -86,18 +86,22 @@ def configuration(java: Java, settings: HdfsSettings) -> Any:
     return conf
 
 
-def connect(java: Java, settings: HdfsSettings) -> Any:
-    """An own client, with a lease holder's name of its own. Blocks; raises DfsError and Java's exceptions."""
+def connect(java: Java, settings: HdfsSettings, user: Any = None) -> Any:
+    """An own client, with a lease holder's name of its own. Blocks; raises DfsError and Java's exceptions.
+
+    `user`: of a login from a keytab (hdfs_login.py)."""
     conf = configuration(java, settings)
     uri = java.URI(settings.url)
-    if str(conf.get("hadoop.security.authentication", "simple")) != "simple":
-        java.UserGroupInformation.setConfiguration(conf)
-    if settings.kerberos_keytab is not None:
-        user = java.UserGroupInformation.loginUserFromKeytabAndReturnUGI(
-            settings.kerberos_principal, str(settings.kerberos_keytab)
-        )
+    use_security(java, conf)
+    if user is not None:
         action = {"run": lambda: java.FileSystem.newInstance(uri, conf)}
         return user.doAs(java.proxy("java.security.PrivilegedExceptionAction", dict=action))
     if settings.user:
         return java.FileSystem.newInstance(uri, conf, settings.user)
     return java.FileSystem.newInstance(uri, conf)
+
+
+def use_security(java: Java, conf: Any) -> None:
+    """Of the whole Java machine, before the first login."""
+    if str(conf.get("hadoop.security.authentication", "simple")) != "simple":
+        java.UserGroupInformation.setConfiguration(conf)

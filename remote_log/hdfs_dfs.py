@@ -27,6 +27,7 @@ from remote_log.dfs import DfsEntry, path_parts
 from remote_log.hdfs_client import HdfsSettings, connect
 from remote_log.hdfs_errors import is_lease_lost, mapped
 from remote_log.hdfs_jvm import Java
+from remote_log.hdfs_login import KeytabLogin
 from remote_log.queued_writer import QueuedWriter
 from storage.errors import DfsError, DfsNotFound, LeaseLost
 from storage.threads import Crew, Worker
@@ -47,6 +48,7 @@ class HdfsDfs:
         self._settings, self._java = settings, java
         self._crew = Crew(f"hdfs {settings.section}", CALLS_MAX)
         self._looker = Worker(f"hdfs {settings.section} marks")
+        self._login = KeytabLogin(java, settings) if settings.kerberos_keytab is not None else None
         self._connecting = threading.Lock()
         self._connected: Any = None
         self._root_id: int | None = None
@@ -189,6 +191,8 @@ class HdfsDfs:
         if self._connected is not None:
             with suppress(DfsError):
                 await self._call("close", "/", lambda fs: fs.close())
+        if self._login is not None:
+            await self._login.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.deadline_s):
                 await self._looker.close()
@@ -198,7 +202,7 @@ class HdfsDfs:
     def _fs(self) -> Any:
         with self._connecting:
             if self._connected is None:
-                self._connected = connect(self._java, self._settings)
+                self._connected = self._login.connect() if self._login else connect(self._java, self._settings)
             return self._connected
 
     def _at(self, path: str) -> Any:
@@ -262,6 +266,8 @@ class HdfsDfs:
             except self._java.Throwable as error:
                 raise mapped(error, doing, path, self._settings) from error
 
+        if self._login is not None:
+            self._login.keep()
         running: asyncio.Future[T] | None = None
         try:
             async with asyncio.timeout(self._settings.deadline_s):

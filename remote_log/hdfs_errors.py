@@ -36,7 +36,8 @@ _REMEDIES: dict[str, str] = {
     "KerberosAuthException": "Kerberos does not let us in: check {section}.kerberos_principal and {section}.kerberos_keytab",
     "SaslException": "the NameNode wants another login: check {section}.kerberos_principal, {section}.kerberos_keytab, and"
                      " that {section}.conf_dir holds that cluster's core-site.xml",
-    "AccessControlException": "it is not permitted: let {user} own {url}, or check {section}.user",
+    "AccessControlException": "it is not permitted: let {user} own {url}, or check {section}.user or"
+                              " {section}.kerberos_principal",
     "UnknownHostException": "there is no such host: check {section}.url; a name service needs its hdfs-site.xml, by"
                             " {section}.conf_dir",
     "ConnectException": _UNREACHABLE,
@@ -52,6 +53,7 @@ _REMEDIES: dict[str, str] = {
 }
 _TEXTS: dict[str, str] = {
     "SIMPLE authentication is not enabled": _REMEDIES["SaslException"],
+    "Client cannot authenticate via": _REMEDIES["SaslException"],
     "could only be written to 0": "no DataNode took the block: check that DataNodes run and have free space",
     "All datanodes": "every DataNode of the file failed: check that DataNodes run",
     "RPC response exceeds maximum": _REMEDIES["RpcException"],
@@ -70,7 +72,8 @@ def mapped(error: Any, doing: str, path: str, settings: HdfsSettings) -> DfsErro
         if kind is not DfsError or remedy:
             break
     where = f"{path} below {settings.url}"
-    hint = remedy.format(section=settings.section, url=settings.url, user=settings.user or "this process's user")
+    user = settings.kerberos_principal or settings.user or "this process's user"
+    hint = remedy.format(section=settings.section, url=settings.url, user=user)
     return kind(f"cannot {doing} {where}: {words}" + (f"; {hint}" if hint else ""), path=path, url=settings.url,
                 setting=settings.section)
 
