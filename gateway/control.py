@@ -8,6 +8,7 @@ from typing import Any
 from gateway.site import Site
 from gateway.site_facts import site_facts
 from remote_log.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
+from remote_log.patience import PatientDfs
 from remote_log.sink import Sink
 from storage.clock import Clock
 from storage.errors import Refused
@@ -98,7 +99,7 @@ class Control:
         await self._site.install(opened, auto_resync=not pinned)
 
     async def delete_replayed(self) -> int:
-        dfs, layout = self._site.ports.own_dfs, self._site.layout
+        dfs, layout = PatientDfs(self._site.ports.own_dfs, self._site.ports.clock), self._site.layout
         deleted = 0
         for entry in await dfs.list(layout.folder):
             epoch = layout.parse_epoch(entry.name) if entry.is_folder else None

@@ -18,6 +18,7 @@ import msgspec
 
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout, SegmentName
+from remote_log.patience import PatientDfs
 from storage.clock import Clock
 from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
 from storage.frame import Frame
@@ -105,12 +106,13 @@ async def fence(
     """After the claim of `below_epoch`: close every segment of every lower epoch.
 
     It lists again until it sees none that is open: an old writer may create one more before it lists the claims. Raises
-    LeaseNotRecovered, naming the file, when one is not proven closed by the deadline; then nothing may be read.
+    LeaseNotRecovered, naming the file, when one is not proven closed by the deadline, and DfsError when nothing can be listed
+    for some time; then nothing may be read.
     """
     step = _Step.begin(clock, deadline_s)
     closed: set[str] = set()
     while True:
-        seen = await segments_below(dfs, layout, below_epoch)
+        seen = await segments_below(PatientDfs(dfs, clock), layout, below_epoch)
         still_open = [path for path in seen if path not in closed and not await step.is_closed(dfs, path)]
         if not still_open:
             return

@@ -22,6 +22,7 @@ import msgspec
 
 from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
+from remote_log.patience import PatientDfs, patiently
 from storage.chain import standing
 from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
@@ -69,6 +70,10 @@ class Activation:
         """One's own DFS for a takeover, the peer's for a restart: it holds the remote log in question."""
         return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
 
+    def _patient(self, dfs: Dfs) -> Dfs:
+        """One call that fails in passing must not end the plan."""
+        return PatientDfs(dfs, self.ports.clock)
+
     @property
     def _needs_arbiter(self) -> bool:
         """A restart in an asynchronous mode goes on without the peer's DFS; claims are made there at the resync."""
@@ -94,7 +99,7 @@ class Activation:
         request, ports = self.request, self.ports
         coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
-        claims = await claimed_epochs(self._arbiter, ports.layout) if self._needs_arbiter else []
+        claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
         met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
         seen = await self._held() if self._anew else None
         if seen is not None:
@@ -147,7 +152,7 @@ class Activation:
             site=ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
             wall_ms=ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
         )
-        await claim(self._arbiter, ports.layout, self.epoch, content)
+        await claim(self._patient(self._arbiter), ports.layout, self.epoch, content)
         self._reached("claim")
 
     async def fence(self) -> None:
@@ -194,7 +199,7 @@ class Activation:
         if not self._needs_arbiter:
             return []
         try:
-            frames = await read_frames(self._arbiter, self.ports.layout, self.epoch, self._may_lack())
+            frames = await read_frames(self._patient(self._arbiter), self.ports.layout, self.epoch, self._may_lack())
         except DamagedLog as error:
             peer = self.ports.peer
             error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
@@ -211,7 +216,7 @@ class Activation:
         ports = self.ports
         try:
             await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
-            return await read_frames(ports.peer_dfs, ports.layout, self.epoch, self._damaged)
+            return await read_frames(self._patient(ports.peer_dfs), ports.layout, self.epoch, self._damaged)
         except DfsError:
             return []
 
@@ -249,7 +254,7 @@ class Activation:
         before, engine = self.before, self.ports.engine
         if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
-        missing = await missing_from(self._arbiter, self.ports.layout, before.epoch)
+        missing = await missing_from(self._patient(self._arbiter), self.ports.layout, before.epoch)
         if missing is None and engine.applied_epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
             missing = f"its frames, and the storage ends in epoch {engine.applied_epoch}"
         if missing is not None:
@@ -318,7 +323,7 @@ class Activation:
         await self.replay()
         ports, request = self.ports, self.request
         if self._needs_arbiter:
-            await check_not_fenced(self._arbiter, ports.layout, self.epoch)
+            await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
         mode = self._opening_mode()
         now = await self._last_look()
         value = open_plan(now, request.plan_id, mode, self._end)
@@ -381,9 +386,9 @@ class Activation:
                 site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
                 wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
             )
-            await claim(self.ports.peer_dfs, self.ports.layout, self.epoch, content)
+            await claim(self._patient(self.ports.peer_dfs), self.ports.layout, self.epoch, content)
         remote = self.ports.make_remote(self.epoch)
-        await remote.open(start.first_seq, [*self._copies, start])
+        await patiently(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
         return remote
 
 
