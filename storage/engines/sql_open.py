@@ -15,16 +15,16 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from storage.engines import sql_tables as place
 from storage.engines.applied import State
+from storage.engines.sql_checks import SETTING, check_rights, check_shape, check_tables, refused
 from storage.engines.sql_read import load
 from storage.engines.sql_tables import Home
 from storage.errors import ConfigError, EngineFailed
 
-SETTING = "engine.url"
 _LOCK_WAIT_S = 10.0  # a gateway that was killed leaves its session for a moment
 _POLL_S = 0.1
 _LOST = {
@@ -42,11 +42,6 @@ class SqlSettings:
     password: str | None = field(default=None, repr=False)
     request_ttl_s: int = 24 * 3600
     lock_wait_s: float = 30.0  # for a table or file that somebody else has locked
-
-
-def refused(problem: str, allowed: str) -> ConfigError:
-    """Something about the database that an operator must put right."""
-    return ConfigError(f"{SETTING}: {problem}; {allowed}", faults=[])
 
 
 @contextmanager
@@ -121,8 +116,9 @@ def open_database(engine: Engine, settings: SqlSettings, notes: Callable[[Connec
             _make_tables(writer, settings)
         make_durable(writer)
         with writer.begin():
-            _check_tables(writer)
-            opened = Opened(writer, *load(writer), notes(writer))
+            state, homes = load(writer)
+            check_tables(writer, homes.values())
+            opened = Opened(writer, state, homes, notes(writer))
         return opened
     except (SQLAlchemyError, psycopg.Error) as error:
         writer.invalidate()
@@ -143,6 +139,7 @@ def _prepare_session(writer: Connection, lock_wait_s: float) -> None:
         encoding = writer.execute(text("SHOW server_encoding")).scalar()
         if encoding != "UTF8":
             raise refused(f"is a database with encoding {encoding}", "create it with ENCODING 'UTF8'")
+        check_rights(writer)
         lock = text("SELECT pg_try_advisory_lock(hashtext('twinlog'), hashtext(current_schema()))")
         while not writer.execute(lock).scalar():
             if time.monotonic() > until_s:
@@ -204,7 +201,8 @@ def _make_tables(writer: Connection, settings: SqlSettings) -> None:
 
 
 def _check_owner(writer: Connection, settings: SqlSettings) -> None:
-    _check_shape(writer, place.state.name, [column.name for column in place.state.columns])
+    found, name = inspect(writer), place.state.name
+    check_shape(writer.dialect, place.state, found.get_columns(name), found.get_pk_constraint(name)["constrained_columns"])
     marked = writer.execute(select(place.state)).one_or_none()
     if marked is None:
         raise refused("holds an empty table twinlog_state", "drop twinlog's tables in it, and the site is filled by its peer")
@@ -214,27 +212,6 @@ def _check_owner(writer: Connection, settings: SqlSettings) -> None:
         raise refused(
             f"is the storage of site {marked.site} of pair {marked.pair}, not of site {settings.site} of pair {settings.pair}",
             "give each site a database of its own",
-        )
-
-
-def _check_tables(writer: Connection) -> None:
-    """Tables that were changed by hand are found here, and not by the first row that meets them."""
-    for table in place.metadata.sorted_tables:
-        _check_shape(writer, table.name, [column.name for column in table.columns])
-    for home in load(writer)[1].values():
-        _check_shape(writer, home.name, home.names)
-
-
-def _check_shape(writer: Connection, table: str, wanted: list[str]) -> None:
-    try:
-        there = {column["name"] for column in inspect(writer).get_columns(table)}
-    except NoSuchTableError:
-        there = set()
-    lacking = [name for name in wanted if name not in there]
-    if lacking:
-        raise refused(
-            f"has a table {table} of another shape: it lacks {', '.join(lacking[:5])}",
-            "give the site a database of its own, or drop the tables of twinlog in it, and the site is filled by its peer",
         )
 
 

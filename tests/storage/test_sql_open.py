@@ -15,7 +15,9 @@ from storage.engines.sql import SqlEngine
 from storage.engines.sql_open import SqlSettings
 from storage.errors import ConfigError, EngineFailed
 from storage.frame import Frame
-from tests.storage.engine_rig import Log, T, put_table, upsert, value
+from storage.record import Kind, Record, SchemaChange
+from storage.schema import encode_schema, parse_table
+from tests.storage.engine_rig import Log, T, encode, put_table, upsert, value
 from tests.storage.sql_rig import a_database, new_server, postgres, settings_of
 
 
@@ -62,13 +64,26 @@ async def test_a_database_that_is_read_only(database: str) -> None:
 
 
 async def test_a_user_without_rights(database: str) -> None:
-    server = postgres()
-    execute(database, f"CREATE USER poor_{database} PASSWORD 'poor'")
-    told = await refusal(replace(settings_of(database), url=server.url(database).replace(
-        f"twinlog:{server.password}", f"poor_{database}:poor"
-    )))
-    assert "lacks rights" in told
-    execute(database, f"DROP USER poor_{database}")
+    """One right after the other is given. Without the last ones the first large batch, or a new column, would fail."""
+    server, user = postgres(), f"poor_{database}"
+    rich = settings_of(database)
+    poor = replace(rich, url=server.url(database).replace(f"twinlog:{server.password}", f"{user}:poor"))
+    execute(database, f"CREATE USER {user} PASSWORD 'poor'", f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC")
+    assert f"lacks rights: {user} may not make tables in the schema public" in await refusal(poor)
+    execute(database, f"GRANT CREATE, USAGE ON SCHEMA public TO {user}")
+    assert f"lacks rights: {user} may not make temporary tables" in await refusal(poor)
+    execute(database, f"GRANT TEMPORARY ON DATABASE {database} TO {user}")
+    engine = await SqlEngine.open(rich)
+    await engine.apply([Log().frame(put_table(), upsert(b"k", value(c1=1)))])
+    await engine.close()
+    assert "lacks rights: permission denied for table twinlog_state" in await refusal(poor)
+    execute(database, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}")
+    assert f"lacks rights: the table t belongs to twinlog, not to {user}" in await refusal(poor)
+    execute(database, f"GRANT twinlog TO {user}")
+    engine = await SqlEngine.open(poor)
+    assert await engine.get(T, b"k") is not None
+    await engine.close()
+    execute(database, f"DROP OWNED BY {user}", f"DROP USER {user}")
 
 
 async def test_a_database_of_another_encoding(database: str) -> None:
@@ -85,12 +100,38 @@ async def test_a_database_that_holds_something_else(database: str) -> None:
     assert "twinlog_history" in await refusal(settings_of(database))
 
 
-async def test_a_table_that_was_changed_by_hand(database: str) -> None:
+@pytest.mark.parametrize(("change", "told"), [
+    ("DROP COLUMN twinlog_version", "a table t of another shape: it lacks twinlog_version;"),
+    ("ALTER COLUMN twinlog_version TYPE text", "a table t of another shape: twinlog_version is text, not bigint;"),
+    ("ALTER COLUMN c2 TYPE varchar(3)", "a table t of another shape: c2 is varchar(3), not text;"),
+    ("DROP CONSTRAINT t_pkey", "a table t of another shape: its primary key is (), not (twinlog_key);"),
+    ("ADD COLUMN mine int, ALTER COLUMN mine SET NOT NULL", "a table t that refuses rows: mine is NOT NULL;"),
+    ("ALTER COLUMN c1 SET NOT NULL", "a table t that refuses rows: c1 is NOT NULL;"),
+])
+async def test_a_table_that_was_changed_by_hand(database: str, change: str, told: str) -> None:
+    columns = [{"name": name, "type": kind} for name, kind in (("k", "int64"), ("c1", "timestamp"), ("c2", "string"))]
+    schema = encode_schema(parse_table({"name": "t", "columns": columns, "primary_key": ["k"]}, T))
+    made = Record(kind=int(Kind.DDL), table=T, value=encode(SchemaChange(kind="put", table=T, schema=schema, history_s=0)))
     engine = await SqlEngine.open(settings_of(database))
-    await engine.apply([Log().frame(put_table(), upsert(b"k", value(c1=1)))])
+    await engine.apply([Log().frame(made)])
     await engine.close()
-    execute(database, "ALTER TABLE t DROP COLUMN twinlog_version")
-    assert "a table t of another shape: it lacks twinlog_version" in await refusal(settings_of(database))
+    execute(database, f"ALTER TABLE t {change}")
+    assert told in await refusal(settings_of(database))
+
+
+async def test_what_a_person_may_do_to_a_table(database: str) -> None:
+    engine = await SqlEngine.open(settings_of(database))
+    log = Log()
+    await engine.apply([log.frame(put_table(), upsert(b"k", value(c1=1)))])
+    await engine.close()
+    for column in ("a int", "b int NOT NULL DEFAULT 3", "c int GENERATED ALWAYS AS (b + 1) STORED"):
+        execute(database, f"ALTER TABLE t ADD COLUMN {column}")
+    execute(database, "CREATE INDEX mine ON t (twinlog_version)")
+    engine = await SqlEngine.open(settings_of(database))
+    await engine.apply([log.frame(*(upsert(b"%d" % n, value(c1=2)) for n in range(50)))])
+    await engine.close()
+    with postgres().connect(database) as connection:
+        assert connection.execute("SELECT count(*), sum(b), sum(c) FROM t").fetchone() == (51, 153, 204)
 
 
 async def test_the_database_of_another_site_and_one_that_is_in_use(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
