@@ -14,13 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from chaos.history_lines import Kept, Line, Taken
+
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
 Mode = Literal["sync", "async"]
-
-
-class Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is"):
-    """One line of a recorded history; `is` says which."""
 
 
 # ---- what a client asks
@@ -297,12 +295,13 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | GivenUp | Apart | Moment
-    | Dump | SiteLog | Quarantine | TableUse | Limits
+    | Dump | SiteLog | Quarantine | TableUse | Limits | Taken | Kept
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
+    Taken: "barriers", Kept: "kept",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -327,6 +326,8 @@ class History:
     logs: tuple[SiteLog, ...] = ()
     quarantines: tuple[Quarantine, ...] = ()
     tables: tuple[TableUse, ...] = ()
+    barriers: tuple[Taken, ...] = ()
+    kept: tuple[Kept, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

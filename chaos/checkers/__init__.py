@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from chaos.checkers import (
     acknowledged,
+    barriers,
     batches,
     bounded,
     convergence,
@@ -25,7 +26,7 @@ from chaos.history import History
 Checker = Callable[[History], list[Violation]]
 _MODULES = (
     linearizable, acknowledged, phantom, one_active, prefix, convergence, bounded, honest, deadline, batches, scans,
-    two_copies,
+    two_copies, barriers,
 )
 CHECKERS: MappingProxyType[str, Checker] = MappingProxyType({module.NAME: module.check for module in _MODULES})
 

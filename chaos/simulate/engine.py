@@ -9,11 +9,13 @@ Source: storage/engine.py.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 from random import Random
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.memory import MemoryEngine, MemorySnapshot
+from storage.errors import EngineFailed
 from storage.frame import Frame
 
 APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
@@ -48,7 +50,7 @@ class SimEngine(MemoryEngine):
     def wipe(self) -> None:
         """A new disk."""
         fresh = MemoryEngine()
-        self._state, self._notes = fresh._state, fresh._notes
+        self._state, self._notes, self._kept = fresh._state, fresh._notes, fresh._kept
         self._life += 1
         self.crash()
 
@@ -94,6 +96,25 @@ class SimEngine(MemoryEngine):
     async def snapshot(self) -> MemorySnapshot:
         await self._take(APPLY_S)
         return await super().snapshot()
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        at = self.applied_epoch, self.applied_seq
+        await self._take(FLUSH_S)
+        if at != (self.applied_epoch, self.applied_seq):
+            raise EngineFailed("the storage was changed before the snapshot could be kept")
+        await super().keep_snapshot(name, taken_ms)
+
+    def digest_of_kept(self, name: str) -> str:
+        """Of all that both sites must hold alike."""
+        state = self._kept[name][1]
+        rows = [(table, key, row.version, row.value) for (table, key), row in sorted(state.rows.items())]
+        tables = [(number, table.schema) for number, table in sorted(state.tables.items())]
+        told = repr((state.seq, state.epoch, state.timestamp, rows, tables, sorted(state.epochs.items())))
+        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+    async def release_snapshot(self, name: str) -> None:
+        await self._take(APPLY_S)
+        await super().release_snapshot(name)
 
     async def purge(self, now_ms: int) -> None:
         await self._take(APPLY_S)

@@ -18,6 +18,7 @@ from chaos.simulate.plan import SITES, Fault
 from chaos.simulate.world import OTHER, World
 
 Undo = Callable[[], None]
+COMMANDS = ("failover", "switchover", "rejoin", "degrade", "resync", "abort", "resume", "barrier")
 Landed = {"none": "nothing", "part": "part", "all": "all"}
 DONE = {"none": 0.0, "part": None, "flipped": 1.0, "all": 1.0}
 SLOW_LINK_S, SLOW = 0.3, 50.0
@@ -37,7 +38,7 @@ class Nemesis:
             "hang-dfs": self._hang_dfs, "dfs-down": self._dfs_down, "slow-recovery": self._slow_recovery,
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
-            **dict.fromkeys(("failover", "switchover", "rejoin", "degrade", "resync", "abort", "resume"), self._command),
+            **dict.fromkeys(COMMANDS, self._command),
             **Disasters(world, note, self._boot).deeds(),
         }
 

@@ -27,6 +27,7 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
+from chaos.history_lines import Kept
 from chaos.simulate.copies import copies
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import SITES
@@ -78,6 +79,7 @@ def _forced(before: PairState) -> bool:
 class Observer:
     def __init__(self, world: World, recorder: Recorder) -> None:
         self._world, self._recorder = world, recorder
+        self._kept: set[tuple[str, str, int, int]] = set()
 
     async def sample(self) -> None:
         """For as long as the run lasts."""
@@ -90,6 +92,15 @@ class Observer:
             life = self._world.alive(name)
             if life is not None and life.site is not None:
                 self.look_at(name, life.site)
+            self._look_at_kept(name)
+
+    def _look_at_kept(self, name: str) -> None:
+        engine = self._world.machines[name].engine
+        for kept in engine.kept_snapshots():
+            seen = name, kept.name, kept.epoch, kept.seq
+            if seen not in self._kept:
+                self._kept.add(seen)
+                self._recorder.note(Kept(*seen, engine.digest_of_kept(kept.name), self._world.loop.now_s))
 
     def look_at(self, name: str, site: Site) -> None:
         """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""

@@ -31,8 +31,9 @@ PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a com
 
 
 class Operator:
-    def __init__(self, world: World, note: Callable[[str], None]) -> None:
-        self._world, self._note = world, note
+    def __init__(self, world: World, note: Callable[[str], None], taken: Callable[[dict[str, Any]], None]) -> None:
+        self._world, self._note, self._taken = world, note, taken
+        self._barriers = 0
         self._process = Process("operator")
         self._resumed = False
         self._asking: list[asyncio.Task[None]] = []
@@ -42,6 +43,7 @@ class Operator:
         """Give a command to a site, and do not wait for it."""
         works: dict[str, Callable[[Life], Coroutine[Any, Any, Any]]] = {
             "abort": partial(self._last, "abort"), "resume": partial(self._last, "resume"),
+            "barrier": self._take_barrier,
         }
         work = works.get(kind, partial(self._start, kind, site, accept_data_loss))
         self._asking.append(self._process.spawn(self._ask(kind, site, work), "command"))
@@ -73,6 +75,14 @@ class Operator:
             options = await _accepted(operations, to)
         document = await operations.start(kind, to, options, False, "operator")
         return str(document["id"])
+
+    async def _take_barrier(self, life: Life) -> str:
+        if life.facade is None:
+            raise Unavailable("the gateway is starting", retry_after_s=1)
+        self._barriers += 1
+        document, _ = await life.facade.take_barrier(f"n{self._barriers}")
+        self._taken(document)
+        return str(document["name"])
 
     async def _last(self, what: str, life: Life) -> str:
         """Abort or resume the last operation that can be."""

@@ -104,19 +104,32 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("rot", ("active",), 2.0, how=("wal", "remote", "cursors", "register")),
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
 )
+BARRIER = Kind("barrier", ("active",), 1.0)
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
 MODES = ("rejoin", "degrade", "resync")  # and of these
 ALONE = 4  # one plan in so many is of a pair without a coordinator
 STRUCK = 5  # one plan in so many has a disaster
+AUDITED = 4  # in one plan in so many barriers are taken
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return struck(hurried(watched(plain(seed, kinds)), kinds), kinds)
+    return audited(struck(hurried(watched(plain(seed, kinds)), kinds), kinds), kinds)
+
+
+def audited(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+    """The plan, with barriers if its seed is one of those: at any time, and at each change of roles or modes."""
+    chance = random.Random(f"barriers {plan.seed}")
+    if BARRIER.name not in kinds or (chance.randrange(AUDITED) and len(kinds) > 1):
+        return plan
+    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
+    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
+    barriers = [_draw_fault(chance, BARRIER, round(at_s, 3)) for at_s in times]
+    return replace(plan, faults=tuple(sorted((*plan.faults, *barriers), key=lambda fault: fault.at_s)))
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:

@@ -23,6 +23,7 @@ import structlog
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
 from chaos.history import History, Limits, Moment, Operation, Recorder
+from chaos.history_lines import Taken
 from chaos.simulate.client import PATIENCE, SimClient
 from chaos.simulate.loop import Stuck, VirtualLoop
 from chaos.simulate.monitor import SimMonitor
@@ -73,7 +74,7 @@ class Run:
         self.observer = Observer(self.world, self.recorder)
         self.world.before_kill = self.observer.look
         self.world.before_wipe = self.observer.last_look
-        self.operator = Operator(self.world, self.note)
+        self.operator = Operator(self.world, self.note, self._taken)
         self.nemesis = Nemesis(self.world, self.operator, self.note)
         self.monitor = SimMonitor(self.world, self.note)
         self.workload: Workload = WORKLOADS[plan.workload](self.world.stream("workload"))
@@ -83,6 +84,9 @@ class Run:
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.loop.now_s:10.4f} {what}")
+
+    def _taken(self, told: dict[str, Any]) -> None:
+        self.recorder.note(Taken(told["name"], told["epoch"], told["seq"], self.loop.now_s))
 
     def broken(self, promise: str, sentence: str) -> None:
         self.violations.append(Violation(promise, "liveness", sentence, (), (self.loop.now_s,)))
@@ -195,15 +199,30 @@ class Run:
         self.note("recovered")
         self.recorder.note(Moment("recovered", self.loop.now_s))
         await self._read_all()
+        last = await self._last_barrier()
         target = max(self.world.machines[site].engine.applied_seq for site in SITES)
         if not await until(lambda: self._is_drained(target), DRAIN_S, 0.05):
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
         for site in SITES:
+            if last not in ("", *(kept.name for kept in self.world.machines[site].engine.kept_snapshots())):
+                self.broken("barriers", f"Site {site} of a healthy pair does not hold barrier {last}.")
+        for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
         await self.observer.final(str(self.world.find("active")))
         self.recorder.note(Moment("ended", self.loop.now_s))
+
+    async def _last_barrier(self) -> str:
+        """Its name, if barriers are taken in this run: both sites must hold this one."""
+        if all(fault.kind != "barrier" for fault in self.plan.faults):
+            return ""
+        self.operator.command("barrier", str(self.world.find("active")))
+        await self.operator.idle()
+        barriers = self.recorder.history().barriers
+        if not barriers:
+            self.broken("barriers", "A healthy pair takes no barrier.")
+        return barriers[-1].name if barriers else ""
 
     async def _read_all(self) -> None:
         """Every table as clients see it now: what was unknown is settled."""

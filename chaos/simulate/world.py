@@ -243,8 +243,8 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
     return SiteSettings(
         pair=PAIR, site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}",
         initial_active=INITIAL_ACTIVE, policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S,
-        flush_interval_s=knobs.flush_interval_s, fence_deadline_s=6.0, admission=AdmissionLimits(), barriers=BarrierLimits(),
-        audit_recent_s=0.0,
+        flush_interval_s=knobs.flush_interval_s, fence_deadline_s=6.0, admission=AdmissionLimits(),
+        barriers=BarrierLimits(kept_max=16), audit_recent_s=0.0,
         active=ActiveSettings(
             lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s, trim_interval_s=1.0,
             degrade_after_s=knobs.degrade_after_s if automatic else None, resync_after_s=0.5,

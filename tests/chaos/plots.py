@@ -11,7 +11,6 @@ from chaos.history import (
     Condition,
     Dump,
     History,
-    Line,
     Mode,
     Moment,
     Mutation,
@@ -23,6 +22,7 @@ from chaos.history import (
     TableUse,
     history_of,
 )
+from chaos.history_lines import Line
 
 ALL = ("linearizable", "acknowledged", "phantom", "batches", "scans")
 

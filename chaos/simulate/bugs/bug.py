@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from chaos.simulate.plan import PLAIN, Plan, plain
+from chaos.simulate.plan import PLAIN, Plan, audited, plain
 
 Replaced = tuple[Any, str, Any]  # an object (class or module), one of its names, and what is to stand there
 
@@ -36,7 +36,7 @@ class Bug:
 
     def plan(self, seed: int) -> Plan:
         """What is run, with the bug and without it."""
-        return plain(seed, self.kinds)
+        return audited(plain(seed, self.kinds), self.kinds)
 
     @property
     def window(self) -> range:

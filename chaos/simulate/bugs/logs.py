@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ from gateway.commit_core import CommitCore, Committed, Failed
 from remote_log.messages import Position
 from remote_log.sink import Sink
 from remote_log.trimmer import Trimmer
-from storage.frame import Frame, make_frame
+from storage.barriers import Barriers
+from storage.frame import Flags, Frame, make_frame
+from storage.timestamps import COUNTER_BITS
 from storage.wal import Wal
 
 _append = Wal.append
@@ -76,6 +79,13 @@ async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[
     return await _trim(self, writers, durable_seq + 50)
 
 
+async def _keep_late(self: Barriers, frames: Sequence[Frame]) -> None:
+    await self._engine.apply(frames)
+    for frame in frames:
+        if frame.flags & Flags.BARRIER:
+            await self._engine.keep_snapshot(frame.records[-1].key.decode(), frame.timestamp >> COUNTER_BITS)
+
+
 BUGS = (
     Bug(
         "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies",), 0, 10,
@@ -109,5 +119,9 @@ BUGS = (
     Bug(
         "trim-above-safepoint", "The remote log loses segments that the standby has not applied.", "P9",
         ("two_copies",), 1, 20, ((Trimmer, "trim", _trim_too_much),),
+    ),
+    Bug(
+        "snapshot-behind-the-group", "A barrier's snapshot is kept when all the frames that came together are applied.", "P4",
+        ("barriers",), 0, 20, ((Barriers, "apply", _keep_late),), ("barrier",),
     ),
 )

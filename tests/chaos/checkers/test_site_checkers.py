@@ -25,6 +25,7 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
+from chaos.history_lines import Kept, Taken
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -47,6 +48,10 @@ def log(site: str, *frames: LoggedFrame) -> SiteLog:
 
 def remote(at_s: float, *needless: str, segments: int = 1) -> RemoteLog:
     return RemoteLog("a", 1, at_s, 500, segments, needless)
+
+
+def kept(site: str, name: str, seq: int, digest: str = "d") -> Kept:
+    return Kept(site, name, 1, seq, digest, 4)
 
 
 FRAMES = (frame(1, 1, 4), frame(1, 5, 5), frame(2, 6, 9))
@@ -98,6 +103,12 @@ CLEAN: dict[str, dict[str, Build]] = {
     "two_copies": {
         "both lead to what is committed": lambda p: p.add(Copies("a", 1, 3, committed=5, held=7, held_there=5)),
         "asynchronous": lambda p: p.add(Copies("a", 1, 3, committed=5, held=5)),
+    },
+    "barriers": {
+        "the same": lambda p: p.add(Taken("n1", 1, 5, 3), kept("a", "n1", 5), kept("b", "n1", 5)),
+        "at one site only": lambda p: p.add(Taken("n1", 1, 5, 3), kept("b", "n1", 5)),
+        "at neither": lambda p: p.add(Taken("n1", 1, 5, 3)),
+        "two, not told of": lambda p: p.add(kept("a", "n1", 5), kept("b", "n2", 7, "other")),
     },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
@@ -186,6 +197,16 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
     "two_copies": {
         "the standby": (lambda p: p.add(Copies("a", 1, 3, 5, 7, 4), Copies("a", 1, 4, 5, 7, 4)), "remote log lead to 4 only"),
         "the active": (lambda p: p.add(Copies("a", 1, 3, 5, 4, 7)), "the active's storage and WAL lead to 4 only."),
+    },
+    "barriers": {
+        "other content": (
+            lambda p: p.add(kept("a", "n1", 5), kept("b", "n1", 5, "other")), "b keep at barrier n1 of 1:5 is not the same",
+        ),
+        "another sequence": (lambda p: p.add(kept("a", "n1", 5), kept("b", "n1", 7)), "Site b keeps barrier n1 of 1:7, site a"),
+        "another epoch": (
+            lambda p: p.add(kept("a", "n1", 5), Kept("b", "n1", 2, 5, "d", 4)), "Site b keeps barrier n1 of 2:5",
+        ),
+        "not what was told": (lambda p: p.add(Taken("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was told to be at 1:5, and"),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
