@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench simulate bugs simulate-coverage story postgres hdfs lock
+.PHONY: help setup run test check fmt bench simulate bugs simulate-coverage story audit postgres hdfs lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ simulate-coverage: setup ## docs/simulation-coverage.md: what the simulator runs
 
 story: setup ## a load of all flights lives through a lost site, a failover, a rejoin and a switchover back (DFS=hdfs)
 	@$(BIN)/python -m tools.story --dfs $(DFS) $(ARGS)
+
+audit: setup ## a pair under write load, and whether both its sites are equal, by Spark; needs Java 17 (ARGS="--dir DIR")
+	@$(BIN)/python -m tools.audit_demo $(ARGS)
 
 postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site (DIR=demo, ARGS="--port 5434")
 	@exec $(BIN)/python -m chaos postgres --dir $(DIR)/postgres $(ARGS)

@@ -19,12 +19,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from spark_jobs.advice import advice_for
 from spark_jobs.job import Barrier, Chart, Job, Outcome, Request
 from spark_jobs.output import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.pair import HELD_DEADLINE_S, Gateways, who
 from spark_jobs.progress import Steps
 from spark_jobs.report import ROWS_MAX, render
-from spark_jobs.session import own_session
+from spark_jobs.session import in_words, own_session
 from spark_jobs.sites import Pair
 from spark_jobs.stopping import stopping, undisturbed
 from storage.errors import InvalidInput, TwinlogError, Unavailable
@@ -167,7 +168,7 @@ class _Work:
             outcome="good" if outcome.good else "bad", findings=files[0]["rows"], counters=dict(outcome.counters),
             files=files,
             tables=list(outcome.tables), remarks=list(outcome.remarks), kinds=kinds,
-            advice={kind: outcome.advice[kind] for kind in kinds if kind in outcome.advice},
+            advice=advice_for(self.plan.job, kinds),
         )
         self.charts = outcome.charts
 
@@ -218,13 +219,11 @@ _RAISED_IN_WORKER = re.compile(r"storage\.errors\.\w+: (.+)")
 
 
 def _told(error: Exception) -> TwinlogError:
-    """What Spark makes of an error in a worker, as the error it was; else its first line."""
-    text = str(error)
-    raised = _RAISED_IN_WORKER.search(text)
+    """What Spark makes of an error in a worker, as the error it was; else what it says in a line."""
+    raised = _RAISED_IN_WORKER.search(str(error))
     if raised is not None:
         return Unavailable(raised[1].strip())
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "without a word")
-    return TwinlogError(f"{type(error).__name__}: {first}; more is in {SPARK_LOG} of the audit's folder")
+    return TwinlogError(f"{type(error).__name__}: {in_words(error)}; more is in {SPARK_LOG} of the audit's folder")
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -107,7 +107,6 @@ class Outcome:
     frames: Mapping[str, DataFrame] = field(default_factory=dict)  # more to keep as Parquet, by name
     charts: tuple[Chart, ...] = ()
     remarks: tuple[str, ...] = ()  # what the reader should know: sentences
-    advice: Mapping[str, str] = field(default_factory=dict)  # kind of finding -> what it means and what to do: sentences
 
 
 class Progress(Protocol):

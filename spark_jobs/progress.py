@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOK_S = 0.25
+LOOK_S = 0.5
 LINE_S = 15.0  # between two plain lines of one step
+
+
+class _Eta(TimeRemainingColumn):
+    """Nothing while it is not known."""
+
+    def render(self, task: Task) -> Text:
+        return Text("ETA ", style="dim") + super().render(task) if task.time_remaining else Text()
 
 
 class Steps:
@@ -34,7 +42,7 @@ class Steps:
         self._rows: tuple[int, int | None] | None = None
         self._bar = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[figures]}"),
-            TimeElapsedColumn(), TextColumn("[dim]ETA[/]"), TimeRemainingColumn(), console=console, transient=True,
+            TimeElapsedColumn(), _Eta(), console=console, transient=True, refresh_per_second=4,
         ) if console.is_terminal else None
         self._task = self._bar.add_task("", total=None, figures="") if self._bar is not None else None
 
@@ -43,15 +51,18 @@ class Steps:
         with self._lock:
             if what == self._what:
                 return
-            before, took_s = self._what, time.monotonic() - self._since_s
+        self._end_step()
+        with self._lock:
             self._what, self._rows = what, None
             self._since_s = self._told_s = time.monotonic()
         if self._bar is not None and self._task is not None:
-            if before:
-                self._bar.console.print(f"  [green]✓[/] {escape(before)} [dim]{took_s:.1f} s[/]")
             self._bar.reset(self._task, total=None, description=escape(what), figures="")
-        elif what:
+        else:
             self._console.print(f"{time.strftime('%H:%M:%S')} {what}", markup=False, soft_wrap=True)
+
+    def _end_step(self) -> None:
+        if self._what and self._bar is not None:
+            self._bar.console.print(f"  [green]✓[/] {escape(self._what)} [dim]{time.monotonic() - self._since_s:.1f} s[/]")
 
     def rows(self, done: int, total: int | None = None) -> None:
         with self._lock:
@@ -78,7 +89,7 @@ class Steps:
             return
         with self._bar:
             yield
-            self.step("")
+            self._end_step()
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:

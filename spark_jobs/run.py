@@ -51,11 +51,11 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--audits", metavar="DIR", type=Path, default=Path(os.environ.get("TWINLOG_AUDITS") or AUDITS),
                       help="where all audits lie, one folder each (default: TWINLOG_AUDITS, else ./audits)")
     made.add_argument("--out", metavar="DIR", type=Path, help="this audit's own folder, which must not exist")
-    made.add_argument("--barrier-deadline", metavar="TIME", type=_seconds, default=HELD_DEADLINE_S,
+    made.add_argument("--barrier-deadline", metavar="TIME", default=f"{HELD_DEADLINE_S:.0f}s",
                       help="how long the standby may take to reach the barrier (default 2m)")
     made.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="a setting of the job")
     made.add_argument("--conf", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark's own")
-    made.add_argument("--every", metavar="TIME", type=_seconds, help="again and again: 30m, 24h, 7d; until a signal")
+    made.add_argument("--every", metavar="TIME", help="again and again: 30m, 24h, 7d; until a signal")
     made.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     return made
 
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plan = _plan(options)
         if options.every is not None:
-            return run_every(options.every, _without_every(given), notes)
+            return run_every(seconds(options.every), _without_every(given), notes)
         ended = perform(plan, Steps(notes))
     except TwinlogError as error:
         _show_error(error, notes, as_json=options.json)
@@ -87,6 +87,8 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise InvalidInput("which pair? give --config FILE (a site's configuration or a demo.json), or set TWINLOG_CONFIG")
     if options.every is not None and options.out is not None:
         raise InvalidInput("--out names one audit's folder, and --every makes many: give --audits DIR")
+    if options.every is not None:
+        seconds(options.every)
     pair = load_pair(options.config, options.peer_config)
     check_installed()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has found its Java
@@ -94,7 +96,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     name = audit_id(options.job, datetime.now(UTC))
     return Plan(
         options.job, name, pair, options.out or options.audits / name,
-        tuple(filter(None, options.tables.split(","))), options.master, options.barrier_deadline,
+        tuple(filter(None, options.tables.split(","))), options.master, seconds(options.barrier_deadline),
         _pairs(options.set, "--set"), _pairs(options.conf, "--conf"),
     )
 
@@ -107,13 +109,6 @@ def _pairs(given: list[str], option: str) -> dict[str, str]:
             raise InvalidInput(f"{option} {text}: write {option} NAME=VALUE")
         found[name] = value
     return found
-
-
-def _seconds(text: str) -> float:
-    try:
-        return seconds(text)
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(error.message) from error
 
 
 def _without_every(given: list[str]) -> list[str]:

@@ -64,7 +64,7 @@ def open_session(master: str | None, app: str, settings: Mapping[str, str] | Non
         spark = builder.getOrCreate()
     except Exception as error:  # Py4J's, Spark's own, or Java's end
         where = f"on {master}" if master else "on this machine"
-        raise ConfigError(f"Spark cannot be started {where}: {_first_line(error)}") from error
+        raise ConfigError(f"Spark cannot be started {where}: {in_words(error)}") from error
     if not str(spark.sparkContext.master).startswith("local"):
         _wait_executors(spark)
         spark.sparkContext.addPyFile(str(_packed()))
@@ -138,6 +138,8 @@ def _wait_executors(spark: SparkSession) -> None:
         time.sleep(POLL_S)
 
 
-def _first_line(error: Exception) -> str:
+def in_words(error: Exception) -> str:
+    """What an error of Spark or Py4J says, in one line without Java's calls."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    raised = next((line[2:] for line in lines if line.startswith(": ")), None)  # Py4J: what Java raised, below what was called
+    return raised or (lines[0] if lines else type(error).__name__)

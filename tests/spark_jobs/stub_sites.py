@@ -69,8 +69,8 @@ class StubSite:
                 return 409, {"detail": "4 snapshots are kept already"}
             for site in pair.sites.values():
                 site.barriers[body["name"]] = {
-                    "name": body["name"], "epoch": pair.epoch, "seq": site.held_seq or pair.seq, "taken_at": "2026-11-21T12:00:00Z",
-                    "engine": "rocksdb", "place": f"memory:{site.name}",
+                    "name": body["name"], "epoch": pair.epoch, "seq": site.held_seq or pair.seq,
+                    "taken_at": "2026-11-21T12:00:00Z", "engine": "rocksdb", "place": f"memory:{site.name}",
                 }
             return 201, {"name": body["name"], "epoch": pair.epoch, "seq": pair.seq}
         if path == "/v1/audits":

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
+from spark_jobs.advice import ADVICE
 from spark_jobs.audit import JOBS, Ended, JobKind, Plan, perform
 from spark_jobs.output import AuditFolder, find_audit, history
 from spark_jobs.progress import Steps
@@ -29,6 +30,7 @@ ID = "20261121T120000Z-probe"
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubPair]:
+    monkeypatch.setitem(ADVICE, "probe", {"missing": "Repair it."})
     monkeypatch.setitem(JOBS, "probe", JobKind("tests.spark_jobs.probe_job", True, "a test"))
     with StubPair() as opened:
         yield opened

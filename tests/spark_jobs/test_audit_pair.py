@@ -60,9 +60,13 @@ def test_it_is_released_when_the_work_fails(pair: StubPair, gateways: Gateways) 
 
 
 def test_it_is_released_after_ctrl_c(pair: StubPair, gateways: Gateways) -> None:
-    with pytest.raises(KeyboardInterrupt), stopping(), gateways.held(NAME, 5.0):
-        os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()  # until the handler has run
+    def interrupted() -> None:
+        with stopping(), gateways.held(NAME, 5.0):
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pause()  # until the handler has run
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not pair.held
 
 

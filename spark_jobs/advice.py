@@ -1,0 +1,71 @@
+"""What each kind of finding means, and what to do about it: for the page and the terminal; docs/audits.md has all kinds too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ADVICE = {
+    "compare": {
+        "missing": (
+            "The standby lacks rows that the active has. Do not let it take over; look at its log around their versions, "
+            "and mend them, or fill the site anew."
+        ),
+        "extra": (
+            "The standby has rows that the active does not: a delete was not applied there, or somebody wrote past the "
+            "gateway."
+        ),
+        "stale": "The standby has another version of the row: a write was not applied there. Treat it as missing.",
+        "damaged": (
+            "The same version has other bytes: they changed below the storage. Look at the disks of both sites first; if "
+            "the active's copy is the bad one, switch over before you mend anything."
+        ),
+        "missing table": "The standby lacks a whole table: a change of tables was not applied there. Fill the site anew.",
+        "extra table": (
+            "The standby has a table that the active does not: its removal was not applied there. Fill the site anew."
+        ),
+    },
+    "log-audit": {
+        "gap": (
+            "Frames are missing between two that are there. The other log of the pair may hold them: `twinlog log cat` "
+            "shows what stands around the place. Let no site replay this log before that is clear."
+        ),
+        "broken-link": "A frame names another predecessor than the one that stands before it. Treat it as a gap.",
+        "duplicate": (
+            "Two different frames stand for the same sequences: two writers, or a file that was put back. Compare both "
+            "with the other log before either site restarts."
+        ),
+        "damaged": (
+            "Bytes changed below the log, and sound frames follow. Look at the disk, and keep the file. The other log of "
+            "the pair holds the same frames as long as they are not trimmed."
+        ),
+        "misplaced": "A frame stands in a file where it does not belong: files were moved or renamed by hand.",
+        "unreadable": "A file of the log cannot be read: look at its rights and at the disk.",
+        "epoch-without-start": (
+            "An epoch does not begin with its own record: its first frames are missing. Treat it as a gap."
+        ),
+        "cut-committed": (
+            "A later epoch cuts off frames that were committed: acknowledged writes may be gone. Look at what `twinlog "
+            "history` says of the takeover."
+        ),
+        "not-in-remote-log": (
+            "The active's log has frames, acknowledged as synchronous, that the other site's copy lacks: a failover now "
+            "would lose them. `twinlog status` shows whether the active knows."
+        ),
+        "logs-differ": (
+            "Both logs have the frame, with other bytes. Look at the disks of both; the storage of each site has applied "
+            "its own."
+        ),
+        "behind-storage": "A log ends before what its storage has applied: the end of the log was lost.",
+        "trimmed-early": (
+            "Frames are gone from the remote log that the other site does not hold durably. Do not fail over to it before "
+            "it has caught up."
+        ),
+        "quarantined": "A rejoin put aside records that the other site never had. Read them, decide, then remove the file.",
+    },
+}
+
+
+def advice_for(job: str, kinds: Iterable[str]) -> dict[str, str]:
+    """Kind -> sentences, of those that there is something to say of."""
+    known = ADVICE.get(job, {})
+    return {kind: known[kind] for kind in kinds if kind in known}

@@ -1,0 +1,59 @@
+"""A job on a real standalone cluster of a master and two workers: nothing but the master's address is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.spark_cluster import SparkCluster
+from spark_jobs.java import java_program
+from spark_jobs.session import check_installed
+from storage.errors import ConfigError
+from tests.spark_jobs.stub_sites import StubPair
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 200.0
+_MAIN = """
+import sys
+from spark_jobs.audit import JOBS, JobKind
+from spark_jobs.run import main
+JOBS["probe"] = JobKind("tests.spark_jobs.probe_job", True, "a test")
+sys.exit(main())
+"""
+
+
+def operator_file(folder: Path, pair: StubPair) -> Path:
+    path = folder / "operator.toml"
+    addresses = "".join(f'[sites.{name}]\nurl = "{site.url}"\n' for name, site in pair.sites.items())
+    path.write_text(f'pair = "demo"\n{addresses}')
+    return path
+
+
+def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
+    try:
+        check_installed()
+        java_program()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            pytest.fail(error.message)
+        pytest.skip(error.message)
+    settings = ("spark.executor.memory=512m", "spark.driver.memory=512m", "spark.driver.host=127.0.0.1")
+    options = [word for setting in settings for word in ("--conf", setting)]
+    with SparkCluster(tmp_path / "cluster") as cluster, StubPair() as pair:
+        run = subprocess.run(
+            [sys.executable, "-c", _MAIN, "probe", "--config", str(operator_file(tmp_path, pair)), "--master", cluster.url,
+             "--audits", str(tmp_path / "audits"), "--set", "where=yes", "--json", *options],
+            capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path, check=False,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONPATH": str(ROOT)},
+        )
+        assert run.returncode == 0, run.stderr + run.stdout
+        summary = json.loads(run.stdout)
+        assert summary["spark"]["master"] == cluster.url
+        assert summary["outcome"] == "good"
+        assert summary["counters"]["EXECUTORS"] == 2
+        assert cluster.applications() == [f"twinlog probe {summary['id']}"]
