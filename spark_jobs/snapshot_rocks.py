@@ -9,8 +9,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
@@ -20,6 +20,7 @@ from storage.engines.rocks_state import load_state
 from storage.engines.rocks_view import ROCKS_ERRORS, View
 from storage.errors import EngineFailed, NotFound, Refused
 
+GLANCE_ROWS = 1000
 _CONFIG = "rocksdict-config.json"
 _CACHE_BYTES = 16 << 20
 _DIGITS = 8  # bytes of a key, behind what two keys share, that a cut between them is reckoned with
@@ -48,28 +49,22 @@ class RocksSnapshot:
                 yield key[prefix:], packed
 
     def cuts(self, table: int, rows: int) -> list[bytes]:
-        """From the files: each is cut evenly between its first and its last key, by as many pieces as it holds `rows`. Where
-        keys lie unevenly within a file the pieces do too, but no piece is larger than a file."""
+        """From the files: each is cut evenly between its first and its last key of the table, by as many pieces as it holds
+        `rows`. Where keys lie unevenly, or other tables share the file, pieces are smaller or larger, but none is larger than a
+        file. A table that a glance sees the end of is not cut."""
         whole = layout.row_range(table)
         with ROCKS_ERRORS:
-            first = next((key for key, _ in self._view.walk(whole)), None)
-            last = next((key for key, _ in self._view.walk(whole, reverse=True)), None)
-            if first is None or last is None:
+            if sum(1 for _ in islice(self._view.walk(whole), GLANCE_ROWS)) < GLANCE_ROWS:
                 return []
+            first = next(key for key, _ in self._view.walk(whole))
+            last = next(key for key, _ in self._view.walk(whole, reverse=True))
             files = self._database.live_files()
         found: set[bytes] = set()
         for file in files:
             begin, end = max(file["start_key"], first), min(file["end_key"], last)
             if begin < end:
-                found.update(between(begin, end, file["num_entries"] // _tables_in(file) // rows))
+                found.update(between(begin, end, file["num_entries"] // rows))
         return sorted(key[layout.PREFIX_BYTES :] for key in found if first < key <= last)
-
-
-def _tables_in(file: dict[str, Any]) -> int:
-    """About how many tables share a file: it may hold rows of other tables, and more than rows."""
-    begin, end = (int.from_bytes(file[key][: layout.PREFIX_BYTES].ljust(layout.PREFIX_BYTES, b"\0"), "big")
-                  for key in ("start_key", "end_key"))
-    return min(end - begin, 1 << 16) + 1
 
 
 def between(begin: bytes, end: bytes, pieces: int) -> list[bytes]:
