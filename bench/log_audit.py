@@ -1,0 +1,130 @@
+"""`python -m bench.log_audit --mb 400`: how fast the job log-audit reads a log, in bytes of log.
+
+Makes a WAL of that size with the product's own codecs, in a temporary folder, for each size of frame; audits it in one local
+Spark session after a small one has warmed it, and says wall time, CPU time (of the whole session: Java and its Python workers)
+and what the walk over the frames alone costs. A finding in such a log is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.job import Request, SiteSource
+from spark_jobs.log_audit import run
+from spark_jobs.log_files import Place, list_log
+from spark_jobs.log_walk import walk
+from spark_jobs.session import open_session
+from storage.frame import make_frame
+from storage.record import Kind, Record
+from storage.segment import SegmentHeader, encode_header, wal_name
+
+SEGMENT_BYTES = 16 << 20
+ROW_BYTES = 100
+RECORDS = (1, 64, 1000)  # in a frame: one client, many, and batches
+WARM_MB = 2
+SETTINGS = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
+_TICKS = os.sysconf("SC_CLK_TCK")
+_NOWHERE = "http://127.0.0.1:1"  # no gateway: the audit is of the files alone
+
+
+class Silent:
+    def step(self, what: str) -> None:
+        pass
+
+    def rows(self, done: int, total: int | None = None) -> None:
+        pass
+
+
+def make_wal(folder: Path, size: int, records: int) -> int:
+    """Segments of frames of `records` records each, `size` bytes together; how many frames."""
+    noise = random.Random(records)
+    folder.mkdir(parents=True)
+    seq = index = frames = written = 0
+    while written < size:
+        index += 1
+        header = encode_header(SegmentHeader(0, 1, seq + 1, wal_name(1, index)))
+        parts, length = [header], len(header)
+        while length < SEGMENT_BYTES and written + length < size:
+            rows = [Record(Kind.UPSERT, 1, b"key%012d" % (seq + place), noise.randbytes(ROW_BYTES)) for place in range(records)]
+            frame = make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=(seq + 1) << 16, committed=seq, records=rows)
+            parts.append(frame.data)
+            length += len(frame.data)
+            seq += records
+            frames += 1
+        (folder / wal_name(1, index)).write_bytes(b"".join(parts))
+        written += length
+    return frames
+
+
+def audit(spark: SparkSession, wal: Path) -> tuple[float, float]:
+    """(wall, CPU) seconds of one audit. Raises AssertionError when it finds something."""
+    request = Request("log-audit", "bench", SiteSource("a", _NOWHERE, wal=str(wal)), SiteSource("b", _NOWHERE), wal.parent)
+    begun, cpu = time.perf_counter(), cpu_s()
+    outcome = run(spark, request, Silent())
+    took, used = time.perf_counter() - begun, cpu_s() - cpu
+    assert outcome.good, [row.asDict() for row in outcome.findings.collect()]
+    spark.catalog.clearCache()
+    return took, used
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and all below it, those that have ended included."""
+    parents: dict[int, list[int]] = {}
+    spent: dict[int, float] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry))
+            spent[int(entry)] = sum(map(int, fields[11:15])) / _TICKS
+    below, total = [os.getpid()], 0.0
+    while below:
+        pid = below.pop()
+        total += spent.get(pid, 0.0)
+        below += parents.get(pid, [])
+    return total
+
+
+def walk_s(wal: Path) -> float:
+    """CPU seconds of reading and walking alone, in this process."""
+    place = Place(str(wal))
+    store, begun = place.store(), time.process_time()
+    for segment in list_log(place).segments:
+        walk(store.read(place.file(segment.name)), segment.name, segment)
+    return time.process_time() - begun
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = open_session(given.master, "bench log-audit", SETTINGS)
+        make_wal(folder / "warm", WARM_MB << 20, 64)
+        audit(spark, folder / "warm")
+        print(" records    frames     MB   wall s    MB/s   CPU s  MB/CPU s  walk MB/CPU s")
+        for records in RECORDS:
+            wal = folder / str(records)
+            frames = make_wal(wal, given.mb << 20, records)
+            size = sum(file.stat().st_size for file in wal.iterdir()) / 1e6
+            took, used = min(audit(spark, wal) for _ in range(given.rounds))
+            walked = walk_s(wal)
+            print(f"{records:>8} {frames:>9,} {size:>6.0f} {took:>8.2f} {size / took:>7.0f} {used:>7.2f} {size / used:>9.0f}"
+                  f" {size / walked:>14.0f}")
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""The job `log-audit`: are the logs of both sites whole, and do they say the same. It changes nothing.
+
+WALs are read first, then the remote logs, then both gateways are asked what they hold durably: in this order a pair under load
+gives no false finding (log_between.py). What always holds: damage in a log is a finding with file and offset, never an error;
+a gateway that does not answer takes away the checks that need it, and a remark says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from spark_jobs import log_between, log_chain
+from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, SiteSource, Span
+from spark_jobs.log_columns import FRAME, SEGMENT
+from spark_jobs.log_files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, list_log, place_of
+from spark_jobs.log_walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
+from spark_jobs.pair import Gateways
+from storage.errors import ConfigError, LogError, TwinlogError
+
+WAL, REMOTE, QUARANTINE = "wal", "remote log", "quarantine"
+QUARANTINED = "quarantined"
+KINDS = (
+    log_chain.GAP, log_chain.BROKEN_LINK, log_chain.DUPLICATE, DAMAGED, MISPLACED, UNREADABLE, log_chain.NO_START,
+    log_chain.CUT_COMMITTED, log_between.NOT_IN_REMOTE, log_between.DIFFERS, log_between.BEHIND_STORAGE,
+    log_between.TRIMMED_EARLY, QUARANTINED,
+)
+FINDINGS = StructType([
+    StructField("kind", StringType()), StructField("site", StringType()), StructField("log", StringType()),
+    StructField("segment", StringType()), StructField("file", StringType()), StructField("offset", LongType()),
+    StructField("seq", LongType()), StructField("last_seq", LongType()), StructField("detail", StringType()),
+])
+CHART_SPANS = 200
+_WAYS_TO_HDFS = ("dfs.namenode.http-address", "dfs.namenode.rpc-address")
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One log, read once. `site`: whose folder or DFS it lies on."""
+
+    site: str
+    log: str
+    place: Place
+    view: DataFrame  # kept by Spark; what follows stands in this process
+    marks: DataFrame
+    limits: DataFrame
+    linked: DataFrame
+
+    @property
+    def name(self) -> str:
+        return f"{self.log} of {self.site}" if self.log == WAL else f"{self.log} on {self.site}"
+
+    def located(self, found: DataFrame) -> DataFrame:
+        """Findings of this log with the columns of FINDINGS."""
+        named = found.join(f.broadcast(log_chain.segment_names(self.marks)), "ordinal", how="left")
+        file = f.concat(f.lit(self.place.file("")), "segment")
+        return named.select(
+            "kind", f.lit(self.site).alias("site"), f.lit(self.log).alias("log"), "segment", file.alias("file"),
+            f.col("offset").cast("long"), f.col("seq").cast("long"), f.col("last_seq").cast("long"), "detail",
+        )
+
+
+def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+    """Raises ConfigError, InvalidInput, DfsError when a log that was named cannot be listed at all."""
+    remarks: list[str] = []
+    progress.step("asking both gateways")
+    before = _facts(request, remarks)
+    logs: list[Audited] = []
+    for log in (WAL, REMOTE):
+        for site in request.sites:
+            place = _place(site, log)
+            if place is not None and (read := _read(spark, progress, site.name, log, place, remarks)) is not None:
+                logs.append(read)
+    if not logs and not any(_place(site, log) for site in request.sites for log in (WAL, REMOTE)):
+        raise ConfigError("no log is known: give --config FILE of a site, and --peer-config FILE of the other one")
+    after = _facts(request, []) if before else {}
+    progress.step("checking the chains")
+    own = {(each.site, each.log): findings_of(each, _durable(after, each) or 0) for each in logs}
+    parts = [each.located(own[each.site, each.log]) for each in logs]
+    parts += [_quarantined(spark, site) for site in request.sites if site.wal]
+    parts += _between(request, logs, own, before, after)
+    findings = reduce(DataFrame.unionByName, parts).orderBy("site", "log", "segment", "offset").persist()
+    kinds = {row["kind"]: row["count"] for row in findings.groupBy("kind").count().collect()}
+    return Outcome(
+        good=not kinds,
+        counters={**_counted(logs), **{kind.replace("-", "_").upper(): kinds.get(kind, 0) for kind in KINDS}},
+        findings=findings, frames={"log_marks": _marks(logs)} if logs else {}, charts=_charts(logs, findings),
+        remarks=tuple(remarks),
+    )
+
+
+def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
+    """All that is wrong with one log by itself, with the columns of log_chain.FOUND."""
+    return (
+        log_chain.damage(log.marks)
+        .unionByName(log_chain.missing(log.marks, log.linked, trimmed_to))
+        .unionByName(log_chain.duplicates(log.limits, log.marks))
+        .unionByName(log_chain.epochs(log.marks, log.linked))
+    )
+
+
+# ---- reading
+def _facts(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Both cluster documents; nothing when a site does not answer."""
+    gateways = Gateways({site.name: site for site in request.sites})
+    try:
+        return gateways.clusters()
+    except TwinlogError as error:
+        remarks.append(f"not checked against what the sites hold: {error.message}")
+        return {}
+    finally:
+        gateways.close()
+
+
+def _place(site: SiteSource, log: str) -> Place | None:
+    """Of the site's WAL, or of the remote log on its DFS; None where that is not known."""
+    if log == WAL:
+        return place_of({PATH: site.wal}) if site.wal else None
+    if not site.remote_log:
+        return None
+    return place_of({PATH: site.remote_log, WEBHDFS: _name_nodes(site.hdfs), USER: site.hdfs.get("user", "")})
+
+
+def _name_nodes(hdfs: Mapping[str, str]) -> str:
+    """Web addresses out of Hadoop's own keys; empty where they name none."""
+    for way in _WAYS_TO_HDFS:
+        found = [value for key, value in sorted(hdfs.items()) if key == way or key.startswith(f"{way}.")]
+        if way == _WAYS_TO_HDFS[1]:
+            found = [f"{value.rpartition(':')[0]}:{WEB_PORT}" for value in found]
+        if found:
+            return ",".join(f"http://{each}" for each in found)
+    return ""
+
+
+def _read(
+    spark: SparkSession, progress: Progress, site: str, log: str, place: Place, remarks: list[str]
+) -> Audited | None:
+    """Read once, and kept: what follows does not read the files again. None: there is nothing in it."""
+    if not list_log(place).segments:
+        remarks.append(f"the {log} {'of' if log == WAL else 'on'} {site} ({place.path}) holds no segment")
+        return None
+    progress.step(f"reading the {log} {'of' if log == WAL else 'on'} {site}")
+    options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
+    read = spark.read.format(FORMAT).options(**options).schema(log_chain.AUDIT_SCHEMA)
+    view = read.load().persist(StorageLevel.MEMORY_AND_DISK)
+    marks = _here(spark, view.where(f.col("entry") != FRAME))
+    progress.step(f"putting the {log} {'of' if log == WAL else 'on'} {site} in order")
+    limits = _here(spark, log_chain.limits(log_chain.runs(view)))
+    return Audited(site, log, place, view, marks, limits, _here(spark, log_chain.linked(view, limits)))
+
+
+def _here(spark: SparkSession, small: DataFrame) -> DataFrame:
+    """The same, held in this process: Spark then drops from a plan what is empty, and most of it is where nothing is wrong."""
+    return spark.createDataFrame(small.toArrow(), small.schema)
+
+
+def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:
+    """What the site holds durably that a remote log is for; None: not known, or a WAL."""
+    return facts[log.site].get("durable_seq") if log.log == REMOTE and log.site in facts else None
+
+
+# ---- checking
+def _between(
+    request: Request, logs: list[Audited], own: Mapping[tuple[str, str], DataFrame],
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
+) -> list[DataFrame]:
+    """Each site's WAL against the remote log on the other one's DFS, and against what its storage holds."""
+    by_place = {(each.site, each.log): each for each in logs}
+    first, second = (site.name for site in request.sites)
+    found = []
+    for writer, other in ((first, second), (second, first)):
+        wal, remote = by_place.get((writer, WAL)), by_place.get((other, REMOTE))
+        if wal is not None and remote is not None:
+            faults = own[other, REMOTE]
+            lacking = log_between.not_in_remote(wal.view, wal.limits, remote.view, faults, _durable(after, remote))
+            found.append(wal.located(lacking))
+        if not after or not all(str(facts[writer].get("role")).endswith("ACTIVE") for facts in (before, after)):
+            continue
+        if wal is not None:
+            found.append(wal.located(log_between.behind_storage(wal.linked, int(before[writer]["applied_seq"]))))
+        durable_seq = None if remote is None else _durable(after, remote)
+        in_sync = all(facts[writer].get("mode") == "sync" for facts in (before, after))
+        if remote is not None and durable_seq is not None and in_sync:
+            found.append(remote.located(log_between.trimmed_early(remote.linked, durable_seq)))
+    return found
+
+
+def _quarantined(spark: SparkSession, site: SiteSource) -> DataFrame:
+    """What a rejoin put aside at this site and nobody has merged: acknowledged, and in no table."""
+    folder = str(Path(site.wal).parent / QUARANTINE)
+    store, rows = LocalStore(), []
+    try:
+        names = sorted(entry.name for entry in store.list(folder) if entry.name.endswith(".frames"))
+    except OSError:
+        names = []
+    for name in names:
+        file, found, kind = f"{folder}/{name}", Walk(), QUARANTINED
+        try:
+            data = store.read(file)
+            end = add_frames(data, 0, found)
+            detail = f"{len(found.frames)} frames wait here since a rejoin; `twinlog rejoin --merge` puts back what is newer"
+            if end < len(data):
+                kind, detail = DAMAGED, f"the quarantined frames are damaged from offset {end} on"
+        except (OSError, LogError) as error:
+            kind, end, detail = UNREADABLE, 0, f"it cannot be read: {error}"
+        first = found.frames[0][6] if found.frames else None
+        offset = 0 if kind == QUARANTINED else end
+        rows.append((kind, site.name, QUARANTINE, name, file, offset, first, found.last_seq if found.frames else None, detail))
+    return spark.createDataFrame(rows, FINDINGS)
+
+
+# ---- telling
+def _counted(logs: list[Audited]) -> dict[str, int]:
+    """How much was looked at."""
+    counters = dict.fromkeys(("SEGMENTS", "BYTES", "FRAMES", "EPOCHS", "TORN_TAILS"), 0)
+    for log in logs:
+        is_segment = f.col("entry") == SEGMENT
+        marks = log.marks.agg(
+            f.count_if(is_segment).alias("SEGMENTS"), f.sum(f.when(is_segment, f.col("end"))).alias("BYTES"),
+            f.count_if(f.col("entry") == EPOCH).alias("EPOCHS"), f.count_if(f.col("entry") == TORN).alias("TORN_TAILS"),
+        )
+        found = marks.crossJoin(log.limits.agg(f.sum("frames").alias("FRAMES"))).collect()[0]
+        counters = {name: count + (found[name] or 0) for name, count in counters.items()}
+    return counters
+
+
+def _marks(logs: list[Audited]) -> DataFrame:
+    """Every segment, epoch start, torn tail and damaged place of every log."""
+    parts = [
+        log.marks.select(
+            "entry", f.lit(log.site).alias("site"), f.lit(log.log).alias("log"), "segment", "epoch", "seq", "last_seq",
+            "offset", "end", "detail",
+        )
+        for log in logs
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _charts(logs: list[Audited], findings: DataFrame) -> tuple[Chart, ...]:
+    """The timeline: what stands of each epoch in each log, and where something is wrong."""
+    spans = []
+    for log in logs:
+        stretches = log.linked.groupBy("epoch").agg(f.min("seq").alias("seq"), f.max("upto").alias("upto"))
+        for row in stretches.orderBy(f.desc("epoch")).limit(CHART_SPANS).collect():
+            spans.append(Span(log.name, row["seq"], row["upto"] + 1, f"epoch {row['epoch']}"))
+    names = {(log.site, log.log): log.name for log in logs}
+    shown = findings.where((f.col("last_seq") >= f.col("seq")) & (f.col("last_seq") < (1 << 62))).limit(CHART_SPANS)
+    for row in shown.collect():
+        lane = names.get((row["site"], row["log"]), f"{row['log']} of {row['site']}")
+        spans.append(Span(lane, row["seq"], row["last_seq"] + 1, row["kind"], bad=True))
+    if not spans:
+        return ()
+    note = "What each log holds of each epoch, by sequence; what is behind the peer's storage was trimmed."
+    return (Chart("The logs", "timeline", "sequence", spans=tuple(spans), note=note),)

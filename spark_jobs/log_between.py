@@ -1,0 +1,107 @@
+"""What is wrong between a site's WAL, the remote log that it writes on the other site's DFS, and its storage. Pure.
+
+Functions DataFrame -> DataFrame, over the view `frames` of each log (log_chain.py). What always holds, if the WAL was read
+before the remote log and `trimmed_to` was asked for after it: a record that was acknowledged synchronously, and that the other
+site does not hold durably, is in both logs with the same bytes; nothing else is demanded, so a log that is written and trimmed
+meanwhile gives no finding.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_jobs.log_chain import is_sync
+from spark_jobs.log_columns import FRAME, SEGMENT
+
+NOT_IN_REMOTE, DIFFERS, BEHIND_STORAGE, TRIMMED_EARLY = "not-in-remote-log", "logs-differ", "behind-storage", "trimmed-early"
+
+
+def not_in_remote(
+    wal: DataFrame, wal_limits: DataFrame, remote: DataFrame, faults: DataFrame, trimmed_to: int | None
+) -> DataFrame:
+    """NOT_IN_REMOTE, one for each WAL segment; DIFFERS, one for each frame.
+
+    `wal_limits`: `log_chain.runs` with `limit`, how far each stands. `faults`: findings of the remote log itself, which account
+    for what they name. `trimmed_to` None: not known; then what lies below all that is left of an epoch counts as trimmed.
+    """
+    wanted = _wanted(wal, wal_limits)
+    there = remote.where(f.col("entry") == FRAME)
+    lacking = wanted.join(there.select("epoch", "seq", "last_seq", "crc"), ["epoch", "seq", "last_seq", "crc"], how="left_anti")
+    if trimmed_to is None:
+        floors = remote.where(f.col("entry") == SEGMENT).groupBy("segment_epoch").agg(f.min("seq").alias("floor"))
+        kept = lacking.join(f.broadcast(floors), f.col("epoch") == f.col("segment_epoch"), how="inner")
+        lacking = kept.where(f.col("seq") >= f.col("floor")).drop("floor", "segment_epoch")
+    else:
+        lacking = lacking.where(f.col("last_seq") > trimmed_to)
+    named = faults.select(f.col("seq").alias("lost"), f.col("last_seq").alias("lost_to"))
+    lacking = lacking.join(
+        f.broadcast(named), (f.col("lost") <= f.col("last_seq")) & (f.col("lost_to") >= f.col("seq")), how="left_anti"
+    )
+    other = there.select("epoch", "seq", f.lit(True).alias("other")).distinct()
+    return _found(lacking.join(other, ["epoch", "seq"], how="left"))
+
+
+def _wanted(wal: DataFrame, limits: DataFrame) -> DataFrame:
+    """Standing frames that a synchronous frame of the same epoch says were committed: by this writer, so in its remote log."""
+    own = wal.where((f.col("entry") == FRAME) & (f.col("epoch") == f.col("segment_epoch")))
+    committed = own.where(is_sync()).groupBy("epoch").agg(f.max("committed").alias("upto"))
+    cut = limits.where(f.col("limit") < f.col("last_seq")).select(
+        "epoch", f.col("seq").alias("run"), f.col("last_seq").alias("run_last"), "limit"
+    )
+    falls = (f.col("frame.last_seq") > f.col("limit")) & f.col("frame.seq").between(f.col("run"), f.col("run_last"))
+    return (
+        own.where(is_sync())
+        .select("epoch", "seq", "last_seq", "crc", "ordinal", "offset")
+        .join(f.broadcast(committed), "epoch", how="inner")
+        .where(f.col("last_seq") <= f.col("upto"))
+        .alias("frame")
+        .join(f.broadcast(cut).alias("cut"), (f.col("frame.epoch") == f.col("cut.epoch")) & falls, how="left_anti")
+        .drop("upto")
+    )
+
+
+def _found(lacking: DataFrame) -> DataFrame:
+    differ = lacking.where("other").select(
+        f.lit(DIFFERS).alias("kind"), "ordinal", "offset", "seq", "last_seq",
+        f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "seq", "epoch").alias("detail"),
+    )
+    absent = (
+        lacking.where(f.col("other").isNull())
+        .groupBy("epoch", "ordinal")
+        .agg(f.min("offset").alias("offset"), f.min("seq").alias("seq"), f.max("last_seq").alias("last_seq"),
+             f.count("*").alias("frames"))
+        .select(
+            f.lit(NOT_IN_REMOTE).alias("kind"), "ordinal", "offset", "seq", "last_seq",
+            f.format_string(
+                "%d committed frames of epoch %d between sequences %d and %d are not in the remote log", "frames", "epoch",
+                "seq", "last_seq",
+            ).alias("detail"),
+        )
+    )
+    return differ.unionByName(absent)
+
+
+def behind_storage(linked: DataFrame, applied_seq: int) -> DataFrame:
+    """BEHIND_STORAGE: the WAL of an active ends below what its storage had applied before the WAL was read."""
+    end = linked.agg(f.max_by(f.struct("at", "at_end", "upto"), f.struct("epoch", "seq")).alias("end")).select("end.*")
+    return end.where(f.col("upto") < applied_seq).select(
+        f.lit(BEHIND_STORAGE).alias("kind"), f.col("at").alias("ordinal"), f.col("at_end").alias("offset"),
+        (f.col("upto") + 1).alias("seq"), f.lit(applied_seq).cast("long").alias("last_seq"),
+        f.format_string(
+            "the log ends with sequence %d, and the storage of this site has applied up to %d", "upto", f.lit(applied_seq)
+        ).alias("detail"),
+    )
+
+
+def trimmed_early(linked: DataFrame, durable_seq: int) -> DataFrame:
+    """TRIMMED_EARLY: a remote log begins above what the other site holds durably."""
+    begin = linked.agg(f.min_by(f.struct("first", "previous"), f.struct("epoch", "seq")).alias("begin")).select("begin.*")
+    return begin.where(f.col("previous") > durable_seq).select(
+        f.lit(TRIMMED_EARLY).alias("kind"), f.col("first.ordinal").alias("ordinal"), f.col("first.offset").alias("offset"),
+        f.lit(durable_seq + 1).cast("long").alias("seq"), f.col("previous").alias("last_seq"),
+        f.format_string(
+            "the remote log begins after sequence %d, and the site that it is for holds durably only up to %d", "previous",
+            f.lit(durable_seq),
+        ).alias("detail"),
+    )
