@@ -212,7 +212,7 @@ header p { margin: 6px 0 0; }
 h2 { font-size: 1.05rem; margin: 0 0 8px; }
 .note, .none, .same { color: var(--soft); }
 .note { margin: 0 0 8px; font-size: .9rem; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 10px; margin: 0; }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(168px, 1fr)); gap: 10px; margin: 0; }
 .cards div { border: 1px solid var(--line); border-radius: 6px; padding: 8px 10px; }
 .cards dt { color: var(--soft); font-size: .72rem; letter-spacing: .03em; overflow-wrap: anywhere; }
 .cards dd { margin: 0; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
@@ -222,7 +222,7 @@ h2 { font-size: 1.05rem; margin: 0 0 8px; }
 .kinds dd { margin: 0; }
 .count { color: var(--bad); margin-left: 4px; }
 .wide { overflow-x: auto; }
-.wide > svg { display: block; width: 100%; min-width: 540px; max-width: 820px; height: auto; }
+.wide > svg { display: block; width: 100%; min-width: 540px; max-width: 900px; height: auto; }
 table { border-collapse: collapse; font-size: .86rem; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); }
 thead th { color: var(--soft); font-weight: 600; white-space: nowrap; }

@@ -63,7 +63,11 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(given)
-    notes = Console(file=os.fdopen(os.dup(2), "w", buffering=1), highlight=False)  # of its own: 2 goes elsewhere meanwhile
+    with os.fdopen(os.dup(2), "w", buffering=1) as screen:  # of its own: what goes to 2 lands in a file meanwhile
+        return _run(options, given, Console(file=screen, highlight=False))
+
+
+def _run(options: argparse.Namespace, given: list[str], notes: Console) -> int:
     try:
         plan = _plan(options)
         if options.every is not None:
