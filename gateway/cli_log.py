@@ -20,7 +20,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.config import DfsSiteConfig, SiteConfig
+from gateway.config import SiteConfig
 from gateway.config_load import load_site_config
 from gateway.dfs_choice import open_dfs
 from remote_log.claims import segments_below
@@ -74,7 +74,7 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
         if place not in (Place.ALL, remote):
             continue
         if dfs.path is None:
-            found += asyncio.run(_hdfs_files(config, remote, dfs))
+            found += asyncio.run(_hdfs_files(config, remote))
             continue
         for folder in sorted(_listed(dfs.path / layout.folder.lstrip("/"))):
             for path in sorted(_listed(folder)):
@@ -84,10 +84,10 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
     return found
 
 
-async def _hdfs_files(config: SiteConfig, place: Place, part: DfsSiteConfig) -> list[SegmentFile]:
+async def _hdfs_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
     """With their content: trimming keeps a remote log small."""
     async with AsyncExitStack() as stack:
-        dfs = open_dfs(config.dfs, part, f"dfs.{place}", stack)
+        dfs = open_dfs(config, str(place), stack)
         paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
         contents = [await dfs.read(path) for path in paths]
     return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]

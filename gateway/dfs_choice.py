@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from gateway.config import DfsConfig, DfsSiteConfig
+from gateway.config import DfsConfig, SiteConfig
 from remote_log.dfs import Dfs
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs
-from remote_log.hdfs_jvm import java
+from remote_log.hdfs_jvm import Java, java
+from storage.errors import ConfigError
 
 
-def open_dfs(config: DfsConfig, part: DfsSiteConfig, section: str, stack: AsyncExitStack) -> Dfs:
-    """`part` of `config`, named `section` (dfs.own, dfs.peer) in messages; `stack` closes it.
+def open_dfs(config: SiteConfig, which: str, stack: AsyncExitStack) -> Dfs:
+    """`which`: own or peer; `stack` closes it.
 
     Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
     """
+    part, site = (config.dfs.own, config.site) if which == "own" else (config.dfs.peer, config.peer.site)
+    section = f"dfs.{which}"
     if part.kind == "directory":
         assert part.path is not None
         return DirectoryDfs(part.path, f"{section}.path", part.deadline_s)
@@ -27,9 +30,16 @@ def open_dfs(config: DfsConfig, part: DfsSiteConfig, section: str, stack: AsyncE
         HdfsSettings(
             url=part.url, section=section, conf_dir=part.conf_dir, options=part.options or {}, user=part.user,
             kerberos_principal=part.kerberos_principal, kerberos_keytab=part.kerberos_keytab, sync=part.sync,
-            deadline_s=part.deadline_s,
+            deadline_s=part.deadline_s, site=site,
         ),
-        java(config.jvm_heap_bytes),
+        _java(config.dfs, section),
     )
     stack.push_async_callback(hdfs.close)
     return hdfs
+
+
+def _java(config: DfsConfig, section: str) -> Java:
+    try:
+        return java(config.jvm_heap_bytes)
+    except ConfigError as error:
+        raise ConfigError(f'{section}.kind is "hdfs": {error.message}', **error.fields) from error

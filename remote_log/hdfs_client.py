@@ -21,7 +21,7 @@ SITE_FILES = ("core-site.xml", "hdfs-site.xml")
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """`section` names these settings in messages, e.g. dfs.peer."""
+    """`section` names these settings in messages, e.g. dfs.peer; `site` whose HDFS it is, if that is known."""
 
     url: str  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
     section: str
@@ -32,11 +32,17 @@ class HdfsSettings:
     kerberos_keytab: Path | None = None
     sync: str = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
     deadline_s: float = 5.0  # of every call
+    site: str = ""
     recover_again_s: float = 92.0  # NameNodes ignore a second call for 30 heartbeats of 3 s; old ones begin anew with each
 
     @property
     def root(self) -> str:
         return urlsplit(self.url).path.rstrip("/")
+
+    @property
+    def where(self) -> str:
+        """For messages: the address, whose it is, and where it was given."""
+        return f"{self.url} ({f'the DFS of site {self.site}, ' if self.site else ''}{self.section}.url)"
 
 
 def log_defaults(deadline_s: float) -> dict[str, str]:

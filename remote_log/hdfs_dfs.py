@@ -92,8 +92,8 @@ class HdfsDfs:
                     out.close()
                     fs.delete(target, False)
                 raise DfsError(
-                    f"{path} below {self._settings.url} lies in a folder with erasure coding, where nothing can be synced: set"
-                    " the policy of replication on it (`hdfs ec -setPolicy -replicate`)", path=path,
+                    f"{path} below {self._settings.where} lies in a folder with erasure coding, where nothing can be synced:"
+                    " set the policy of replication on it (`hdfs ec -setPolicy -replicate`)", path=path,
                 )
             return out
 
@@ -238,15 +238,15 @@ class HdfsDfs:
         seen = fs.getClient().getFileInfo(settings.root or "/")
         if seen is None or not seen.isDirectory():
             raise DfsError(
-                f"the DFS folder {settings.url} ({settings.section}.url) is not there: create it with `hdfs dfs -mkdir -p`,"
-                f" owned by the gateway's user, or correct {settings.section}.url", url=settings.url, setting=settings.section,
+                f"the DFS folder {settings.where} is not there: create it with `hdfs dfs -mkdir -p`, owned by the gateway's"
+                f" user, or correct {settings.section}.url", url=settings.url, setting=settings.section,
             )
         identity = int(seen.getFileId())
         if self._root_id is None:
             self._root_id = identity
         if identity != self._root_id:
             raise DfsError(
-                f"the DFS folder {settings.url} ({settings.section}.url) is not the one that was there before: bring the right"
+                f"the DFS folder {settings.where} is not the one that was there before: bring the right"
                 " one back, or restart if it was replaced on purpose", url=settings.url, setting=settings.section,
             )
 
@@ -275,7 +275,7 @@ class HdfsDfs:
                 return await asyncio.shield(running)
         except TimeoutError as error:
             raise DfsError(
-                f"cannot {doing} {path} below {self._settings.url}: no answer within {self._settings.deadline_s} s, so it is"
+                f"cannot {doing} {path} below {self._settings.where}: no answer within {self._settings.deadline_s} s, so it is"
                 f" unknown whether it happened; check that HDFS, the network, or {self._settings.section}.url",
                 path=path, setting=self._settings.section,
             ) from error
@@ -301,7 +301,7 @@ class HdfsDfsWriter(QueuedWriter):
     """One open file: for all that is queued one sync. After a failure the NameNode is asked whose the lease is."""
 
     def __init__(self, path: str, file: HdfsFile, settings: HdfsSettings, java: Java, looker: Worker) -> None:
-        super().__init__(path, f"{settings.url} ({settings.section}) about {path}", settings.deadline_s)
+        super().__init__(path, f"{settings.where} about {path}", settings.deadline_s)
         self._file, self._settings, self._java, self._looker = file, settings, java, looker
         self._file_id = int(file.out.getWrappedStream().getFileId())
         self._mark = mark_of(java, file.full_path, self._file_id)
@@ -370,7 +370,10 @@ class HdfsDfsWriter(QueuedWriter):
         return True
 
     def _lost(self) -> LeaseLost:
-        return LeaseLost(f"{self.path} is being closed by lease recovery, or was deleted, under its writer", file=self.path)
+        return LeaseLost(
+            f"{self.path} below {self._settings.where} is being closed by lease recovery, or was deleted, under its writer",
+            file=self.path,
+        )
 
 
 def mark_of(java: Java, full_path: str, file_id: int) -> Any:

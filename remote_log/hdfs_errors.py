@@ -23,6 +23,7 @@ _KINDS: dict[str, type[DfsError]] = {
     **dict.fromkeys(_LEASE_LOST, LeaseLost),
 }
 _UNREACHABLE = "the NameNode cannot be reached: check {section}.url, whether it runs, and the network between"
+_VERSIONS = "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5; check {section}.url"
 _REMEDIES: dict[str, str] = {
     "SafeModeException": "the NameNode is in safe mode: wait until its DataNodes have reported, or `hdfs dfsadmin"
                          " -safemode leave`",
@@ -46,14 +47,16 @@ _REMEDIES: dict[str, str] = {
     "SocketTimeoutException": _UNREACHABLE,
     "RpcException": "what listens there speaks no protocol of a NameNode that this client knows: check the port in"
                     " {section}.url (the NameNode's RPC port, not its web port) and the version of that Hadoop",
-    "VersionMismatch": "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5",
-    "RpcNoSuchProtocolException": "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5",
-    "RpcNoSuchMethodException": "client and NameNode speak different versions of Hadoop's RPC: this client is Hadoop 3.5",
+    "VersionMismatch": _VERSIONS,
+    "RpcNoSuchProtocolException": _VERSIONS,
+    "RpcNoSuchMethodException": _VERSIONS,
     "OutOfMemoryError": "Java's heap in this process is full: raise dfs.jvm_heap_bytes",
 }
 _TEXTS: dict[str, str] = {
     "SIMPLE authentication is not enabled": _REMEDIES["SaslException"],
     "Client cannot authenticate via": _REMEDIES["SaslException"],
+    "fall back to SIMPLE auth": "{section} has no Kerberos, and the other DFS of this process has: if that is meant, set"
+                                ' "ipc.client.fallback-to-simple-auth-allowed" = "true" in the options of both DFSs',
     "could only be written to 0": "no DataNode took the block: check that DataNodes run and have free space",
     "All datanodes": "every DataNode of the file failed: check that DataNodes run",
     "RPC response exceeds maximum": _REMEDIES["RpcException"],
@@ -71,7 +74,7 @@ def mapped(error: Any, doing: str, path: str, settings: HdfsSettings) -> DfsErro
         kind, remedy = judged(name, text)
         if kind is not DfsError or remedy:
             break
-    where = f"{path} below {settings.url}"
+    where = f"{path} below {settings.where}"
     user = settings.kerberos_principal or settings.user or "this process's user"
     hint = remedy.format(section=settings.section, url=settings.url, user=user)
     return kind(f"cannot {doing} {where}: {words}" + (f"; {hint}" if hint else ""), path=path, url=settings.url,

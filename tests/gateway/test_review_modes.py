@@ -158,6 +158,7 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         pair.cut = False
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        await pair.until(lambda: pair.running["a"].operations.running_id is None)
         assert await rows(pair, "a") == await rows(pair, "b") == {}
         manifests = [json.loads(path.read_text()) for path in (pair.root / "a" / "quarantine").glob("*.json")]
         assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]

@@ -28,13 +28,20 @@ PATHS = ("kerberos_keytab", "conf_dir")
 class Client:
     def __init__(self, url: str, conf_dir: Path) -> None:
         self._url, self._conf_dir = url, conf_dir
-        self._dfs: HdfsDfs | None = None
+        self._clients: list[HdfsDfs] = []
 
-    async def be(self, **changes: Any) -> None:
-        """Another client from now on: fields of HdfsSettings."""
+    async def be(self, beside: bool = False, **changes: Any) -> None:
+        """Another client from now on, by fields of HdfsSettings; those before end, or live on `beside` it."""
+        while self._clients and not beside:
+            await self._clients.pop().close()
         given = {key: Path(value) if key in PATHS and value else value for key, value in changes.items()}
-        self._settings = HdfsSettings(self._url, "dfs.peer", **{"deadline_s": 15.0, "conf_dir": self._conf_dir, **given})
-        self._dfs = HdfsDfs(self._settings, java(256 << 20))
+        usual = {"url": self._url, "section": "dfs.peer", "deadline_s": 15.0, "conf_dir": self._conf_dir}
+        self._settings = HdfsSettings(**{**usual, **given})
+        self._clients.append(HdfsDfs(self._settings, java(256 << 20)))
+
+    @property
+    def _dfs(self) -> HdfsDfs:
+        return self._clients[-1]
 
     async def make_root(self) -> None:
         fs = KeytabLogin(java(256 << 20), self._settings).connect()
@@ -43,7 +50,6 @@ class Client:
 
     async def log(self, path: str) -> None:
         """Write a file, close it as a fencer does, and read it."""
-        assert self._dfs is not None
         writer = await self._dfs.create(path)
         for _ in range(20):
             await writer.append(b"frame.")
@@ -53,12 +59,10 @@ class Client:
             await writer.close()
 
     async def probe(self) -> None:
-        assert self._dfs is not None
         await self._dfs.probe()
 
     async def list_for(self, duration_s: float) -> None:
         """Again and again, each time by a new connection: idle ones are to be dropped at once."""
-        assert self._dfs is not None
         until_s = time.monotonic() + duration_s
         while time.monotonic() < until_s:
             await self._dfs.list("/p")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chaos import hdfs_secure
+from chaos.hdfs_cluster import HdfsCluster
 from chaos.hdfs_secure import SERVICE, SecureHdfsCluster
 from tools.sources import ROOT
 
@@ -91,6 +92,25 @@ def test_who_is_not_let_in_reads_what_to_check(secure_hdfs: SecureHdfsCluster, c
         said = client.do("probe")
         assert said is not None, given
         assert told in said
+
+
+def test_an_hdfs_without_kerberos_beside_it(
+    hdfs: HdfsCluster, hdfs_root: str, secure_hdfs: SecureHdfsCluster, client: Client
+) -> None:
+    """In one Java machine Kerberos is on for everybody, and whether somebody may do without is said by who connects first."""
+    plain = {"url": hdfs.uri + hdfs_root, "conf_dir": None, "user": hdfs.user}
+    allowed = {"ipc.client.fallback-to-simple-auth-allowed": "true"}
+    assert client.do("probe") is None
+    assert client.do("be", **plain, options=allowed, beside=True) is None
+    said = client.do("probe")
+    assert said is not None
+    assert '"ipc.client.fallback-to-simple-auth-allowed" = "true" in the options of both DFSs' in said
+    assert client.do("be") is None
+    secure = {"kerberos_principal": SERVICE, "kerberos_keytab": str(secure_hdfs.keytab)}
+    assert client.do("be", **secure, options=allowed) is None
+    assert client.do("log", path="/p/t") is None
+    assert client.do("be", **plain, options=allowed, beside=True) is None
+    assert client.do("log", path="/p/s") is None
 
 
 def test_it_logs_in_again_before_the_ticket_ends(secure_hdfs: SecureHdfsCluster, client: Client) -> None:
