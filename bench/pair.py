@@ -69,6 +69,11 @@ class Pair:
         self._http.close()
         self._stop()
 
+    @property
+    def root_pid(self) -> int:
+        """Of the demo, whose descendants are the sites and what they rest on."""
+        return self._process.pid
+
     def create_table(self, name: str, definition: dict[str, Any]) -> None:
         self._http.post("/v1/tables", json={"name": name, **definition}).raise_for_status()
 

@@ -77,8 +77,8 @@ def _arrow_batch(rows: list[dict[str, Any]]) -> bytes:
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a load generator sends. `kind`: put | get (random keys below `keys`), or batch (see `first_key`).
 
-    A batch workload without `first_key` cycles through few prepared bodies with random keys; with it, each request
-    carries the next BATCH_ROWS keys, so that the table grows.
+    A batch workload without `first_key` cycles through few prepared bodies with random keys. With it, each request carries
+    the next key, or the next BATCH_ROWS keys, so that the table grows.
     """
 
     kind: str
@@ -95,6 +95,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def requests(self) -> Iterator[bytes]:
         """Without end. Random ones are prepared and repeated: the generator must not be what is measured."""
         source = random.Random(self.seed)
+        if self.kind == "put" and self.first_key is not None:
+            return (put_row(self.table, key) for key in itertools.count(self.first_key))
         if self.kind in ("put", "get"):
             make = put_row if self.kind == "put" else get_row
             return itertools.cycle([make(self.table, source.randrange(self.keys)) for _ in range(20_000)])

@@ -9,6 +9,7 @@ Every step may be repeated after a crash. Source: protocol.md section 5.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from functools import partial
 import msgspec
 
 from remote_log.dfs import Dfs
+from remote_log.growth import Growth
 from remote_log.layout import RemoteLayout, SegmentName
 from remote_log.patience import PatientDfs
 from storage.clock import Clock
@@ -25,7 +27,7 @@ from storage.frame import Frame
 from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 
 POLL_FIRST_S = 0.02
-POLL_MAX_S = 0.5
+POLL_MAX_S = 0.1
 ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs_dfs.py)
 Progress = Callable[[str, int, int], None]  # a segment just proven closed, how many so far, how many seen
 
@@ -102,8 +104,9 @@ async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None
 
 async def fence(
     dfs: Dfs, layout: RemoteLayout, below_epoch: int, clock: Clock, deadline_s: float, progress: Progress | None = None
-) -> None:
-    """After the claim of `below_epoch`: close every segment of every lower epoch.
+) -> float:
+    """After the claim of `below_epoch`: close every segment of every lower epoch. Returns a moment of `clock`'s monotonic scale
+    after which no append was started that ever succeeds (growth.py).
 
     It lists again until it sees none that is open: an old writer may create one more before it lists the claims. Raises
     LeaseNotRecovered, naming the file, when one is not proven closed by the deadline, and DfsError when nothing can be listed
@@ -111,17 +114,24 @@ async def fence(
     """
     step = _Step.begin(clock, deadline_s)
     closed: set[str] = set()
+    growth = Growth(dfs, clock)
     while True:
         seen = await segments_below(PatientDfs(dfs, clock), layout, below_epoch)
         still_open = [path for path in seen if path not in closed and not await step.is_closed(dfs, path)]
+        growth.listed(seen)
         if not still_open:
-            return
-        begun = [path for path in still_open if await step.recover(dfs, path)]
-        for path in begun:
-            await step.await_closed(dfs, path)
-            closed.add(path)
-            if progress is not None:
-                progress(path, len(closed), len(seen))
+            return await growth.ended_s()
+        async with growth.looking(still_open):
+            begun = await asyncio.gather(*(step.recover(dfs, path) for path in still_open), return_exceptions=True)
+            for path, answer in zip(still_open, begun, strict=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+                if not answer:
+                    continue  # it is gone
+                await step.await_closed(dfs, path)
+                closed.add(path)
+                if progress is not None:
+                    progress(path, len(closed), len(seen))
 
 
 async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float) -> None:

@@ -1,6 +1,6 @@
 """Activation of a site as the writer of the log: one code for bootstrap, restart, takeover and switchover.
 
-Begin (coordinator) -> claim -> fence -> wait out the read lease -> read along the chain, replay, make durable -> open.
+Begin (coordinator) -> claim -> fence -> read along the chain, replay, make durable -> wait out the read lease -> open.
 Each step first makes sure of the ones before it and does nothing when it is done, so a plan that is taken up by a new process
 starts again from the first with a new epoch: epochs are cheap, and no half-known state is trusted.
 
@@ -54,6 +54,7 @@ class Activation:
         self._damaged: list[DamagedLog] = []  # segments of the remote log that this plan goes on without
         self._tail_read: list[Frame] = []  # applied once this plan has the last word, and not before
         self._end = 0  # sequence that the new epoch continues from
+        self._proofs_end_s = 0.0  # the old active has no proof that it may serve from a later start (monotonic)
 
     @property
     def _takes_over(self) -> bool:
@@ -161,21 +162,13 @@ class Activation:
         if "fence" in self._done or not self._needs_arbiter:
             return
         ports = self.ports
-        await fence(self._arbiter, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+        self._proofs_end_s = still_since_s if self._mode_before == "sync" else ports.clock.monotonic_s()
         self._reached("fence")
-
-    async def wait_lease(self) -> None:
-        """Only after the fence is complete: the old active may have renewed its lease until then."""
-        await self.fence()
-        if "wait_lease" in self._done:
-            return
-        if self._takes_over and not self.request.old_stopped:
-            await self.ports.clock.sleep(self.settings.lease.fencer_wait_s)
-        self._reached("wait_lease")
 
     async def replay(self) -> None:
         """Read both logs along the chain, bring storage and WAL up to it, make the storage durable."""
-        await self.wait_lease()
+        await self.fence()
         if "replay" in self._done:
             return
         remote = await self._read_remote()
@@ -194,6 +187,17 @@ class Activation:
         if self._damaged:
             self.progress["damaged"] = [error.message for error in self._damaged]
         self._reached("replay")
+
+    async def wait_lease(self) -> None:
+        """From the last append on that may have renewed it. What the old active still answers until then is in the files that
+        were closed, so they were read meanwhile."""
+        await self.replay()
+        if "wait_lease" in self._done:
+            return
+        if self._takes_over and not self.request.old_stopped:
+            clock = self.ports.clock
+            await clock.sleep(max(0.0, self._proofs_end_s + self.settings.lease.fencer_wait_s - clock.monotonic_s()))
+        self._reached("wait_lease")
 
     async def _read_remote(self) -> list[Frame]:
         if not self._needs_arbiter:
@@ -320,7 +324,7 @@ class Activation:
 
     async def open(self) -> Opened:
         """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
-        await self.replay()
+        await self.wait_lease()
         ports, request = self.ports, self.request
         if self._needs_arbiter:
             await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)

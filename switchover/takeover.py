@@ -69,8 +69,8 @@ class Takeover:
         late = [
             Step("claim", self._guarded("claim"), "lock every older epoch"),
             Step("fence", self._guarded("fence"), "close every open segment of older epochs"),
-            Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
             Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable"),
+            Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
             Step("open", self._open, "open the new epoch"),
         ]
         if self._kind in ("failover", "switchover"):

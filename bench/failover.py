@@ -1,0 +1,180 @@
+"""`make bench-failover`: how long nobody can write when the active dies and its rows are in the remote log alone.
+
+For each time a new pair: replication to b is cut, `--rows` rows are written at a one by one, a is killed (SIGKILL), and
+`twinlog failover --to b` runs at once. Measured from the kill to the first write that b acknowledges, and by the steps of the
+operation as b's journal has them. Every row is read back at b, or the run fails. With `--dfs hdfs` on real HDFS, one a site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from bench import measure
+from bench.gate import Gate
+from bench.load_generator import Plan
+from bench.pair import TWINLOG, BenchError, free_ports
+from bench.requests import BENCH_TABLE, Workload, row
+from chaos.hdfs_cluster import HdfsCluster
+from gateway.client import TwinlogClient
+from gateway.demo_files import client_address, write_files
+
+TABLE = "rows"
+CONNECTIONS = 64
+READY_S = 120.0
+FAILOVER_S = 120.0
+POLL_S = 0.005
+SCAN_ROWS = 5_000
+
+
+class Trial:
+    """One pair, one failover. `hdfs`: site -> the address of its root; None: directories."""
+
+    def __init__(self, folder: Path, hdfs: dict[str, str] | None, rows: int) -> None:
+        self.folder, self.rows = folder, rows
+        self.ports = dict(zip("ab", free_ports(2), strict=True))
+        self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        self.configs = write_files(folder, self.ports, engine="rocksdb", hdfs=hdfs)
+
+    def run(self) -> dict[str, float]:
+        """Part -> seconds, in the order in which they pass; `all` is from the kill to the first acknowledged write."""
+        with ExitStack() as stack:
+            gate = stack.enter_context(Gate(self.ports["b"]))
+            config = self.configs["a"]
+            config.write_text(config.read_text().replace(f'url = "{self.urls["b"]}"', f'url = "http://127.0.0.1:{gate.port}"'))
+            sites = {site: stack.enter_context(self._site(site)) for site in "ab"}
+            _until("the pair is open and b follows", READY_S, lambda: self._role("a") == "ACTIVE" and self._is_followed())
+            with TwinlogClient(client_address(self.urls)) as client:
+                client.create_table({"name": TABLE, **BENCH_TABLE})
+            _until("b knows the table", READY_S, self._knows_table)
+            gate.shut()
+            workload = Workload("put", TABLE, first_key=0)
+            load = measure.load(Plan("127.0.0.1", self.ports["a"], CONNECTIONS, workload, requests_max=self.rows))
+            if load.count != self.rows:
+                raise BenchError(f"of {self.rows} rows {load.count} were acknowledged; failures: {load.failures}")
+            os.kill(sites["a"].pid, signal.SIGKILL)
+            killed_ms = time.time() * 1000
+            command = subprocess.Popen(
+                [*TWINLOG, "failover", "--to", "b", "--yes", "--json", "--config", str(self.folder / "operator.toml")],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )
+            written_ms = self._first_write()
+            said, complaint = command.communicate(timeout=FAILOVER_S)
+            if command.returncode != 0:
+                raise BenchError(f"the failover ended with {command.returncode}: {said.decode()}{complaint.decode()}")
+            self._check_rows()
+            return _parts(killed_ms, written_ms, json.loads(said))
+
+    @contextmanager
+    def _site(self, site: str) -> Iterator[subprocess.Popen[bytes]]:
+        with (self.folder / f"{site}.log").open("wb") as log:
+            process = subprocess.Popen([*TWINLOG, "serve", "--config", str(self.configs[site])], stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _role(self, site: str) -> str | None:
+        try:
+            return str(httpx.get(f"{self.urls[site]}/v1/cluster", timeout=2.0, trust_env=False).json().get("role"))
+        except (httpx.HTTPError, ValueError):
+            return None
+
+    def _metric(self, site: str, name: str) -> float:
+        for line in httpx.get(f"{self.urls[site]}/metrics", timeout=5.0, trust_env=False).text.splitlines():
+            if line.startswith(f"twinlog_{name} "):
+                return float(line.split()[1])
+        return -1.0
+
+    def _is_followed(self) -> bool:
+        return self._role("b") == "STANDBY" and self._metric("a", "replication_lag_records") == 0
+
+    def _knows_table(self) -> bool:
+        return self._metric("b", "applied_seq") >= self._metric("a", "committed_seq")
+
+    def _first_write(self) -> float:
+        """Wall milliseconds of the first acknowledged write at b."""
+        content = {name: value for name, value in row(self.rows).items() if name != "id"}
+        until_s = time.monotonic() + FAILOVER_S
+        with httpx.Client(base_url=self.urls["b"], timeout=FAILOVER_S, trust_env=False) as http:
+            while time.monotonic() < until_s:
+                answer = http.put(f"/v1/tables/{TABLE}/rows/{self.rows}", content=msgspec.json.encode(content),
+                                  headers={"content-type": "application/json"})
+                if answer.is_success:
+                    return time.time() * 1000
+                time.sleep(POLL_S)
+        raise BenchError(f"b took no write within {FAILOVER_S:.0f} s after the kill; see {self.folder}/b.log")
+
+    def _check_rows(self) -> None:
+        with TwinlogClient(client_address({"b": self.urls["b"]})) as client:
+            found = {stored["id"]: stored for stored in client.scan(TABLE, page_rows=SCAN_ROWS)}
+        wrong = [key for key in range(self.rows + 1) if found.get(key) != row(key)]
+        if wrong or len(found) != self.rows + 1:
+            raise BenchError(f"{len(wrong)} of {self.rows + 1} rows are missing or wrong at b, such as {wrong[:5]}")
+
+
+def _parts(killed_ms: float, written_ms: float, operation: dict[str, Any]) -> dict[str, float]:
+    parts = {"the command starts": (operation["created_ms"] - killed_ms) / 1000}
+    for step in operation["steps"]:
+        if step["started_ms"] < written_ms:
+            parts[step["name"]] = (min(step["finished_ms"], written_ms) - step["started_ms"]) / 1000
+    return {**parts, "the rest": (written_ms - killed_ms) / 1000 - sum(parts.values()), "all": (written_ms - killed_ms) / 1000}
+
+
+def _until(what: str, deadline_s: float, holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + deadline_s
+    while not holds():
+        if time.monotonic() > until_s:
+            raise BenchError(f"not within {deadline_s:.0f} s: {what}")
+        time.sleep(10 * POLL_S)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.failover", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--dfs", choices=("directory", "hdfs"), default="directory")
+    parser.add_argument("--rows", type=int, default=20_000, help="that only the remote log has")
+    parser.add_argument("--times", type=int, default=3)
+    chosen = parser.parse_args()
+    found: list[dict[str, float]] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="twinlog-failover-") as name, ExitStack() as stack:
+            folder, clusters = Path(name), {}
+            if chosen.dfs == "hdfs":
+                clusters = {site: stack.enter_context(HdfsCluster(folder / "hdfs" / site)) for site in "ab"}
+            for number in range(chosen.times):
+                for cluster in clusters.values():
+                    cluster.make_folder(f"/{number}")
+                hdfs = {site: f"{cluster.uri}/{number}" for site, cluster in clusters.items()}
+                found.append(Trial(folder / str(number), hdfs or None, chosen.rows).run())
+                print(", ".join(f"{part} {seconds:.2f}" for part, seconds in found[-1].items()), flush=True)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    print(f"\n{chosen.rows:,} rows in the remote log alone, {chosen.dfs}; seconds, median of {len(found)}, lowest to highest")
+    for part in found[0]:
+        seconds = [trial.get(part, 0.0) for trial in found]
+        print(f"| {part} | {statistics.median(seconds):.2f} | {min(seconds):.2f} to {max(seconds):.2f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
