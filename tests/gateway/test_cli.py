@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from gateway.cli import app
 from gateway.client import TwinlogClient
 from gateway.client_flow import Patience
 from gateway.demo_files import write_files
 from gateway.operator_http import who
-from storage.errors import OutcomeUnknown, PeerError
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
-from storage.segment import SegmentHeader, encode_header, remote_name, wal_name
-from switchover import cli_follow
+from tests.gateway.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
 
-Run = Callable[..., Result]
 VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
     "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
@@ -47,12 +38,6 @@ def run(sites: TwoSites, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("TWINLOG_CONFIG", sites.address)
     monkeypatch.setenv("COLUMNS", "100")
     return invoke
-
-
-def invoke(*arguments: str, typed: str | None = None) -> Result:
-    result = CliRunner().invoke(app, list(arguments), input=typed, catch_exceptions=False)
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -182,74 +167,6 @@ def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: 
     assert run("rejoin", "c", "--yes").exit_code == 2
 
 
-class Vanishing:
-    """A pair whose site b took an operation and then went away, for `silences` attempts to see how it is."""
-
-    def __init__(self, silences: int) -> None:
-        self.urls = {"a": "http://a", "b": "http://b"}
-        self.silences = silences
-
-    def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-        if method == "POST":
-            return {"id": "op-1", "kind": "switchover", "state": "running", "steps": []}
-        self.silences -= 1
-        if self.silences >= 0:
-            raise PeerError("connection refused", sent=False)
-        return {"id": "op-1", "kind": "switchover", "state": "succeeded", "steps": []}
-
-    def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
-        return {}
-
-    def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
-        yield from ()
-
-    def close(self) -> None: ...
-
-
-def test_a_site_that_goes_away_does_not_make_the_operation_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
-    site, document = cli_follow.start(Vanishing(0), ["b"], "switchover", "b", {}, dry_run=False)
-    assert [one["state"] for one in cli_follow.documents(Vanishing(5), site, document)] == ["running", "succeeded"]
-    with pytest.raises(OutcomeUnknown, match="twinlog history op-1"):
-        list(cli_follow.documents(Vanishing(1000), site, document))
-
-
-def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = []
-
-    class Interrupted(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-            asked.append((method, path))
-            return super().ask(site, method, path, body, key)
-
-        def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
-            raise KeyboardInterrupt
-
-    pair = Interrupted(0)
-    site, document = cli_follow.start(pair, ["b"], "switchover", "b", {}, dry_run=False)
-    with pytest.raises(typer.Exit) as left:
-        cli_follow.follow(pair, site, document, as_json=False)
-    assert left.value.exit_code == 3
-    assert "still running. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
-    assert asked == [("POST", "/v1/operations")]
-
-
-def test_an_order_whose_answer_was_lost_is_not_given_to_another_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
-    asked: list[tuple[str, str | None]] = []
-
-    class Losing(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
-            asked.append((site, key))
-            raise PeerError("broken", sent=site == "b")
-
-    pair = Losing(0)
-    with pytest.raises(OutcomeUnknown, match="may be running"):
-        cli_follow.start(pair, ["a", "b", "a"], "degrade", None, {}, dry_run=False)
-    assert [site for site, _ in asked] == ["a", "b", "b", "b"]
-    assert len({key for site, key in asked if site == "b"}) == 1, "asked again, not anew"
-
-
 def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert "no table yet" in run("tables").stdout
     with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
@@ -318,78 +235,6 @@ def test_config_check_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert wrong.exit_code == 2
     assert "did you mean policy?" in wrong.stderr
     assert "peer.url" in wrong.stderr
-
-
-def frames(count: int, epoch: int = 1) -> list[Frame]:
-    return [
-        make_frame(
-            epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
-            records=[Record(Kind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
-        )
-        for seq in range(1, count + 1)
-    ]
-
-
-def segment(path: Path, index: int, stored: list[Frame]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = SegmentHeader(0, stored[0].epoch, stored[0].first_seq, wal_name(stored[0].epoch, index))
-    path.write_bytes(encode_header(header) + b"".join(frame.data for frame in stored) + bytes(500))
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    """A site's configuration with two WAL segments and a remote one behind it."""
-    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
-    made = frames(6)
-    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, made[:4])
-    segment(tmp_path / "a/data/wal" / wal_name(1, 2), 2, made[4:])
-    segment(tmp_path / "b/dfs/demo/0/000000000001" / remote_name(wal_name(1, 1), 1), 1, made[2:])
-    return path
-
-
-def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    config = ("--config", str(logs))
-    listed = json.loads(invoke("log", "ls", *config, "--json").stdout)["segments"]
-    found = [(one["place"], one["first_seq"], one["last_seq"]) for one in listed]
-    assert found == [("wal", 1, 4), ("wal", 5, 6), ("peer", 3, 6)]
-    assert "1 - 4" in invoke("log", "ls", *config).stdout
-    records = invoke("log", "cat", *config, "--from", "3", "--to", "4", "--records", "--json").stdout.splitlines()
-    assert [json.loads(line)["seq"] for line in records] == [3, 4]
-    assert json.loads(records[0])["value"] == {"3": "x"}
-    assert invoke("log", "cat", *config, "--limit", "2").stdout.count("epoch 1") == 2
-    result = invoke("log", "verify", *config)
-    assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True)
-
-
-def test_verify_names_file_and_offset_of_damage_and_tells_it_from_a_torn_tail(logs: Path, tmp_path: Path) -> None:
-    last = tmp_path / "a/data/wal" / wal_name(1, 2)
-    whole = last.read_bytes()
-    last.write_bytes(whole[:-500 - 10])
-    torn = invoke("log", "verify", "--config", str(logs), "--json")
-    summary = json.loads(torn.stdout)
-    assert torn.exit_code == 0
-    assert summary["torn_tails"][0]["file"] == str(last)
-    first = tmp_path / "a/data/wal" / wal_name(1, 1)
-    data = bytearray(first.read_bytes())
-    data[64 + 70] ^= 1
-    first.write_bytes(data)
-    damaged = invoke("log", "verify", "--config", str(logs), "--json")
-    fault = json.loads(damaged.stdout)["faults"][0]
-    assert damaged.exit_code == 1
-    assert (fault["code"], fault["file"], fault["offset"]) == ("damaged-log", str(first), 64)
-    assert "damaged at 64" in invoke("log", "ls", "--config", str(logs)).stdout
-
-
-def test_verify_sees_a_gap_that_neither_log_closes(logs: Path, tmp_path: Path) -> None:
-    (tmp_path / "a/data/wal" / wal_name(1, 1)).unlink()
-    assert invoke("log", "verify", "--config", str(logs)).exit_code == 0, "trimmed at the front"
-    (remote,) = (tmp_path / "b/dfs/demo/0/000000000001").iterdir()
-    remote.unlink()
-    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, frames(2))
-    gap = invoke("log", "verify", "--config", str(logs), "--json")
-    assert gap.exit_code == 1
-    assert {fault["code"] for fault in json.loads(gap.stdout)["faults"]} == {"log-gap"}
 
 
 def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path) -> None:
