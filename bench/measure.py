@@ -10,7 +10,8 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import Any
 
 import msgspec
@@ -39,6 +40,8 @@ class Sample(msgspec.Struct, frozen=True):
     mode: str
     round: int
     result: Result
+    append_p50_ms: float | None = None  # of the remote log; None: nothing was appended there
+    append_p99_ms: float | None = None
 
 
 def cases() -> list[Case]:
@@ -52,12 +55,14 @@ def cases() -> list[Case]:
     return puts + gets + batches
 
 
-def prepare(pair: Pair) -> None:
-    """The tables, and rows to read."""
+def prepare(pair: Pair, warm_up_puts: int) -> None:
+    """The tables, rows to read, and so many single writes one after the other: a Java client is slow until it is compiled."""
     for table in ("single", "reads", "batches", "growth"):
         pair.create_table(table, BENCH_TABLE)
     fill = Workload("batch", "reads", ARROW, first_key=0)
     _sound(load(_plan(pair, 1, fill, requests_max=KEYS // BATCH_ROWS)), "filling the table that is read")
+    if warm_up_puts:
+        _sound(load(_plan(pair, 1, Workload("put", "single", keys=KEYS), requests_max=warm_up_puts)), "warming up")
 
 
 def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Callable[[str], None]) -> Iterator[Sample]:
@@ -67,8 +72,11 @@ def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Cal
             pair.set_mode(mode)
             for case in wanted:
                 note(f"round {number + 1} of {count}, {mode}: {case.name}")
+                before = pair.remote_appends() if mode == "sync" else {}
                 result = load(_plan(pair, case.connections, case.workload, seconds=seconds))
-                yield Sample(case.name, mode, number, _sound(result, f"{case.name}, {mode}"))
+                after = pair.remote_appends() if mode == "sync" else {}
+                p50, p99 = (quantile_ms(before, after, share) for share in (0.5, 0.99))
+                yield Sample(case.name, mode, number, _sound(result, f"{case.name}, {mode}"), p50, p99)
 
 
 def growth(pair: Pair, rows_max: int, note: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -107,12 +115,15 @@ def summary(samples: list[Sample]) -> list[dict[str, Any]]:
     for name in dict.fromkeys(sample.case for sample in samples):
         line: dict[str, Any] = {"case": name}
         for mode in MODES:
-            results = [sample.result for sample in samples if (sample.case, sample.mode) == (name, mode)]
+            own = [sample for sample in samples if (sample.case, sample.mode) == (name, mode)]
+            results = [sample.result for sample in own]
             line[mode] = {
                 "per_second": spread([result.per_second for result in results]),
                 "rows_per_second": spread([result.rows_per_second for result in results]),
                 "p50_ms": spread([result.p50_ms for result in results if result.p50_ms is not None]),
                 "p99_ms": spread([result.p99_ms for result in results if result.p99_ms is not None]),
+                "append_p50_ms": spread([one.append_p50_ms for one in own if one.append_p50_ms is not None]),
+                "append_p99_ms": spread([one.append_p99_ms for one in own if one.append_p99_ms is not None]),
                 "failures": sum(sum(result.failures.values()) for result in results),
             }
         ratios = [
@@ -123,6 +134,22 @@ def summary(samples: list[Sample]) -> list[dict[str, Any]]:
         ]
         lines.append({**line, "sync_to_async": spread(ratios)})
     return lines
+
+
+def quantile_ms(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float | None:
+    """Of what a histogram (upper bound in s -> how many up to it) counted between the two; straight within a bucket. In the
+    last, open bucket it is that bucket's lower bound."""
+    counts = sorted((bound, count - before.get(bound, 0.0)) for bound, count in after.items())
+    total = counts[-1][1] if counts else 0.0
+    if total <= 0:
+        return None
+    lower, below = 0.0, 0.0
+    for bound, upto in counts:
+        if upto >= share * total:
+            within = (share * total - below) / (upto - below) if upto > below and bound != inf else 0.0
+            return 1000 * (lower + within * ((bound if bound != inf else lower) - lower))
+        lower, below = bound, upto
+    return None
 
 
 def spread(values: list[float]) -> dict[str, float] | None:

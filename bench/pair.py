@@ -24,6 +24,7 @@ MODE_S = 120.0
 STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
 TWINLOG = (sys.executable, "-m", "gateway")
+_BUCKET = 'twinlog_remote_append_seconds_bucket{le="'
 VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
 
 
@@ -89,6 +90,15 @@ class Pair:
         if done.returncode != 0:
             raise BenchError(f"twinlog {VERB_OF_MODE[mode]} ended with {done.returncode}: {done.stdout}{done.stderr}")
         self._wait(MODE_S, f"mode {mode}", lambda: self.mode() == mode)
+
+    def remote_appends(self) -> dict[float, float]:
+        """Upper bound in seconds -> how many appends to the remote log took at most so long, since the active started."""
+        found = {}
+        for line in self._http.get("/metrics").raise_for_status().text.splitlines():
+            if line.startswith(_BUCKET):
+                bound, _, count = line.removeprefix(_BUCKET).partition('"} ')
+                found[float(bound)] = float(count)
+        return found
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory of each site's process, in MiB."""

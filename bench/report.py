@@ -18,16 +18,17 @@ def show(document: dict[str, Any], console: Console) -> None:
     console.print(f"[dim]{stack(document)}[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    for name in ("sync\nrows/s", "async\nrows/s", "sync :\nasync", "sync p50,\np99 ms", "async p50,\np99 ms"):
+    for name in ("sync\nrows/s", "async\nrows/s", "sync :\nasync", "sync p50,\np99 ms", "remote\np50 ms", "async p50,\np99 ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in document["cases"]:
         sync, other = line["sync"], line["async"]
         table.add_row(
             line["case"], _figure(sync["rows_per_second"], ",.0f"), _figure(other["rows_per_second"], ",.0f"),
-            _figure(line["sync_to_async"], ".2f"), _latency(sync), _latency(other),
+            _figure(line["sync_to_async"], ".2f"), _latency(sync), _median(sync["append_p50_ms"]), _latency(other),
         )
     console.print(table)
-    console.print("[dim]put, get: one row of about 100 bytes, x connections; batch: 1,000 rows a request, 4 connections[/]")
+    console.print("[dim]put, get: one row of about 100 bytes, x connections; batch: 1,000 rows a request, 4 connections; "
+                  "remote: an append to the remote log, until it is durable there[/]")
     for line in document["cases"]:
         if failed := line["sync"]["failures"] + line["async"]["failures"]:
             console.print(f"[red]{line['case']}: {failed} requests failed; bench.json tells how[/]")
@@ -105,6 +106,10 @@ def _figure(spread: dict[str, float] | None, style: str) -> str:
         return "-"
     share = (spread["high"] - spread["low"]) / 2 / spread["median"] if spread["median"] else 0.0
     return f"{spread['median']:{style}}[dim] ±{share:.0%}[/]"
+
+
+def _median(spread: dict[str, float] | None) -> str:
+    return "-" if spread is None else f"{spread['median']:.2f}"
 
 
 def _latency(mode: dict[str, Any]) -> str:

@@ -73,13 +73,16 @@ class ActivePorts:
 class RemoteHooks:
     """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
 
-    def __init__(self, lease: ReadLease) -> None:
+    def __init__(self, lease: ReadLease, appended: Callable[[float], None]) -> None:
+        """`appended` is told when an append that has succeeded was started."""
         self.lease = lease
+        self._appended = appended
         self.commit: CommitLog | None = None
         self.fenced: Callable[[Fenced], None] | None = None
         self.early: Fenced | None = None
 
     def on_synced(self, seq: int, started_s: float) -> None:
+        self._appended(started_s)
         if self.commit is not None:
             self.commit.remote_synced(seq, started_s)
         else:

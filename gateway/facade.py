@@ -5,11 +5,12 @@ What always holds: nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from gateway.audits import AuditBody, Audits
 from gateway.cluster_view import cluster_document
+from gateway.durations import Durations
 from gateway.operations import Operations
 from gateway.past import check_history, read_row
 from gateway.peer_api import PeerApi
@@ -158,7 +159,7 @@ class Facade:
     def replication_lag_s(self) -> float | None:
         return self._site.follower_silence_s()
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Mapping[str, float | Durations]:
         return site_metrics(self._site)
 
     # ---- between sites

@@ -1,7 +1,7 @@
 """What the door measures itself, and the page that Prometheus reads: that plus everything the site reports.
 
-What always holds: a site's figure whose name ends in `_total` is a counter, any other a gauge; times are in seconds, as a
-client of this process sees them, waiting included. Source: product.md section 8.
+What always holds: a site's figure whose name ends in `_total` is a counter, any other number a gauge; times are in seconds, as
+a client of this process sees them, waiting included. Source: product.md section 8.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from gateway.durations import Durations
 from gateway.service import SiteService
 from switchover.sight import Answers
 
@@ -23,8 +24,11 @@ class _SiteFigures(Collector):
     def __init__(self, service: SiteService) -> None:
         self._service = service
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         for name, value in sorted(self._service.metrics().items()):
+            if isinstance(value, Durations):
+                yield HistogramMetricFamily(f"twinlog_{name}", name.replace("_", " "), value.buckets(), value.sum_s)
+                continue
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(f"twinlog_{name}", name.replace("_", " "), value=value)
 

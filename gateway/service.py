@@ -6,11 +6,12 @@ acknowledged by the rules of protocol.md section 4; reads check the read lease b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.audits import AuditBody, Audits
+from gateway.durations import Durations
 from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
 from storage.record import Record, RequestMark
@@ -153,8 +154,8 @@ class SiteService(Protocol):
     def replication_lag_s(self) -> float | None:
         """Age of the newest thing a standby lacks; None: unknown."""
 
-    def metrics(self) -> dict[str, float]:
-        """Gauges and counters by Prometheus name, without the twinlog_ prefix."""
+    def metrics(self) -> Mapping[str, float | Durations]:
+        """Gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""
 
     # between sites
     async def peer_call(self, method: str, body: bytes) -> bytes:

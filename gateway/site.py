@@ -22,6 +22,7 @@ from gateway.audits import AuditNotes
 from gateway.barrier_service import BarrierService
 from gateway.catalog import Catalog
 from gateway.commit_core import Mode
+from gateway.durations import Durations
 from gateway.rows_service import RowsService
 from gateway.tables_service import TablesService
 from remote_log.dfs import Dfs
@@ -98,6 +99,7 @@ class Site:
         self.own_dfs_error: str | None = None  # why a peer could not write its remote log here; None: all is well
         self.open: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
+        self.remote_appends = Durations()  # that succeeded, from handing over to the DFS's answer
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
@@ -204,6 +206,9 @@ class Site:
             raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
 
     # ---- an epoch begins and ends
+    def _note_append(self, started_s: float) -> None:
+        self.remote_appends.observe(self.ports.clock.monotonic_s() - started_s)
+
     def _make_remote(self, hooks: RemoteHooks, epoch: int) -> RemoteWriter:
         """A writer of the remote log, which reports to the epoch of `hooks`."""
         return RemoteWriter(
@@ -214,7 +219,7 @@ class Site:
     def new_activation(self, request: ActivationRequest) -> Activation:
         active = self.settings.active
         lease = ReadLease(active.lease_s, active.drift_margin)
-        self._hooks = hooks = RemoteHooks(lease)
+        self._hooks = hooks = RemoteHooks(lease, self._note_append)
         ports = self.ports
         return Activation(
             request,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from gateway.commit_core import Mode
+from gateway.durations import Durations
 from gateway.site import Site
 from switchover.roles import Role
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 
 
-def site_metrics(site: Site) -> dict[str, float]:
+def site_metrics(site: Site) -> dict[str, float | Durations]:
     engine = site.ports.engine
-    figures: dict[str, float] = {
+    figures: dict[str, float | Durations] = {
         "role": ROLE_NUMBERS[site.role],
         "is_active": float(site.open is not None),
         "epoch": site.epoch,
@@ -21,6 +22,7 @@ def site_metrics(site: Site) -> dict[str, float]:
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,
         "admission_refused_total": site.admission.refused,
+        "remote_append_seconds": site.remote_appends,
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
         "barriers_held": len(engine.kept_snapshots()),

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench import report, run
 from bench.load_generator import Result, _percentile_ms
-from bench.measure import Sample, spread, summary
+from bench.measure import Sample, quantile_ms, spread, summary
 from bench.requests import ARROW, BATCH_ROWS, JSON, MSGPACK, Workload, row
 
 
@@ -78,6 +78,18 @@ def test_the_ratio_is_taken_within_each_round() -> None:
     assert line["sync_to_async"] == pytest.approx({"median": 0.8, "low": 0.8, "high": 0.8})
     assert line["sync"]["per_second"] == {"median": 60, "low": 40, "high": 80}
     assert line["async"]["failures"] == 2
+
+
+def test_a_quantile_lies_between_the_bounds_of_its_bucket() -> None:
+    """Eight appends up to 1 ms before; then two up to 1 ms, six up to 2 ms, two that took longer."""
+    before = {0.001: 8.0, 0.002: 8.0, float("inf"): 8.0}
+    after = {0.001: 10.0, 0.002: 16.0, float("inf"): 18.0}
+    assert quantile_ms(before, after, 0.2) == pytest.approx(1.0)
+    assert quantile_ms(before, after, 0.5) == pytest.approx(1.5)
+    assert quantile_ms(before, after, 0.99) == pytest.approx(2.0)
+    assert quantile_ms({}, after, 0.5) == pytest.approx(0.9)
+    assert quantile_ms(after, after, 0.5) is None
+    assert quantile_ms({}, {}, 0.5) is None
 
 
 def test_the_spread_of_nothing_is_nothing() -> None:

@@ -1,0 +1,24 @@
+"""How often a thing took how long: counts by bounds, for Prometheus. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+
+BOUNDS_S = (0.00025, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+class Durations:
+    """`BOUNDS_S` are upper bounds, inclusive; what is longer than the last is counted behind it."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, duration_s: float) -> None:
+        self._counts[bisect_left(BOUNDS_S, duration_s)] += 1
+        self.sum_s += duration_s
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """(upper bound in seconds as text, how many took at most so long), the last bound is +Inf."""
+        return list(zip([*map(str, BOUNDS_S), "+Inf"], map(float, accumulate(self._counts)), strict=True))
