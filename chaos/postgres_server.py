@@ -14,6 +14,7 @@ import json
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -142,6 +143,11 @@ class PostgresServer:
             except psycopg.OperationalError as error:
                 if self._process.poll() is not None:
                     end = " / ".join((self.folder / "log").read_text(errors="replace").splitlines()[-5:])
+                    if '"postmaster.pid" already exists' in end:
+                        raise NoPostgres(
+                            f"a PostgreSQL runs in {self.folder} already (`make postgres`, or a demo with ENGINE=postgresql): "
+                            "end it first (the first line of data/postmaster.pid names its process), or name another folder"
+                        ) from error
                     raise NoPostgres(f"PostgreSQL ended at its start; {self.folder / 'log'} ends: {end}") from error
                 if time.monotonic() > until_s:
                     raise NoPostgres(f"PostgreSQL does not answer after {_START_S:g} s: {error}") from error
@@ -218,6 +224,18 @@ def _note(server: PostgresServer, secret: Path) -> Path:
     return note
 
 
+def _screen(server: PostgresServer, secret: Path) -> str:
+    """What a person needs: a site's [engine] for each database, and how to look into one."""
+    told = f"PostgreSQL runs on 127.0.0.1:{server.port}; its data is kept in {server.folder}. Ctrl-C ends it.\n"
+    for database in DATABASES:
+        told += (
+            f"\n# site.toml of site {database[-1]}\n[engine]\nkind = \"postgresql\"\n"
+            f'url = "{server.url(database, password=False)}"\npassword = "file:{secret}"\n'
+        )
+    address = server.url(DATABASES[0], password=False).replace("+psycopg", "")
+    return f'{told}\n# to look into the first one\nPGPASSWORD="$(cat {shlex.quote(str(secret))})" psql {address}\n'
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`make postgres`: one server in the foreground, until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m chaos postgres", description="a PostgreSQL on a loopback port")
@@ -235,11 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     server.create_database(database)
             secret = server.folder / "password"
             running_now.callback(_note(server, secret).unlink, missing_ok=True)
-            sys.stdout.write(
-                "".join(f'url = "{server.url(database, password=False)}"\n' for database in DATABASES)
-                + f'password = "file:{secret}"\n\n'
-                f'PGPASSWORD="$(cat {secret})" psql -h 127.0.0.1 -p {server.port} -U {USER} {DATABASES[0]}\n'
-            )
+            sys.stdout.write(_screen(server, secret))
             sys.stdout.flush()
             signal.pause()
     except NoPostgres as error:

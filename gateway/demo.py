@@ -9,6 +9,7 @@ demo of failover is about.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from rich.markup import escape
 
 from gateway.config_load import load_site_config
 from gateway.demo_files import client_address, write_files
-from gateway.demo_servers import child_environ, two_databases, two_hdfs
+from gateway.demo_servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.operator_http import OperatorHttp
 from gateway.stopping import Stopped, ignore_signals, stopping
 from storage.errors import ConfigError, TwinlogError, Unavailable
@@ -81,7 +82,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             cluster = _wait_ready(plan, processes)
             document = _document(plan, processes, configs)
             _write_whole(note, msgspec.json.format(msgspec.json.encode(document), indent=2))
-            _announce(document, cluster, as_json=as_json)
+            _announce(document, cluster, databases, as_json=as_json)
             if plan.load:
                 _load(note, as_json=as_json)
             return _watch(plan.directory, processes)
@@ -184,7 +185,7 @@ def _write_whole(path: Path, content: bytes) -> None:
     new.replace(path)
 
 
-def _announce(document: dict[str, Any], cluster: dict[str, Any], *, as_json: bool) -> None:
+def _announce(document: dict[str, Any], cluster: dict[str, Any], databases: Databases | None, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
@@ -201,7 +202,11 @@ def _announce(document: dict[str, Any], cluster: dict[str, Any], *, as_json: boo
     console.print(f"  curl '{url}/v1/tables/flights/rows?limit=2'", soft_wrap=True)
     console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)
     other = "b" if active == "a" else "a"
-    console.print(f"  twinlog status        twinlog switchover --to {other}        twinlog scan flights\n")
+    console.print(f"  twinlog status        twinlog switchover --to {other}        twinlog scan flights")
+    if databases is not None:
+        secret, address = databases.password.removeprefix("file:"), databases.urls[active or "a"].replace("+psycopg", "")
+        console.print(f'  PGPASSWORD="$(cat {escape(shlex.quote(secret))})" psql {address}', soft_wrap=True)
+    console.print()
 
 
 def _load(note: Path, *, as_json: bool) -> None:

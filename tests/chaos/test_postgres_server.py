@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import tomllib
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from chaos.postgres_server import NoPostgres, PostgresServer, find_program
+from chaos.postgres_server import DATABASES, NoPostgres, PostgresServer, _screen, find_program
 from tests.storage.sql_rig import new_server
 
 
@@ -44,7 +46,25 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_server_that_cannot_start_says_what_its_log_says() -> None:
     with new_server(()) as server:
         second = PostgresServer(server.folder)
-        with pytest.raises(NoPostgres, match="already"):
+        with pytest.raises(NoPostgres, match=r"runs in .* already .*: end it first"):
             second.start()
         assert second.pid is None
         server.connect().close()
+
+
+def test_what_it_prints_can_be_pasted() -> None:
+    """The site's [engine] is TOML, and the last line looks into the first database."""
+    with new_server(()) as server:
+        for database in DATABASES:
+            server.create_database(database)
+        told = _screen(server, server.folder / "password")
+        sections = told.split("# site.toml of site ")[1:]
+        for site, section in zip("ab", sections, strict=True):
+            engine = tomllib.loads(section.partition("\n\n")[0].removeprefix(site))["engine"]
+            assert engine == {
+                "kind": "postgresql", "url": server.url(f"twinlog_{site}", password=False),
+                "password": f"file:{server.folder / 'password'}",
+            }
+        look = told.splitlines()[-1]
+        asked = f"{look} -Atc 'SELECT current_database()'"
+        assert subprocess.run(asked, shell=True, capture_output=True, text=True, check=True).stdout == "twinlog_a\n"

@@ -68,6 +68,9 @@ def test_a_row_stands_in_the_active_sites_database_and_is_there_after_another_st
         assert client.post("/v1/tables", json=TABLE).status_code == 201
         assert client.put("/v1/tables/t/rows/1", json={"v": "x"}).json()["mode"] == "sync"
         assert in_the_database(folder, "a") == [(1, "x")]
+        (look,) = [line.strip() for line in (folder / "demo.out").read_text().splitlines() if "psql" in line]
+        seen = subprocess.run(f"{look} -Atc 'SELECT k, v FROM t'", shell=True, capture_output=True, text=True, check=True)
+        assert seen.stdout == "1|x\n"
     assert not (folder / "postgres" / "postgres.json").exists()
     assert not (folder / "postgres" / "data" / "postmaster.pid").exists(), "it was stopped, and cleanly"
     with demo(folder) as sites, httpx.Client(base_url=sites["a"]["url"], trust_env=False, timeout=30) as client:
