@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench simulate bugs simulate-coverage story audit postgres hdfs lock
+.PHONY: help setup run test check fmt bench bench-failover simulate bugs simulate-coverage story audit postgres hdfs lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,9 @@ fmt: setup ## sort imports, mend what ruff can mend
 
 bench: setup ## throughput and latency, sync against async, into out/ (DFS=hdfs, ENGINE=postgresql, ARGS="--rounds 5")
 	@$(BIN)/python -m bench.run --dfs $(DFS) --engine $(ENGINE) $(ARGS)
+
+bench-failover: setup ## from SIGKILL of the active to the first write at the other site (DFS=hdfs, ARGS="--rows 20000 --times 5")
+	@$(BIN)/python -m bench.failover --dfs $(DFS) $(ARGS)
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)
