@@ -7,12 +7,14 @@ a gateway that does not answer takes away the checks that need it, and a remark 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -39,7 +41,22 @@ FINDINGS = StructType([
     StructField("seq", LongType()), StructField("last_seq", LongType()), StructField("detail", StringType()),
 ])
 CHART_SPANS = 200
+_UNKNOWN = 1 << 62  # a last sequence above it: nobody can tell how many are lost
 _WAYS_TO_HDFS = ("dfs.namenode.http-address", "dfs.namenode.rpc-address")
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A small table in this process, and the same for Spark, which then drops from a plan what is empty: most of it, where
+    nothing is wrong."""
+
+    rows: pa.Table
+    frame: DataFrame
+
+    @classmethod
+    def take(cls, spark: SparkSession, found: DataFrame) -> Here:
+        rows = found.toArrow()
+        return cls(rows, spark.createDataFrame(rows, found.schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +67,9 @@ class Audited:
     log: str
     place: Place
     view: DataFrame  # kept by Spark; what follows stands in this process
-    marks: DataFrame
-    limits: DataFrame
-    linked: DataFrame
+    marks: Here
+    limits: Here
+    linked: Here
 
     @property
     def name(self) -> str:
@@ -60,7 +77,7 @@ class Audited:
 
     def located(self, found: DataFrame) -> DataFrame:
         """Findings of this log with the columns of FINDINGS."""
-        named = found.join(f.broadcast(log_chain.segment_names(self.marks)), "ordinal", how="left")
+        named = found.join(f.broadcast(log_chain.segment_names(self.marks.frame)), "ordinal", how="left")
         file = f.concat(f.lit(self.place.file("")), "segment")
         return named.select(
             "kind", f.lit(self.site).alias("site"), f.lit(self.log).alias("log"), "segment", file.alias("file"),
@@ -83,27 +100,30 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         raise ConfigError("no log is known: give --config FILE of a site, and --peer-config FILE of the other one")
     after = _facts(request, []) if before else {}
     progress.step("checking the chains")
-    own = {(each.site, each.log): findings_of(each, _durable(after, each) or 0) for each in logs}
-    parts = [each.located(own[each.site, each.log]) for each in logs]
-    parts += [_quarantined(spark, site) for site in request.sites if site.wal]
-    parts += _between(request, logs, own, before, after)
-    findings = reduce(DataFrame.unionByName, parts).orderBy("site", "log", "segment", "offset").persist()
-    kinds = {row["kind"]: row["count"] for row in findings.groupBy("kind").count().collect()}
+    own = {
+        (each.site, each.log): Here.take(spark, each.located(findings_of(each, _durable(after, each) or 0))) for each in logs
+    }
+    progress.step("checking the logs against each other and storage")
+    parts = [each.rows for each in own.values()]
+    parts += [Here.take(spark, found).rows for found in _between(request, logs, own, before, after)]
+    rows = [row for part in parts for row in part.to_pylist()] + [row for site in request.sites for row in _quarantined(site)]
+    rows.sort(key=lambda row: (row["site"], row["log"], row["segment"] or "", row["offset"]))
+    kinds = Counter(row["kind"] for row in rows)
     return Outcome(
-        good=not kinds,
-        counters={**_counted(logs), **{kind.replace("-", "_").upper(): kinds.get(kind, 0) for kind in KINDS}},
-        findings=findings, frames={"log_marks": _marks(logs)} if logs else {}, charts=_charts(logs, findings),
-        remarks=tuple(remarks),
+        good=not rows,
+        counters={**_counted(logs), **{kind.replace("-", "_").upper(): kinds[kind] for kind in KINDS}},
+        findings=spark.createDataFrame([tuple(row[name] for name in FINDINGS.names) for row in rows], FINDINGS),
+        frames={"log_marks": _marks(logs)} if logs else {}, charts=_charts(logs, rows), remarks=tuple(remarks),
     )
 
 
 def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
     """All that is wrong with one log by itself, with the columns of log_chain.FOUND."""
     return (
-        log_chain.damage(log.marks)
-        .unionByName(log_chain.missing(log.marks, log.linked, trimmed_to))
-        .unionByName(log_chain.duplicates(log.limits, log.marks))
-        .unionByName(log_chain.epochs(log.marks, log.linked))
+        log_chain.damage(log.marks.frame)
+        .unionByName(log_chain.missing(log.marks.frame, log.linked.frame, trimmed_to))
+        .unionByName(log_chain.duplicates(log.limits.frame, log.marks.frame))
+        .unionByName(log_chain.epochs(log.marks.frame, log.linked.frame))
     )
 
 
@@ -151,15 +171,10 @@ def _read(
     options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
     read = spark.read.format(FORMAT).options(**options).schema(log_chain.AUDIT_SCHEMA)
     view = read.load().persist(StorageLevel.MEMORY_AND_DISK)
-    marks = _here(spark, view.where(f.col("entry") != FRAME))
+    marks = Here.take(spark, view.where(f.col("entry") != FRAME))
     progress.step(f"putting the {log} {'of' if log == WAL else 'on'} {site} in order")
-    limits = _here(spark, log_chain.limits(log_chain.runs(view)))
-    return Audited(site, log, place, view, marks, limits, _here(spark, log_chain.linked(view, limits)))
-
-
-def _here(spark: SparkSession, small: DataFrame) -> DataFrame:
-    """The same, held in this process: Spark then drops from a plan what is empty, and most of it is where nothing is wrong."""
-    return spark.createDataFrame(small.toArrow(), small.schema)
+    limits = Here.take(spark, log_chain.limits(log_chain.runs(view)))
+    return Audited(site, log, place, view, marks, limits, Here.take(spark, log_chain.linked(view, limits.frame)))
 
 
 def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:
@@ -169,7 +184,7 @@ def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None
 
 # ---- checking
 def _between(
-    request: Request, logs: list[Audited], own: Mapping[tuple[str, str], DataFrame],
+    request: Request, logs: list[Audited], own: Mapping[tuple[str, str], Here],
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
 ) -> list[DataFrame]:
     """Each site's WAL against the remote log on the other one's DFS, and against what its storage holds."""
@@ -179,22 +194,24 @@ def _between(
     for writer, other in ((first, second), (second, first)):
         wal, remote = by_place.get((writer, WAL)), by_place.get((other, REMOTE))
         if wal is not None and remote is not None:
-            faults = own[other, REMOTE]
-            lacking = log_between.not_in_remote(wal.view, wal.limits, remote.view, faults, _durable(after, remote))
+            faults, trimmed_to = own[other, REMOTE].frame, _durable(after, remote)
+            lacking = log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to)
             found.append(wal.located(lacking))
         if not after or not all(str(facts[writer].get("role")).endswith("ACTIVE") for facts in (before, after)):
             continue
         if wal is not None:
-            found.append(wal.located(log_between.behind_storage(wal.linked, int(before[writer]["applied_seq"]))))
+            found.append(wal.located(log_between.behind_storage(wal.linked.frame, int(before[writer]["applied_seq"]))))
         durable_seq = None if remote is None else _durable(after, remote)
         in_sync = all(facts[writer].get("mode") == "sync" for facts in (before, after))
         if remote is not None and durable_seq is not None and in_sync:
-            found.append(remote.located(log_between.trimmed_early(remote.linked, durable_seq)))
+            found.append(remote.located(log_between.trimmed_early(remote.linked.frame, durable_seq)))
     return found
 
 
-def _quarantined(spark: SparkSession, site: SiteSource) -> DataFrame:
+def _quarantined(site: SiteSource) -> list[dict[str, Any]]:
     """What a rejoin put aside at this site and nobody has merged: acknowledged, and in no table."""
+    if not site.wal:
+        return []
     folder = str(Path(site.wal).parent / QUARANTINE)
     store, rows = LocalStore(), []
     try:
@@ -213,29 +230,31 @@ def _quarantined(spark: SparkSession, site: SiteSource) -> DataFrame:
             kind, end, detail = UNREADABLE, 0, f"it cannot be read: {error}"
         first = found.frames[0][6] if found.frames else None
         offset = 0 if kind == QUARANTINED else end
-        rows.append((kind, site.name, QUARANTINE, name, file, offset, first, found.last_seq if found.frames else None, detail))
-    return spark.createDataFrame(rows, FINDINGS)
+        last = found.last_seq if found.frames else None
+        said = (kind, site.name, QUARANTINE, name, file, offset, first, last, detail)
+        rows.append(dict(zip(FINDINGS.names, said, strict=True)))
+    return rows
 
 
 # ---- telling
 def _counted(logs: list[Audited]) -> dict[str, int]:
     """How much was looked at."""
-    counters = dict.fromkeys(("SEGMENTS", "BYTES", "FRAMES", "EPOCHS", "TORN_TAILS"), 0)
+    counters = Counter(dict.fromkeys(("SEGMENTS", "BYTES", "FRAMES", "EPOCHS", "TORN_TAILS"), 0))
     for log in logs:
-        is_segment = f.col("entry") == SEGMENT
-        marks = log.marks.agg(
-            f.count_if(is_segment).alias("SEGMENTS"), f.sum(f.when(is_segment, f.col("end"))).alias("BYTES"),
-            f.count_if(f.col("entry") == EPOCH).alias("EPOCHS"), f.count_if(f.col("entry") == TORN).alias("TORN_TAILS"),
-        )
-        found = marks.crossJoin(log.limits.agg(f.sum("frames").alias("FRAMES"))).collect()[0]
-        counters = {name: count + (found[name] or 0) for name, count in counters.items()}
-    return counters
+        marks = log.marks.rows.select(["entry", "end"]).to_pylist()
+        entries = Counter(mark["entry"] for mark in marks)
+        counters["SEGMENTS"] += entries[SEGMENT]
+        counters["BYTES"] += sum(mark["end"] for mark in marks if mark["entry"] == SEGMENT)
+        counters["FRAMES"] += sum(log.limits.rows["frames"].to_pylist())
+        counters["EPOCHS"] += entries[EPOCH]
+        counters["TORN_TAILS"] += entries[TORN]
+    return dict(counters)
 
 
 def _marks(logs: list[Audited]) -> DataFrame:
     """Every segment, epoch start, torn tail and damaged place of every log."""
     parts = [
-        log.marks.select(
+        log.marks.frame.select(
             "entry", f.lit(log.site).alias("site"), f.lit(log.log).alias("log"), "segment", "epoch", "seq", "last_seq",
             "offset", "end", "detail",
         )
@@ -244,17 +263,20 @@ def _marks(logs: list[Audited]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts)
 
 
-def _charts(logs: list[Audited], findings: DataFrame) -> tuple[Chart, ...]:
+def _charts(logs: list[Audited], findings: list[dict[str, Any]]) -> tuple[Chart, ...]:
     """The timeline: what stands of each epoch in each log, and where something is wrong."""
     spans = []
     for log in logs:
-        stretches = log.linked.groupBy("epoch").agg(f.min("seq").alias("seq"), f.max("upto").alias("upto"))
-        for row in stretches.orderBy(f.desc("epoch")).limit(CHART_SPANS).collect():
-            spans.append(Span(log.name, row["seq"], row["upto"] + 1, f"epoch {row['epoch']}"))
-    names = {(log.site, log.log): log.name for log in logs}
-    shown = findings.where((f.col("last_seq") >= f.col("seq")) & (f.col("last_seq") < (1 << 62))).limit(CHART_SPANS)
-    for row in shown.collect():
-        lane = names.get((row["site"], row["log"]), f"{row['log']} of {row['site']}")
+        stretches: dict[int, tuple[int, int]] = {}
+        for row in log.linked.rows.select(["epoch", "seq", "upto"]).to_pylist():
+            first, last = stretches.get(row["epoch"], (row["seq"], row["upto"]))
+            stretches[row["epoch"]] = (min(first, row["seq"]), max(last, row["upto"]))
+        newest = sorted(stretches.items())[-CHART_SPANS:]
+        spans += [Span(log.name, first, last + 1, f"epoch {epoch}") for epoch, (first, last) in newest]
+    lanes = {(log.site, log.log): log.name for log in logs}
+    shown = [row for row in findings if row["seq"] is not None and row["seq"] <= row["last_seq"] < _UNKNOWN]
+    for row in shown[:CHART_SPANS]:
+        lane = lanes.get((row["site"], row["log"]), f"{row['log']} of {row['site']}")
         spans.append(Span(lane, row["seq"], row["last_seq"] + 1, row["kind"], bad=True))
     if not spans:
         return ()

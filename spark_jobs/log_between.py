@@ -62,24 +62,23 @@ def _wanted(wal: DataFrame, limits: DataFrame) -> DataFrame:
 
 
 def _found(lacking: DataFrame) -> DataFrame:
-    differ = lacking.where("other").select(
-        f.lit(DIFFERS).alias("kind"), "ordinal", "offset", "seq", "last_seq",
-        f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "seq", "epoch").alias("detail"),
-    )
-    absent = (
-        lacking.where(f.col("other").isNull())
-        .groupBy("epoch", "ordinal")
+    differs = f.col("other").isNotNull()
+    grouped = (
+        lacking.withColumn("one", f.when(differs, f.col("seq")))
+        .groupBy("epoch", "ordinal", "one")
         .agg(f.min("offset").alias("offset"), f.min("seq").alias("seq"), f.max("last_seq").alias("last_seq"),
              f.count("*").alias("frames"))
-        .select(
-            f.lit(NOT_IN_REMOTE).alias("kind"), "ordinal", "offset", "seq", "last_seq",
-            f.format_string(
-                "%d committed frames of epoch %d between sequences %d and %d are not in the remote log", "frames", "epoch",
-                "seq", "last_seq",
-            ).alias("detail"),
-        )
     )
-    return differ.unionByName(absent)
+    different = f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "seq", "epoch")
+    absent = f.format_string(
+        "%d committed frames of epoch %d between sequences %d and %d are not in the remote log", "frames", "epoch", "seq",
+        "last_seq",
+    )
+    differs = f.col("one").isNotNull()
+    return grouped.select(
+        f.when(differs, DIFFERS).otherwise(NOT_IN_REMOTE).alias("kind"), "ordinal", "offset", "seq", "last_seq",
+        f.when(differs, different).otherwise(absent).alias("detail"),
+    )
 
 
 def behind_storage(linked: DataFrame, applied_seq: int) -> DataFrame:

@@ -36,7 +36,7 @@ class Range:
         """Whether something in first .. last may be wanted. None: unbounded on that side."""
         below = self.low is not None and last is not None and last < self.low
         above = self.high is not None and first is not None and first > self.high
-        return not below and not above
+        return not below and not above and self.values != frozenset()
 
     def narrow(self, low: Any = None, high: Any = None) -> None:
         if low is not None and (self.low is None or low > self.low):
