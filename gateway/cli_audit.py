@@ -25,6 +25,7 @@ JOB_EXIT_CODES = "Exit codes: 0 done and nothing to mend, 1 differences or fault
 class JobName(StrEnum):
     COMPARE = "compare"
     LOG_AUDIT = "log-audit"
+    REPAIR = "repair"
 
 
 _AuditsOption = Annotated[
@@ -36,7 +37,8 @@ _AuditsOption = Annotated[
 @verb
 def run(
     job: Annotated[JobName, typer.Argument(
-        help="compare: are both sites' rows the same at one barrier; log-audit: gaps, duplicates and damage in the logs.",
+        help="compare: are both sites' rows the same at one barrier; log-audit: gaps, duplicates and damage in the logs; "
+             "repair: write what a compare found different.",
         show_default=False,
     )],
     config: Annotated[str, typer.Option(
