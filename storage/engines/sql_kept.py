@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from sqlalchemy import Connection, Engine, text
@@ -50,52 +50,59 @@ def kept_of(engine: Engine) -> Kept:
     return _Exported(lambda: engine.connect().execution_options(isolation_level="REPEATABLE READ"))
 
 
+class _Session(NamedTuple):
+    kept: KeptSnapshot
+    connection: Connection
+    driver: psycopg.Connection[Any]
+
+    def is_alive(self) -> bool:
+        """Without waiting: nobody else uses the connection, so all that can come of the server is its end."""
+        try:
+            self.driver.pgconn.consume_input()
+        except psycopg.Error:
+            return False
+        return self.driver.pgconn.status == psycopg.pq.ConnStatus.OK
+
+
 class _Exported:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._held: dict[str, tuple[KeptSnapshot, Connection]] = {}
+        self._sessions: dict[str, _Session] = {}
 
     def held(self) -> list[KeptSnapshot]:
-        return sorted((kept for kept, connection in self._held.copy().values() if _is_alive(connection)), key=by_age)
+        return sorted((session.kept for session in self._sessions.copy().values() if session.is_alive()), key=by_age)
 
     def keep(self, name: str, seq: int, epoch: int, taken_ms: int) -> None:
-        held = self._held.get(name)
-        if held is not None and (held[0].seq, held[0].epoch) == (seq, epoch) and _is_alive(held[1]):
+        held = self._sessions.get(name)
+        if held is not None and (held.kept.seq, held.kept.epoch) == (seq, epoch) and held.is_alive():
             return
         self.release(name)
         with sql_errors("no snapshot could be kept"):
             connection = self._connect()
             try:
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, psycopg.Connection)
+                connection.detach()  # from the pool, whose connections are few, and for reads
                 connection.execute(_NO_TIMEOUTS)
                 exported = connection.execute(text("SELECT pg_export_snapshot()")).scalar_one()
             except BaseException:
                 _close(connection)
                 raise
-        self._held[name] = KeptSnapshot(name, seq, epoch, taken_ms, f"postgresql:{exported}"), connection
+        kept = KeptSnapshot(name, seq, epoch, taken_ms, f"postgresql:{exported}")
+        self._sessions[name] = _Session(kept, connection, driver)
 
     def release(self, name: str) -> None:
-        _, connection = self._held.pop(name, (None, None))
-        if connection is not None:
-            _close(connection)
+        session = self._sessions.pop(name, None)
+        if session is not None:
+            _close(session.connection)
 
     def end_connections(self) -> None:
-        for name in list(self._held):
+        for name in list(self._sessions):
             self.release(name)
 
     def pinned_bytes(self) -> int:
         """What the server cannot vacuum meanwhile is not known here."""
         return 0
-
-
-def _is_alive(connection: Connection) -> bool:
-    """Without waiting: nobody else uses the connection, so all that can come of the server is its end."""
-    session = connection.connection.driver_connection
-    assert isinstance(session, psycopg.Connection)
-    try:
-        session.pgconn.consume_input()
-    except psycopg.Error:
-        return False
-    return session.pgconn.status == psycopg.pq.ConnStatus.OK
 
 
 def _close(connection: Connection) -> None:

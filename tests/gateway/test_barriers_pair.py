@@ -19,9 +19,10 @@ from storage.engine import StorageEngine
 from storage.engines.sql import SqlEngine
 from storage.engines.sql_open import SqlSettings
 from storage.errors import Conflict, NotActive, NotFound, TwinlogError
+from storage.record import Kind, Record
 from storage.rows import RowCodec
 from tests.gateway.pair import Pair
-from tests.gateway.review_rig import TABLE, site
+from tests.gateway.review_rig import TABLE, epoch, site
 from tests.storage.kept_reading import read_kept
 from tests.storage.sql_rig import a_database, postgres
 
@@ -137,6 +138,17 @@ async def test_another_process_reads_it_while_writes_go_on(rocks: Pair) -> None:
         expected = (await read_kept(site(rocks, "a").ports.engine, "one")).rows[table]
     assert process.returncode == 0
     assert int(output) == len(expected) > 5
+
+
+async def test_a_frame_ends_with_its_barrier(rocks: Pair) -> None:
+    """Whatever comes with it: what was asked for before is in the snapshot, what was asked for after is not."""
+    commit = epoch(rocks, "a").commit
+    before, barrier, after = (
+        commit.submit_mark(Record(Kind.NOOP), 5.0), commit.submit_barrier("x", 5.0), commit.submit_mark(Record(Kind.NOOP), 5.0)
+    )
+    acks = await asyncio.gather(before, barrier, after)
+    (kept,) = site(rocks, "a").ports.engine.kept_snapshots()
+    assert acks[0].seq < kept.seq == acks[1].seq < acks[2].seq
 
 
 async def test_names_and_limits(rocks: Pair) -> None:

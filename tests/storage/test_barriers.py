@@ -272,6 +272,7 @@ async def test_the_half_made_are_removed_at_the_next_start(tmp_path: Path) -> No
     await engine.close()
     folder = tmp_path / "kept"
     (folder / "whole").rename(folder / "again")  # a folder says itself what it is of, but its name is its own
+    shutil.copytree(folder / "again", folder / ".again.part")  # all but its name
     (folder / "hollow" / "about").write_bytes(b"\x93")
     for name in (".x.part", ".y.gone"):
         (folder / name / "rocksdb").mkdir(parents=True)
