@@ -12,15 +12,15 @@ from spark_jobs.job import Chart, Outcome, Progress, Request, Series
 from storage.errors import NotFound
 
 
-def _executors(spark: SparkSession) -> int:
-    """On how many executors the data source of this package has read: each task answers where it ran."""
-    def place(number: int) -> str:
-        from spark_jobs.source import VIEWS  # this package, wherever that is
+def _places(spark: SparkSession) -> set[tuple[str, str]]:
+    """(working folder, file of this package) of each executor, as its tasks see them."""
+    def place(number: int) -> tuple[str, str]:
+        from spark_jobs import source
 
         time.sleep(1)  # so that one executor does not take all tasks before the other one is there
-        return f"{os.environ['SPARK_EXECUTOR_DIRS']} {len(VIEWS)}"
+        return os.getcwd(), source.__file__
 
-    return len(set(spark.sparkContext.parallelize(range(4), 4).map(place).collect()))
+    return set(spark.sparkContext.parallelize(range(4), 4).map(place).collect())
 
 
 def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
@@ -35,7 +35,8 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         signal.pause()  # until the handler has run
     counters = {"BADROWS": count, "SQUARES": spark.sparkContext.parallelize(range(4), 4).map(lambda n: n * n).sum()}
     if "where" in request.options:
-        counters["EXECUTORS"] = _executors(spark)
+        places = _places(spark)
+        counters |= {"EXECUTORS": len(places), "SENT": sum(file.startswith(folder) for folder, file in places)}
     findings = spark.range(count).selectExpr(
         "case when id % 3 = 0 then 'missing' else 'stale' end as kind", "'flights' as table", "concat('key-', id) as key_text",
         "encode(concat('key-', id), 'utf-8') as key", "id as seq",
