@@ -83,6 +83,11 @@ class HdfsCluster:
         return f"http://{HOST}:{self._ports.data_nodes[number][1]}"
 
     @property
+    def data_node_ports(self) -> list[int]:
+        """By which the NameNode names them."""
+        return [data for data, _, _ in self._ports.data_nodes]
+
+    @property
     def user(self) -> str:
         """The superuser: who runs the daemons."""
         return getuser()

@@ -43,3 +43,11 @@ def test_every_decision_is_in_the_index() -> None:
     folder = ROOT / "docs" / "decisions"
     index = (folder / "README.md").read_text(encoding="utf-8")
     assert [path.name for path in sorted(folder.glob("2*.md")) if f"({path.name})" not in index] == []
+
+
+def test_every_test_that_a_table_names_exists() -> None:
+    tests = [path for path in repository_files(ROOT, ".py") if path.parts[0] == "tests"]
+    code = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in tests)
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "tests" / "remote_log" / "README.md").read_text(encoding="utf-8")))
+    assert len(named) > 30
+    assert sorted(name for name in named if not re.search(rf"\bdef {name}\(", code)) == []

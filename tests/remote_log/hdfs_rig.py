@@ -17,6 +17,7 @@ from remote_log.hdfs_dfs import HdfsDfs
 from remote_log.hdfs_jvm import java
 
 HEAP_BYTES = 256 << 20
+WARM_UP_S = 60.0
 Open = Callable[..., HdfsDfs]
 
 
@@ -32,7 +33,7 @@ async def opener(
         clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
         return clients[-1]
 
-    first = await opened().create("/warm/up")  # a JVM loads its classes at their first use: that is not what is timed
+    first = await opened(deadline_s=WARM_UP_S).create("/warm/up")  # a JVM loads its classes at first use: that is not timed
     await first.append(b"1")
     await first.close()
     await clients[0].delete("/warm")

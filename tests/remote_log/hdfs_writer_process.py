@@ -18,7 +18,7 @@ FRAME = b"%06d."
 
 
 async def main(url: str, path: str) -> None:
-    dfs = HdfsDfs(HdfsSettings(url, "dfs.peer", deadline_s=20.0), java(256 << 20))
+    dfs = HdfsDfs(HdfsSettings(url, "dfs.peer", deadline_s=40.0), java(256 << 20))
     writer = await dfs.create(path)
     done = 0
     while wanted := await asyncio.to_thread(sys.stdin.readline):
