@@ -14,7 +14,7 @@ Source: protocol.md section 8 (client switch), product.md section 2.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -25,10 +25,10 @@ from storage.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, U
 
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One logical request. `path` begins with `/` and includes the query. `key`: the idempotency key of a write.
 
     `anywhere`: when no site is active, whichever answers will do. `site`: this one is asked, whatever it is.
@@ -36,15 +36,14 @@ class Call:
 
     method: str
     path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     content: bytes = b""
     key: str | None = None
     anywhere: bool = False
     site: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One attempt, at one site, that must end within `timeout_s`."""
 
     url: str
@@ -54,8 +53,7 @@ class Request:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """A site's answer. Header names are lower case."""
 
     status: int
@@ -63,26 +61,22 @@ class Reply:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True, gc=False):
     """No answer. `sent` is False only when the request certainly did not reach the site."""
 
     sent: bool
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, gc=False):
     requests: tuple[Request, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True, gc=False):
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(msgspec.Struct, frozen=True, gc=False):
     """`now_s` on the driver's monotonic clock, and an answer for each request of the `Send` (none after a `Pause`)."""
 
     now_s: float
@@ -296,7 +290,7 @@ def _cluster_document(answer: Reply | Broken) -> dict[str, Any] | None:
     if isinstance(answer, Broken) or answer.status != 200:
         return None
     try:
-        return msgspec.json.decode(answer.content, type=dict[str, Any])
+        return _DOCUMENT.decode(answer.content)
     except msgspec.MsgspecError:
         return None
 

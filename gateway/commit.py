@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 
 from gateway.commit_core import CommitCore, Committed, Mode
@@ -43,8 +44,7 @@ class CommitSettings:
     roll_retry_s: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(msgspec.Struct, frozen=True, gc=False):
     """Where a request's last record went, and how it was acknowledged."""
 
     epoch: int

@@ -14,12 +14,13 @@ import msgspec
 from storage import errors
 
 TYPE_PREFIX = "urn:twinlog:problem:"
+_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 
 
 def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
     """The error on the caller's side. Members of the document are its fields, without `type`, `title` and `detail`."""
     try:
-        problem = msgspec.json.decode(body, type=dict[str, Any])
+        problem = _DOCUMENT.decode(body)
     except msgspec.MsgspecError:
         problem = {}
     kind = _BY_CODE.get(str(problem.pop("type", "")).removeprefix(TYPE_PREFIX))

@@ -33,6 +33,7 @@ FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
 _TOKEN_FORMAT = 1
+_PLACE = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def _read_token(text: str, digest: bytes) -> bytes:
     """The last key of the page before."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last = msgspec.msgpack.decode(packed, type=tuple[int, bytes, bytes])
+        token_format, bound_to, last = _PLACE.decode(packed)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput(
             "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",

@@ -7,8 +7,10 @@ acknowledged by the rules of protocol.md section 4; reads check the read lease b
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.audits import AuditBody, Audits
 from gateway.durations import Durations
@@ -19,8 +21,7 @@ from storage.schema import TableSchema
 from switchover.sight import SiteView
 
 
-@dataclass(frozen=True, slots=True)
-class Mutation:
+class Mutation(msgspec.Struct, frozen=True, gc=False):
     """One row change, already validated and encoded. `op`: upsert | insert | update | delete."""
 
     op: str
@@ -44,8 +45,7 @@ class Condition:
     error: type[TwinlogError] = PreconditionFailed  # what is raised when it does not hold
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRequest:
+class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     """One client request: all mutations or none. `idempotency_key` with the `digest` of its body.
 
     `records`: bulk upserts that are encoded as records already (Arrow); then `mutations` is empty.
@@ -53,7 +53,7 @@ class WriteRequest:
 
     table: TableSchema
     mutations: Sequence[Mutation] = ()
-    conditions: Sequence[Condition] = field(default=())
+    conditions: Sequence[Condition] = ()
     idempotency_key: str | None = None
     digest: bytes = b""
     records: list[Record] | None = None
@@ -63,8 +63,7 @@ class WriteRequest:
         return len(self.mutations) if self.records is None else len(self.records)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteResult:
+class WriteResult(msgspec.Struct, frozen=True, gc=False):
     version: int  # of the last mutation
     receipt: str
     mode: str  # "sync" | "async"

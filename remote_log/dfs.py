@@ -13,14 +13,14 @@ Source: protocol.md section 5, reference hdfs-clients.md.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from storage.errors import InvalidInput
 
 
-@dataclass(frozen=True, slots=True)
-class DfsEntry:
+class DfsEntry(msgspec.Struct, frozen=True, gc=False):
     name: str  # last part of the path
     length: int  # 0 for a folder; of a file that is open perhaps less than can be read (HDFS counts finished blocks)
     is_folder: bool

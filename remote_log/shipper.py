@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from remote_log.base_sender import BaseSender, BaseSettings
 from remote_log.messages import (
     FOLLOW,
@@ -44,8 +46,7 @@ class ShipperSettings:
     base: BaseSettings = field(default_factory=BaseSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class PeerView:
+class PeerView(msgspec.Struct, frozen=True, gc=False):
     """What the active knows of its follower, and when it learned it (`at_s`, monotonic)."""
 
     state: str = "unknown"  # unknown | following | diverged | loading | busy | unreachable

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
 
 from remote_log.dfs import Dfs
@@ -38,8 +39,7 @@ class RemoteWriterSettings:
     lease_recovery_deadline_s: float = 60.0  # of one attempt to close the old segment
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
     """`last_seq` is below `first_seq` when no frame was sent to it."""
 
     path: str

@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from storage.frame import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(msgspec.Struct, frozen=True, gc=False):
     """A row as stored: `key` encoded primary key, `value` encoded non-key columns (rows.py), `version` hybrid timestamp."""
 
     key: bytes
@@ -28,8 +29,7 @@ class StoredRow:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEntry:
+class EpochEntry(msgspec.Struct, frozen=True, gc=False):
     """Where an epoch begins: sequence of its start record, and the recorded end of the epoch before."""
 
     epoch: int
@@ -39,8 +39,7 @@ class EpochEntry:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOutcome:
+class RequestOutcome(msgspec.Struct, frozen=True, gc=False):
     """What an idempotency key answered: enough to answer it again, also on the other site."""
 
     digest: bytes

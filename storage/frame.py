@@ -17,7 +17,7 @@ and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
 from __future__ import annotations
 
 import struct
-from enum import IntFlag
+from enum import IntEnum
 from functools import cache
 from typing import Any
 
@@ -37,7 +37,9 @@ _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4
 
 
-class Flags(IntFlag):
+class Flags(IntEnum):
+    """Bits. Of plain integers: a flag is looked at for every frame and request."""
+
     NONE = 0
     ASYNC = 1  # made while only the local log was needed for the acknowledgement
     COMPRESSED = 2

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.effects import Table, Tables, epoch_entry, request_outcome, schema_change
 from storage.errors import LogError
@@ -20,8 +22,7 @@ from storage.values import merge_values
 Place = tuple[int, bytes]  # table, key
 
 
-@dataclass(frozen=True, slots=True)
-class _Replaced:
+class _Replaced(msgspec.Struct, frozen=True, gc=False):
     row: StoredRow
     until: int  # version of what replaced or deleted it
 
