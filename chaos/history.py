@@ -22,7 +22,7 @@ Mode = Literal["sync", "async"]
 
 
 # ---- what a client asks
-class Mutation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Mutation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`op`: upsert, insert, update or delete. `row`: the columns written, without the key; empty for a delete."""
 
     op: str
@@ -30,7 +30,7 @@ class Mutation(msgspec.Struct, frozen=True, omit_defaults=True):
     row: dict[str, Any] = {}
 
 
-class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """As in the data API: one of a column with `=` and a value, the version of the row, or whether it exists."""
 
     column: str | None = None
@@ -40,7 +40,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     exists: bool | None = None
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one client asks once.
 
     read: `key`. write: one mutation. batch: several, all or nothing. conditional: `mutations`, done if the row `key`
@@ -62,7 +62,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 # ---- what it is told
-class Ack(msgspec.Struct, frozen=True):
+class Ack(msgspec.Struct, frozen=True, gc=False):
     """An acknowledgement. `version` is that of the last mutation; the request's others have the ones right before it."""
 
     site: str
@@ -72,13 +72,13 @@ class Ack(msgspec.Struct, frozen=True):
     mode: Mode
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     key: str
     row: dict[str, Any]
     version: int
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The end of an operation.
 
     `rows`: of a read none or one, of a scan all in the order told; a scan stopped by its limit is not `complete`.
@@ -213,7 +213,7 @@ class Moment(Line, tag="moment", frozen=True, omit_defaults=True):
 
 
 # ---- what was there at the end
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     row: dict[str, Any]
     version: int
 
@@ -228,7 +228,7 @@ class Dump(Line, tag="dump", frozen=True, omit_defaults=True):
     tables: dict[str, dict[str, Stored]]
 
 
-class LoggedFrame(msgspec.Struct, frozen=True, array_like=True):
+class LoggedFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     epoch: int
     first_seq: int
     last_seq: int
@@ -244,7 +244,7 @@ class SiteLog(Line, tag="log", frozen=True, omit_defaults=True):
     frames: tuple[LoggedFrame, ...]
 
 
-class QuarantinedRow(msgspec.Struct, frozen=True, array_like=True):
+class QuarantinedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     table: str
     key: str
     seq: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is"):
+class Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", gc=False):
     """One line of a recorded history; `is` says which."""
 
 

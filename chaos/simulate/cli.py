@@ -114,8 +114,12 @@ def _settle() -> None:
 
 
 def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> Seen:
-    result = execute(draw(seed, kinds), bug)
+    seen = _told(seed, execute(draw(seed, kinds), bug))
     collect()  # its killed tasks are rubbish that only the collector sees, and now it is at hand
+    return seen
+
+
+def _told(seed: int, result: Result) -> Seen:
     told = tuple(f"{each.promise} {each.checker}: {each.sentence}" for each in result.violations[:5])
     return Seen(seed, result.operations, result.faults, result.virtual_s, told, result.trace_hash)
 

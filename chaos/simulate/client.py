@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chaos.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
-from chaos.simulate.door import answer
+from chaos.simulate.door import ADDRESS, answer
 from chaos.simulate.network import Call
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
@@ -152,7 +152,7 @@ class SimClient:
         return tuple([await sent for sent in [create_task(self._exchange(request)) for request in requests]])
 
     async def _exchange(self, request: Request) -> Reply | Broken:
-        site = SITE_OF[request.url[:8]]
+        site = SITE_OF[request.url[: len(ADDRESS)]]
         try:
             answered: tuple[Reply, float, int | None] = await self._world.network.call(
                 "c", site, partial(self._serve, site, request), request.timeout_s, _NoAnswer

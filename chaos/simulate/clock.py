@@ -39,8 +39,14 @@ class SimClock:
         return int(self._wall_ms + self.monotonic_s() * 1000)
 
     async def sleep(self, duration_s: float) -> None:
-        until_s = self.monotonic_s() + duration_s
-        await asyncio.sleep(duration_s / self._rate)
-        left_s = until_s - self.monotonic_s()
-        if left_s > ROUNDING_S:  # it drifted otherwise meanwhile
-            await self.sleep(left_s)
+        if duration_s <= 0:
+            await asyncio.sleep(0)
+            return
+        until_s, left_s = self.monotonic_s() + duration_s, duration_s
+        while left_s > ROUNDING_S:  # again if it drifted otherwise meanwhile
+            ended, timer = self._loop.alarm(left_s / self._rate)
+            try:
+                await ended
+            finally:
+                timer.cancel()
+            left_s = until_s - self.monotonic_s()

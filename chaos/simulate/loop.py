@@ -28,13 +28,12 @@ class Stuck(Exception):
 class Handle:
     """A callback that is due, or will be."""
 
-    __slots__ = ("args", "callback", "context", "when_s")
+    __slots__ = ("args", "callback", "context")
 
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when_s: float) -> None:
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
         self.callback: Callable[..., object] | None = callback
         self.args = args
         self.context = context
-        self.when_s = when_s
 
     def cancel(self) -> None:
         self.callback = None
@@ -42,9 +41,6 @@ class Handle:
 
     def cancelled(self) -> bool:
         return self.callback is None
-
-    def when(self) -> float:
-        return self.when_s
 
 
 class _Task(asyncio.Task[Any]):
@@ -87,21 +83,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
-        handle = Handle(callback, args, copy_context() if context is None else context, self.now_s)
+        handle = Handle(callback, args, copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
-        handle = Handle(callback, args, copy_context() if context is None else context, when)
-        if when <= self.now_s:
-            self._ready.append(handle)
-        else:
-            self._asked += 1
-            heapq.heappush(self._timers, (when, self._asked, handle))
+        handle = Handle(callback, args, copy_context() if context is None else context)
+        self._set(when, handle)
         return handle
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
-        return self.call_at(self.now_s + delay, callback, *args, context=context)
+        handle = Handle(callback, args, copy_context() if context is None else context)
+        self._set(self.now_s + delay, handle)
+        return handle
+
+    def _set(self, when_s: float, handle: Handle) -> None:
+        if when_s <= self.now_s:
+            self._ready.append(handle)
+        else:
+            self._asked += 1
+            heapq.heappush(self._timers, (when_s, self._asked, handle))
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -131,7 +132,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # ---- processes
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
         """Call back after `delay_s`, in no process: what disks, networks and servers do, whatever became of who asked."""
-        return self.call_at(self.now_s + delay_s, callback, *args, context=self._outside)
+        handle = Handle(callback, args, self._outside)
+        self._set(self.now_s + delay_s, handle)
+        return handle
+
+    def alarm(self, delay_s: float) -> tuple[asyncio.Future[None], Handle]:
+        """A future that ends after `delay_s`, in the caller's process, and the timer that ends it: what a sleep is made of."""
+        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        return future, self.call_later(delay_s, _end, future)
 
     def pause(self, process: Process) -> None:
         """SIGSTOP: it takes no step until `go_on`. Its timers run out meanwhile."""
@@ -182,7 +190,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
         """One step after the other. Every step of a run passes here: what it needs is at hand."""
-        ready, halted = self._ready, self._halted
+        ready, halted, outside = self._ready, self._halted, self._outside
         next_step, is_done = ready.popleft, main.done
         for _ in range(steps_max):
             if is_done():
@@ -190,12 +198,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             if not ready:
                 self._next_moment()
             handle = next_step()
-            callback = handle.callback
-            if callback is None or (halted and self._is_held(handle)):
+            callback, context = handle.callback, handle.context
+            if callback is None or (halted and context is not outside and self._is_held(handle)):
                 continue
             self.steps += 1
             try:
-                handle.context.run(callback, *handle.args)
+                context.run(callback, *handle.args)
             except Exception as error:
                 self.errors.append(error)
         raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
@@ -203,11 +211,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _next_moment(self) -> None:
         """Nothing is left to do now: on to the next timer, and all that is due with it."""
         timers = self._timers
-        while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-        if not timers:
-            raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
-        self.now_s = now_s = timers[0][0]
+        handle: Handle | None = None
+        while handle is None or handle.callback is None:
+            if not timers:
+                raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
+            now_s, _, handle = heapq.heappop(timers)
+        self.now_s = now_s
+        self._ready.append(handle)
         while timers and timers[0][0] == now_s:
             self._ready.append(heapq.heappop(timers)[2])
 
@@ -218,3 +228,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not process.killed:
             self._held[process].append(handle)
         return True
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -171,7 +171,7 @@ class Call:
         network = self._network
         if link.cut is not None:
             lost(link.cut)
-        elif not network.loses(link):
+        elif not (link.loss and network.loses(link)):
             network.loop.outside(after_s + network.delay_s(link), self._deliver, link, link.cuts, deliver, lost, args)
 
     def _deliver(

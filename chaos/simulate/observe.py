@@ -28,7 +28,7 @@ from chaos.history import (
     Stored,
 )
 from chaos.history_lines import Kept
-from chaos.simulate.copies import copies
+from chaos.simulate.copies import Segments, copies
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import SITES
 from chaos.simulate.watch import Watch
@@ -80,6 +80,7 @@ class Observer:
     def __init__(self, world: World, recorder: Recorder) -> None:
         self._world, self._recorder = world, recorder
         self._kept: set[tuple[str, str, int, int]] = set()
+        self._read: Segments = {}
 
     async def sample(self) -> None:
         """For as long as the run lasts."""
@@ -108,7 +109,7 @@ class Observer:
         if site.role != "SWITCHING":
             committed = site.open.core.committed if site.open is not None else 0
             self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
-        if (seen := copies(self._world, name, site)) is not None:
+        if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
         if site.open is not None and site.open.remote is not None:
             segments = [segment for segment in site.open.remote.segments if segment.begun]  # the next one is made beforehand

@@ -125,10 +125,8 @@ class Run:
     def _hash(self, history: History) -> str:
         digest, encode = hashlib.blake2b(digest_size=16), msgspec.msgpack.Encoder().encode
         digest.update(f"{self.loop.steps} {self.loop.now_s!r}".encode())
-        for line in self.trace:
-            digest.update(line.encode())
-        for recorded in history.lines():
-            digest.update(encode(recorded))
+        digest.update("".join(self.trace).encode())
+        digest.update(b"".join([encode(recorded) for recorded in history.lines()]))
         return digest.hexdigest()
 
     # ---- the course of a run
