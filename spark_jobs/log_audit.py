@@ -194,7 +194,8 @@ def _between(
     for writer, other in ((first, second), (second, first)):
         wal, remote = by_place.get((writer, WAL)), by_place.get((other, REMOTE))
         if wal is not None and remote is not None:
-            faults, trimmed_to = own[other, REMOTE].frame, _durable(after, remote)
+            twice = own[writer, WAL].frame.where(f.col("kind") == log_chain.DUPLICATE)
+            faults, trimmed_to = own[other, REMOTE].frame.unionByName(twice), _durable(after, remote)
             lacking = log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to)
             found.append(wal.located(lacking))
         if not after or not all(str(facts[writer].get("role")).endswith("ACTIVE") for facts in (before, after)):

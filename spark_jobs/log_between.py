@@ -22,7 +22,7 @@ def not_in_remote(
 ) -> DataFrame:
     """NOT_IN_REMOTE, one for each WAL segment; DIFFERS, one for each frame.
 
-    `wal_limits`: `log_chain.runs` with `limit`, how far each stands. `faults`: findings of the remote log itself, which account
+    `wal_limits`: `log_chain.runs` with `limit`, how far each stands. `faults`: findings of the logs themselves, which account
     for what they name. `trimmed_to` None: not known; then what lies below all that is left of an epoch counts as trimmed.
     """
     wanted = _wanted(wal, wal_limits)
