@@ -18,7 +18,7 @@ def _places(spark: SparkSession) -> set[tuple[str, str]]:
         from spark_jobs import source
 
         time.sleep(1)  # so that one executor does not take all tasks before the other one is there
-        return os.getcwd(), source.__file__
+        return os.getcwd(), os.path.abspath(source.__file__)
 
     return set(spark.sparkContext.parallelize(range(4), 4).map(place).collect())
 
