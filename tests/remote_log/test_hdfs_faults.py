@@ -134,6 +134,7 @@ async def test_the_pipeline_goes_on_with_one_node_and_a_second_one_joins_again(t
 
 async def test_another_node_joins_the_pipeline_of_an_open_file(two_nodes: HdfsCluster) -> None:
     """Where the operator wants it so, over our default for small clusters."""
+    await asyncio.to_thread(two_nodes.heal)
     await asyncio.to_thread(two_nodes.add_data_node)
     async with opener(two_nodes, "/r", deadline_s=10.0) as open_dfs:
         wanted = {"dfs.replication": "2", "dfs.client.block.write.replace-datanode-on-failure.policy": "ALWAYS"}
