@@ -28,6 +28,35 @@ _JARS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-api",
          "jcl-over-slf4j", "snappy-java")
 _LOG_LINE = '{"event": "%enc{%m}{JSON}", "level": "%p", "logger": "java.%c{1}", "timestamp": "%d{ISO8601}"}%n'
 _ONE_CONTEXT = "org.apache.logging.log4j.core.selector.BasicContextSelector"
+# JPype makes its side of a Java class, and of a method's parameters, at their first use, and a second thread that comes by just
+# then ends the process (seen with 1.7.1). So what is used of Java is met here, before there is a second thread.
+_MET = {
+    "org.apache.hadoop.hdfs.DistributedFileSystem": (
+        "close", "create", "delete", "exists", "getClient", "getConf", "getDefaultBlockSize", "getDefaultReplication",
+        "getFileStatus", "isFileClosed", "listStatus", "mkdirs", "open", "recoverLease", "rename"),
+    "org.apache.hadoop.hdfs.DFSClient": ("getClientName", "getFileInfo", "getNamenode"),
+    "org.apache.hadoop.hdfs.protocol.ClientProtocol": ("fsync",),
+    "org.apache.hadoop.hdfs.client.HdfsDataOutputStream": (
+        "close", "getWrappedStream", "hasCapability", "hflush", "hsync", "write"),
+    "org.apache.hadoop.hdfs.DFSOutputStream": ("getFileId",),
+    "org.apache.hadoop.hdfs.client.HdfsDataInputStream": ("close", "getVisibleLength", "readFully"),
+    "org.apache.hadoop.hdfs.protocol.HdfsNamedFileStatus": ("getFileId", "getLen", "getPath", "isDirectory"),
+    "org.apache.hadoop.hdfs.protocol.HdfsLocatedFileStatus": ("getFileId", "getLen", "getPath", "isDirectory"),
+    "org.apache.hadoop.hdfs.HdfsConfiguration": ("addResource", "get", "set"),
+    "org.apache.hadoop.fs.FileSystem": ("newInstance",),
+    "org.apache.hadoop.fs.Path": ("getName", "getParent"),
+    "org.apache.hadoop.fs.permission.FsPermission": ("applyUMask", "getFileDefault", "getUMask"),
+    "java.util.EnumSet": ("of",),
+    "java.util.RegularEnumSet": (),
+    "java.nio.ByteBuffer": ("clear", "get"),
+    "java.nio.DirectByteBuffer": ("clear", "get"),
+    "java.lang.Class": ("getName",),
+    **dict.fromkeys(
+        ("java.lang.Throwable", "java.io.IOException", "java.io.FileNotFoundException", "java.net.ConnectException",
+         "java.net.SocketTimeoutException", "org.apache.hadoop.ipc.RemoteException",
+         "org.apache.hadoop.fs.FileAlreadyExistsException"),
+        ("getCause", "getClass", "getMessage")),
+}
 _lock = threading.Lock()
 _started: Java | None = None
 
@@ -86,6 +115,10 @@ def _start(heap_bytes: int, setting: str) -> Java:
         raise _unfit(f"Java at {library} cannot be started: {error}",
                      f"check {setting} (now {heap_bytes}) against the memory that is free") from error
     _send_log_to_stderr(jpype)
+    for name, methods in _MET.items():
+        met = jpype.JClass(name)
+        for method in methods:
+            getattr(met, method).matchReport()
     return Java(jpype)
 
 
