@@ -10,6 +10,7 @@ import pytest
 
 from spark_jobs import compare
 from spark_jobs.job import Outcome, Request
+from spark_jobs.snapshot_source import Settings
 from storage.engine import StoredRow
 from storage.errors import NotFound, Refused
 from storage.rows import RowCodec
@@ -151,3 +152,12 @@ async def test_the_views_alone(spark: SparkSession, tmp_path: Path) -> None:
         assert {bytes(row["key"]): bytes(row["row"]) for row in rows.collect()} == ROWS
         digests = reader.option("view", "digests").option("cut", "true").option("tables", "flights,empty").load().collect()
         assert sorted((row["table"], row["rows"]) for row in digests) == [(1, 600), (2, 0)]
+
+
+def test_a_password_is_in_no_plan(spark: SparkSession) -> None:
+    url = "postgresql+psycopg://twinlog:secret@127.0.0.1:1/rows"
+    options = {"view": "rows", "place": "postgresql:0-1", "url": url, "ranges": "[]"}
+    frame = spark.read.format("twinlog").options(**options).load()
+    assert frame.count() == 0
+    assert "secret" not in frame._jdf.queryExecution().toString()
+    assert "secret" not in repr(Settings.of(options))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.snapshot import Range
+from spark_jobs.snapshot import Catalog, Range
 from spark_jobs.snapshot_digest import cut_digests, digest_of
-from spark_jobs.snapshot_plan import packed
+from spark_jobs.snapshot_plan import packed, pieces_of
 
 Row = tuple[bytes, bytes]
 keys = st.binary(max_size=3)
@@ -67,3 +68,26 @@ def test_parts_hold_every_range_once_in_order(listed: list[Range], parts: int) -
     heaviest = max((one.weight for one in listed), default=0)
     share = sum(max(one.weight, 1) for one in listed) / parts
     assert all(sum(one.weight for one in part) <= share + heaviest + 1 for part in found)
+
+
+class CutAt:
+    """A snapshot of which only the cuts are asked."""
+
+    def __init__(self, cuts: dict[int, list[bytes]]) -> None:
+        self._cuts = cuts
+
+    def catalog(self) -> Catalog:
+        raise NotImplementedError
+
+    def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def cuts(self, table: int, rows: int) -> list[bytes]:
+        return self._cuts[table]
+
+
+def test_pieces_hold_whole_tables() -> None:
+    found = pieces_of(CutAt({5: [b"b", b"d"], 1: []}), [5, 1])
+    assert [(one.table, one.number, one.start, one.end) for one in found] == [
+        (1, 0, b"", None), (5, 0, b"", b"b"), (5, 1, b"b", b"d"), (5, 2, b"d", None)
+    ]
