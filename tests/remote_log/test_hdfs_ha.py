@@ -13,7 +13,7 @@ from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.errors import DfsError, Fenced
 from storage.segment import wal_name
-from tests.remote_log.hdfs_rig import Open, opener
+from tests.remote_log.hdfs_rig import Open, be_unwilling, opener
 from tests.remote_log.remote_rig import LAYOUT, content_of
 from tests.storage.log_frames import run
 
@@ -81,8 +81,11 @@ async def test_what_is_no_name_service_is_told_of(ha_hdfs: HaHdfsCluster) -> Non
                     await call
 
 
-async def test_writing_goes_on_when_the_active_name_node_dies(ha_hdfs: HaHdfsCluster) -> None:
-    """The writer's client knows the service by `conf_dir`, the fencer's by `options`."""
+async def test_writing_goes_on_when_the_active_name_node_dies(
+    ha_hdfs: HaHdfsCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer's client knows the service by `conf_dir`, the fencer's by `options`. The new active fences the writer."""
+    be_unwilling(monkeypatch)
     async with opener(ha_hdfs, "/r", deadline_s=10.0, conf_dir=ha_hdfs.client_conf_dir) as open_dfs:
         log = Log(open_dfs)
         await claim(log.dfs, LAYOUT, 1, content_of("writer", 1))
