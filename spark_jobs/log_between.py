@@ -8,7 +8,7 @@ meanwhile gives no finding.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_jobs.log_chain import is_sync
@@ -20,7 +20,7 @@ NOT_IN_REMOTE, DIFFERS, BEHIND_STORAGE, TRIMMED_EARLY = "not-in-remote-log", "lo
 def not_in_remote(
     wal: DataFrame, wal_limits: DataFrame, remote: DataFrame, faults: DataFrame, trimmed_to: int | None
 ) -> DataFrame:
-    """NOT_IN_REMOTE, one for each WAL segment; DIFFERS, one for each frame.
+    """NOT_IN_REMOTE, one for each stretch of frames; DIFFERS, one for each frame.
 
     `wal_limits`: `log_chain.runs` with `limit`, how far each stands. `faults`: findings of the logs themselves, which account
     for what they name. `trimmed_to` None: not known; then what lies below all that is left of an epoch counts as trimmed.
@@ -52,7 +52,7 @@ def _wanted(wal: DataFrame, limits: DataFrame) -> DataFrame:
     falls = (f.col("frame.last_seq") > f.col("limit")) & f.col("frame.seq").between(f.col("run"), f.col("run_last"))
     return (
         own.where(is_sync())
-        .select("epoch", "seq", "last_seq", "crc", "ordinal", "offset")
+        .select("epoch", "seq", "last_seq", "previous", "crc", "ordinal", "offset")
         .join(f.broadcast(committed), "epoch", how="inner")
         .where(f.col("last_seq") <= f.col("upto"))
         .alias("frame")
@@ -62,21 +62,23 @@ def _wanted(wal: DataFrame, limits: DataFrame) -> DataFrame:
 
 
 def _found(lacking: DataFrame) -> DataFrame:
-    differs = f.col("other").isNotNull()
+    """One for each frame that differs, and one for each stretch of frames that are absent."""
+    order = Window.partitionBy("epoch", f.col("other").isNull()).orderBy("seq")
+    begins = f.col("other").isNotNull() | f.coalesce(f.col("previous") != f.lag("last_seq").over(order), f.lit(True))
     grouped = (
-        lacking.withColumn("one", f.when(differs, f.col("seq")))
-        .groupBy("epoch", "ordinal", "one")
-        .agg(f.min("offset").alias("offset"), f.min("seq").alias("seq"), f.max("last_seq").alias("last_seq"),
+        lacking.withColumn("stretch", f.sum(begins.cast("int")).over(order))
+        .groupBy("epoch", "other", "stretch")
+        .agg(f.min(f.struct("seq", "ordinal", "offset")).alias("at"), f.max("last_seq").alias("last_seq"),
              f.count("*").alias("frames"))
     )
-    different = f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "seq", "epoch")
+    different = f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "at.seq", "epoch")
     absent = f.format_string(
-        "%d committed frames of epoch %d between sequences %d and %d are not in the remote log", "frames", "epoch", "seq",
+        "%d committed frames of epoch %d, sequences %d to %d, are not in the remote log", "frames", "epoch", "at.seq",
         "last_seq",
     )
-    differs = f.col("one").isNotNull()
+    differs = f.col("other").isNotNull()
     return grouped.select(
-        f.when(differs, DIFFERS).otherwise(NOT_IN_REMOTE).alias("kind"), "ordinal", "offset", "seq", "last_seq",
+        f.when(differs, DIFFERS).otherwise(NOT_IN_REMOTE).alias("kind"), "at.ordinal", "at.offset", "at.seq", "last_seq",
         f.when(differs, different).otherwise(absent).alias("detail"),
     )
 
