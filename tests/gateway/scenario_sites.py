@@ -253,6 +253,13 @@ class SiteCommands:
 
     # ---- role changes
     async def _operate(self, kind: str, words: list[str], to: str | None, **given: Any) -> str:
+        """Not while the site is still at a rejoin of its own: only one change runs at a time."""
+        operations = self._at(words[0]).operations
+
+        async def free() -> bool:
+            return all(one["kind"] != "rejoin" or one["state"] != "running" for one in await operations.all())
+
+        await self.pair.until(free)
         return _end(await self.pair.operate(words[0], kind, to, **given))
 
     async def do_failover(self, words: list[str]) -> str:
