@@ -22,6 +22,7 @@ _LONG = ("key_text", "detail")
 _VERDICTS = {
     "compare": ("Both sites are equal", "The sites differ"),
     "log-audit": ("The logs are sound", "The logs have faults"),
+    "repair": ("Every row was repaired", "Rows are left to repair"),
 }
 
 

@@ -14,7 +14,8 @@ from spark_jobs.output import REPORT, SPARK_LOG, Audit, first_findings
 from spark_jobs.report import verdict
 
 _COLOURS = {"good": "green", "bad": "red", "failed": "yellow"}
-_DIGEST_COLUMNS = ("kind", "table", "site", "key_text", "segment", "offset", "seq", "detail")  # of findings, as far as they are
+# of findings, as far as they are there
+_DIGEST_COLUMNS = ("kind", "table", "site", "key_text", "segment", "offset", "seq", "action", "state", "reason", "detail")
 
 
 def show_audit(console: Console, audit: Audit, findings_max: int) -> None:
