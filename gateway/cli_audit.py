@@ -26,6 +26,7 @@ class JobName(StrEnum):
     COMPARE = "compare"
     LOG_AUDIT = "log-audit"
     REPAIR = "repair"
+    RECONCILE = "reconcile"
 
 
 _AuditsOption = Annotated[
@@ -38,7 +39,7 @@ _AuditsOption = Annotated[
 def run(
     job: Annotated[JobName, typer.Argument(
         help="compare: are both sites' rows the same at one barrier; log-audit: gaps, duplicates and damage in the logs; "
-             "repair: write what a compare found different.",
+             "repair: write what a compare found different; reconcile: what became of records that a rejoin put aside.",
         show_default=False,
     )],
     config: Annotated[str, typer.Option(

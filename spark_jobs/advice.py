@@ -62,6 +62,12 @@ ADVICE = {
         ),
         "quarantined": "A rejoin put aside records that the other site never had. Read them, decide, then remove the file.",
     },
+    "reconcile": {
+        "lost": (
+            "Neither this version of the row nor a later one stands. `twinlog rejoin --merge` puts back what nothing newer "
+            "replaced; a row that the active does not have only with --put-absent, for it may have been deleted since."
+        ),
+    },
 }
 
 

@@ -50,6 +50,7 @@ JOBS = {
     "compare": JobKind("spark_jobs.compare", True, "are both sites' rows the same, byte by byte, at one barrier"),
     "log-audit": JobKind("spark_jobs.log_audit", False, "gaps, duplicates and damage in both sites' logs"),
     "repair": JobKind("spark_jobs.repair", False, "write what a compare found, through the active; a dry run at first"),
+    "reconcile": JobKind("spark_jobs.reconcile", True, "what became of records that a rejoin put aside; which are lost"),
 }
 
 

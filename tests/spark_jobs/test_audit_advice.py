@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_jobs import compare_frames, log_audit
+from spark_jobs import compare_frames, log_audit, reconcile_frames
 from spark_jobs.advice import ADVICE, advice_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="ut
 
 def test_every_kind_has_its_advice_and_its_line() -> None:
     kinds = {"compare": {*compare_frames.KINDS, compare_frames.MISSING_TABLE, compare_frames.EXTRA_TABLE},
-             "log-audit": set(log_audit.KINDS)}
+             "log-audit": set(log_audit.KINDS), "reconcile": {reconcile_frames.LOST}}
     assert {job: set(advice) for job, advice in ADVICE.items()} == kinds
     assert [kind for job in kinds.values() for kind in job if f"| {kind} |" not in PAGE] == []
 
