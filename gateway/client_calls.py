@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -204,7 +204,7 @@ def release_barrier(name: str, site: str | None) -> Asked[None]:
 
 def note_audit(audit: Mapping[str, Any], site: str | None) -> Asked[dict[str, Any]]:
     """Said twice it is the same."""
-    return Asked(replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
+    return Asked(msgspec.structs.replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
 
 
 def last_audits(site: str | None) -> Asked[dict[str, Any]]:

@@ -137,7 +137,7 @@ def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
     plan = Plan(
-        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(190, 270),
+        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(196, 276),
         knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
     )
     return plan if random.Random(f"place {seed}").randrange(ALONE) else alone(plan, kinds)

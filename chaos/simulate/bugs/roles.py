@@ -14,6 +14,7 @@ from gateway.modes import Modes
 from remote_log.claims import claimed_epochs
 from remote_log.lease import ReadLease
 from remote_log.sink import Sink
+from storage.clock import Clock
 from storage.errors import PlanSuperseded
 from storage.replay import replay
 from storage.segment import scan_segment
@@ -33,6 +34,14 @@ _begin, _replay, _open = Activation.begin, Activation.replay, Activation.open
 
 async def _nothing(*_: Any, **__: Any) -> None:
     return None
+
+
+async def _no_fence(dfs: Any, layout: Any, below_epoch: int, clock: Clock, deadline_s: float) -> float:
+    return clock.monotonic_s()
+
+
+async def _no_wait(self: Activation) -> None:
+    await self.replay()
 
 
 def _no_check(*_: Any) -> None:
@@ -117,7 +126,11 @@ BUGS = (
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
         ("one_active", "acknowledged", "linearizable"), 2, 20,
-        ((switchover.activation, "fence", _nothing), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
+        ((switchover.activation, "fence", _no_fence), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
+    ),
+    Bug(
+        "no-lease-wait", "A takeover opens while the old active's read lease may still run.", "P2",
+        ("one_active", "linearizable"), 70, 60, ((Activation, "wait_lease", _no_wait),), TAKEOVERS,
     ),
     Bug(
         "no-claim-check", "A writer that made a segment does not look at the claims.", "P2",
@@ -140,7 +153,7 @@ BUGS = (
     ),
     Bug(
         "resync-too-early", "The mode is called sync before the standby has what was acknowledged asynchronously.", "P1",
-        ("two_copies",), 3, 40, ((Modes, "_peer_has_caught_up", _has_caught_up),), FORCED,
+        ("two_copies",), 44, 30, ((Modes, "_peer_has_caught_up", _has_caught_up),), FORCED,
     ),
     Bug(
         "sequence-again-after-restart", "A new epoch counts on from what the storage held before the replay.", "P1",
