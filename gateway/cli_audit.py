@@ -27,6 +27,7 @@ class JobName(StrEnum):
     LOG_AUDIT = "log-audit"
     REPAIR = "repair"
     RECONCILE = "reconcile"
+    REPLAY = "replay"
 
 
 _AuditsOption = Annotated[
@@ -39,7 +40,8 @@ _AuditsOption = Annotated[
 def run(
     job: Annotated[JobName, typer.Argument(
         help="compare: are both sites' rows the same at one barrier; log-audit: gaps, duplicates and damage in the logs; "
-             "repair: write what a compare found different; reconcile: what became of records that a rejoin put aside.",
+             "repair: write what a compare found different; reconcile: what became of records that a rejoin put aside; "
+             "replay: a log into a new storage.",
         show_default=False,
     )],
     config: Annotated[str, typer.Option(

@@ -51,6 +51,7 @@ JOBS = {
     "log-audit": JobKind("spark_jobs.log_audit", False, "gaps, duplicates and damage in both sites' logs"),
     "repair": JobKind("spark_jobs.repair", False, "write what a compare found, through the active; a dry run at first"),
     "reconcile": JobKind("spark_jobs.reconcile", True, "what became of records that a rejoin put aside; which are lost"),
+    "replay": JobKind("spark_jobs.replay", False, "a log, in parallel, into a new storage; byte by byte the engine's own"),
 }
 
 

@@ -21,6 +21,8 @@ _PAIRED = ("source_row", "peer_row")  # JSON of the same row on both sites: what
 _LONG = ("key_text", "detail")
 _VERDICTS = {
     "compare": ("Both sites are equal", "The sites differ"),
+    "reconcile": ("Nothing that was put aside is lost", "Rows that were put aside are lost"),
+    "replay": ("The new storage is made", ""),
     "log-audit": ("The logs are sound", "The logs have faults"),
     "repair": ("Every row was repaired", "Rows are left to repair"),
 }
