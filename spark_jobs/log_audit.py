@@ -96,8 +96,9 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
             place = _place(site, log)
             if place is not None and (read := _read(spark, progress, site.name, log, place, remarks)) is not None:
                 logs.append(read)
-    if not logs and not any(_place(site, log) for site in request.sites for log in (WAL, REMOTE)):
-        raise ConfigError("no log is known: give --config FILE of a site, and --peer-config FILE of the other one")
+    if not logs:  # never taken for sound
+        told = "; ".join(remarks) or "none is known"
+        raise ConfigError(f"no log to look at: {told}; give --config FILE of a site, and --peer-config FILE of the other one")
     after = _facts(request, []) if before else {}
     progress.step("checking the chains")
     own = {
@@ -164,6 +165,10 @@ def _read(
     spark: SparkSession, progress: Progress, site: str, log: str, place: Place, remarks: list[str]
 ) -> Audited | None:
     """Read once, and kept: what follows does not read the files again. None: there is nothing in it."""
+    if _not_begun(log, place):
+        where = "of" if log == WAL else "on"
+        remarks.append(f"the {log} {where} {site} ({place.path}) is not there yet: nothing was ever written")
+        return None
     if not list_log(place).segments:
         remarks.append(f"the {log} {'of' if log == WAL else 'on'} {site} ({place.path}) holds no segment")
         return None
@@ -175,6 +180,12 @@ def _read(
     progress.step(f"putting the {log} {'of' if log == WAL else 'on'} {site} in order")
     limits = Here.take(spark, log_chain.limits(log_chain.runs(view)))
     return Audited(site, log, place, view, marks, limits, Here.take(spark, log_chain.linked(view, limits.frame)))
+
+
+def _not_begun(log: str, place: Place) -> bool:
+    """A site that was never active has no WAL, its peer's DFS no remote log; but the folder that they would be in is there."""
+    folder = Path(place.path)
+    return "://" not in place.path and not folder.exists() and folder.parents[0 if log == WAL else 1].is_dir()
 
 
 def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:

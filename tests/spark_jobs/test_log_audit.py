@@ -176,6 +176,22 @@ def test_what_a_rejoin_put_aside_is_said(spark: SparkSession, tmp_path: Path, so
     assert told(outcome) == [("quarantined", str(folder / "000000000001-7.frames"), 0)]
 
 
+def test_a_site_that_was_never_active_has_no_wal(spark: SparkSession, tmp_path: Path, sound: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "dfs").mkdir()
+    a = SiteSource("a", NOBODY, wal=str(sound / "wal"), remote_log=str(tmp_path / "dfs" / "pair" / "0"))
+    b = SiteSource("b", NOBODY, wal=str(tmp_path / "data" / "wal"), remote_log=str(sound / "dfs" / "pair" / "0"))
+    outcome = log_audit.run(spark, Request("log-audit", "pair", a, b, tmp_path), Silent())
+    assert outcome.good
+    assert sum("nothing was ever written" in remark for remark in outcome.remarks) == 2
+
+
+def test_logs_of_which_none_is_there_are_not_taken_for_sound(spark: SparkSession, tmp_path: Path) -> None:
+    a = SiteSource("a", NOBODY, wal=str(tmp_path / "wal"))
+    with pytest.raises(ConfigError, match="nothing was ever written"):
+        log_audit.run(spark, Request("log-audit", "pair", a, SiteSource("b", NOBODY), tmp_path), Silent())
+
+
 def test_without_any_log_the_job_says_what_to_give(spark: SparkSession, tmp_path: Path) -> None:
     nothing = Request("log-audit", "pair", SiteSource("a", NOBODY), SiteSource("b", NOBODY), tmp_path)
     with pytest.raises(ConfigError, match="give --config FILE"):

@@ -1,0 +1,143 @@
+"""The audit's proof: four rows of site b are spoilt under its storage; compare tells exactly these, repair mends them.
+
+Real processes and the real input, with the commands an operator would type; everything is stopped at the end. It prints what
+it does, and exits non-zero when anything is found that was not planted, or not found that was. Needs Java 17.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.pair import free_ports
+from spark_jobs.output import FINDINGS, first_findings
+from storage.engines import rocks_layout as layout
+from storage.engines.rocks_open import RocksSettings, open_database
+from storage.engines.rocks_state import load_state
+from storage.engines.rocks_view import View
+from storage.rows import RowCodec
+from storage.schema import decode_schema
+from tools.story import TWINLOG, Story, StoryFailed, console
+
+AUDIT_TIMEOUT_S = 900
+START_S = 60
+FAULTS = ("missing", "stale", "damaged", "extra")
+
+
+class Planted(NamedTuple):
+    """A row that was spoilt."""
+
+    kind: str
+    key: bytes
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("tools.audit_story", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=0, help="only the first so many flights; 0: all")
+    options = parser.parse_args(given)
+    with tempfile.TemporaryDirectory(prefix="twinlog-audit-") as folder:
+        first, second = free_ports(2)
+        story = Story(Path(folder), {"a": first, "b": second}, 0, options.rows)
+        try:
+            _tell(story)
+        except StoryFailed as error:
+            console.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
+            return 1
+        finally:
+            story.stop_all()
+    story.tell("[bold green]found what was planted, and nothing else; repaired; equal again[/]")
+    return 0
+
+
+def _tell(story: Story) -> None:
+    story.open_the_pair()
+    story.load()
+    loader = story.processes["load"]
+    story.until("the load is done", lambda: loader.poll() == 0, 600)
+    _drained(story)
+    _audit(story, "log-audit", 0)
+    story.processes["b"].terminate()
+    story.processes["b"].wait()
+    planted = plant(story.directory / "b" / "data" / "engine" / "rocksdb")
+    story.tell(f"site b stopped, and [red]{len(planted)} of its rows spoilt[/] under its storage: {', '.join(FAULTS)}")
+    story.serve("b")
+    story.until("b follows again", story.role_is("b", "STANDBY"), START_S)
+    _drained(story)
+    found = _audit(story, "compare", 1)
+    seen = sorted((row["kind"], row["key"]) for row in first_findings(found, 1000))
+    if seen != sorted(planted):
+        raise StoryFailed(f"planted {sorted(planted)}, found {seen}")
+    repair = ("--set", f"audit={found}", "--set", "truth=a")
+    _audit(story, "repair", 1, *repair)
+    if _counter(_audit(story, "repair", 0, *repair, "--set", "write=yes"), "WRITTEN") != len(planted):
+        raise StoryFailed("not every planted row was written")
+    _drained(story)
+    _audit(story, "compare", 0)
+
+
+def plant(database_folder: Path) -> list[Planted]:
+    """Spoil rows of a site that is stopped: one of each kind, spread over its first table."""
+    with closing(open_database(database_folder, RocksSettings())) as database:
+        view = View(database)
+        state = load_state(view)
+        ((number, table),) = state.tables.by_id.items()
+        rows = list(islice(view.walk(layout.row_range(number)), 0, 4001, 1000))
+        prefix = layout.row_prefix(number)
+        (gone, _), (old, stored), (bad, good), *_, (last, copied) = rows
+        del database[gone]
+        database[old] = layout.pack_row(layout.version_of(stored) - 1, stored[layout.VERSION_BYTES :])
+        database[bad] = good[:-1] + bytes((good[-1] ^ 1,))
+        keys = RowCodec(decode_schema(table.schema)).keys
+        values = list(keys.decode(last[len(prefix) :]))
+        new = prefix + keys.encode([*values[:-1], _next(values[-1])])
+        if database.get(new) is not None:
+            raise StoryFailed(f"the key {new.hex()} is there already")
+        database[new] = copied
+        database.flush()
+    at = len(prefix)
+    return [Planted(kind, key[at:]) for kind, key in zip(FAULTS, (gone, old, bad, new), strict=True)]
+
+
+def _next(value: Any) -> Any:
+    return value + "~" if isinstance(value, str) else value + 1_000_000
+
+
+def _audit(story: Story, job: str, expected: int, *more: str) -> Path:
+    """Run it; its folder. Raises StoryFailed when it does not end with the exit code `expected`."""
+    configs = [str(story.directory / site / "site.toml") for site in ("a", "b")]
+    command = [*TWINLOG, "audit", "run", job, "--config", configs[0], "--peer-config", configs[1],
+               "--audits", str(story.directory / "audits"), "--json", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=AUDIT_TIMEOUT_S)
+    if done.returncode != expected:
+        raise StoryFailed(f"{job} ended with {done.returncode}, not {expected}: {done.stdout}{done.stderr}")
+    summary = json.loads(done.stdout)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary["kinds"].items()) or "nothing"
+    story.tell(f"[green]{job}[/]: found {kinds}; took {summary['took_s']:.1f} s")
+    path = Path(summary["path"])
+    assert (path / FINDINGS).is_file()
+    return path
+
+
+def _counter(audit: Path, name: str) -> int:
+    return int(json.loads((audit / "summary.json").read_text())["counters"].get(name, 0))
+
+
+def _drained(story: Story) -> None:
+    """Both sites at the same sequence, durably."""
+    def same() -> bool:
+        a, b = story.cluster("a"), story.cluster("b")
+        return a is not None and b is not None and a["applied_seq"] == b["applied_seq"] >= a["committed_seq"]
+
+    story.until("b has caught up", same, START_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
