@@ -10,12 +10,14 @@ from __future__ import annotations
 import uuid
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, SstFileWriter
 
@@ -36,24 +38,34 @@ from storage.engines.rocks_layout import (
 )
 from storage.errors import LogError
 from storage.frame import Frame, parse_frame
-from storage.record import Kind, Record
+from storage.record import Kind
 
 FRAMES = "segment string, offsets array<bigint>"
-ENTRIES = "part int, seq bigint, version bigint, kind int, table bigint, key binary, value binary"
+ENTRIES = "part int, seq bigint, entries binary"  # msgpack of [Entry]: what one frame, of that first sequence, has for a part
 FILES = "part int, path string, entries bigint, begin binary, end binary"  # a file, or a range that is deleted before
-BATCH_ENTRIES = 20_000
-_PUT = 0  # as kind: an entry of the layout, key and value as they are
+BATCH_BYTES = 4 << 20
+_PUT = 0
 _ROWS = frozenset(map(int, (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)))
 _MARKS = frozenset(map(int, (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP)))
-_UNSIGNED = (1 << 64) - 1
-_ENTRIES = pa.schema([
-    ("part", pa.int32()), ("seq", pa.int64()), ("version", pa.int64()), ("kind", pa.int32()), ("table", pa.int64()),
-    ("key", pa.binary()), ("value", pa.binary()),
-])
+_ENTRIES = pa.schema([("part", pa.int32()), ("seq", pa.int64()), ("entries", pa.binary())])
 _FILES = pa.schema([
     ("part", pa.int32()), ("path", pa.string()), ("entries", pa.int64()), ("begin", pa.binary()), ("end", pa.binary()),
 ])
-_Line = tuple[int, int, int, int, int, bytes, bytes]
+_Line = tuple[int, int, bytes]
+
+
+class Entry(msgspec.Struct, array_like=True, gc=False):
+    """A record and its version; or, of the kind _PUT, an entry of the layout, key and value as they are."""
+
+    version: int
+    kind: int
+    table: int
+    key: bytes
+    value: bytes
+    request: bytes = b""  # never any: an answered request is an entry of its own
+
+
+_decode = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 @dataclass(frozen=True)
@@ -76,14 +88,18 @@ def entries(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
     """FRAMES into ENTRIES. Raises LogError for a record of a kind that this release does not know."""
     store, folder = plan.place.store(), plan.place.folder.rstrip("/")
     found: list[_Line] = []
+    size = 0
     for batch in batches:
         for row in batch.to_pylist():
             data = store.read(f"{folder}/{row['segment']}")
             for offset in row["offsets"]:
-                _split(plan, parse_frame(data, offset), found)
-                if len(found) >= BATCH_ENTRIES:
+                frame = parse_frame(data, offset)
+                for part, own in _split(plan, frame).items():
+                    found.append((part, frame.first_seq, encode(own)))
+                    size += len(found[-1][2])
+                if size >= BATCH_BYTES:
                     yield _batch(found, _ENTRIES)
-                    found = []
+                    found, size = [], 0
     if found:
         yield _batch(found, _ENTRIES)
 
@@ -94,28 +110,29 @@ def _batch(lines: list[Any], schema: pa.Schema) -> pa.RecordBatch:
                                       schema=schema)
 
 
-def _split(plan: Plan, frame: Frame, found: list[_Line]) -> None:
-    """HOT."""
-    cuts, add, seq, version = plan.cuts, found.append, frame.first_seq, frame.timestamp
+def _split(plan: Plan, frame: Frame) -> dict[int, list[Entry]]:
+    """By part, in order. HOT."""
+    cuts, version = plan.cuts, frame.timestamp
+    found: defaultdict[int, list[Entry]] = defaultdict(list)
     for index, record in enumerate(frame.records):
         kind, table = record.kind, record.table
-        signed = table - ((table >> 63) << 64)
         if kind in _ROWS:
-            part = bisect_right(cuts, row_prefix(table) + record.key)
-            add((part, seq + index, version + index, kind, signed, record.key, record.value))
+            part = bisect_right(cuts, row_prefix(table) + record.key) if cuts else 0
+            found[part].append(Entry(version + index, kind, table, record.key, record.value))
         elif kind == Kind.DDL:
             for part in range(plan.parts):
-                add((part, seq + index, version + index, kind, signed, b"", record.value))
+                found[part].append(Entry(version + index, kind, table, b"", record.value))
         elif kind == Kind.EPOCH_START:
             entry = epoch_entry(frame, index, record.value)
-            add((0, seq + index, version + index, _PUT, 0, epoch_key(entry.epoch), encode(entry)))
+            found[0].append(Entry(version + index, _PUT, 0, epoch_key(entry.epoch), encode(entry)))
         elif kind not in _MARKS:
             raise LogError(f"{frame!r} has a record of kind {kind}, which this release does not know")
         if record.request:
             name, outcome = request_outcome(frame, index, record.request)
             part = zlib.crc32(name.encode()) % plan.parts
             for key, value in request_entries(name, outcome).items():
-                add((part, seq + index, version + index, _PUT, 0, key, value))
+                found[part].append(Entry(version + index, _PUT, 0, key, value))
+    return found
 
 
 class _One:
@@ -125,23 +142,21 @@ class _One:
 
     def __init__(self) -> None:
         self.epoch = self.last_seq = self.timestamp = 0
-        self.records: list[Record] = []
+        self.records: list[Entry] = []
 
 
 def sorted_files(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """ENTRIES, each part whole and in order, into FILES."""
     opened: AbstractContextManager[Snapshot | None] = open_rocks(plan.base) if plan.base else nullcontext(None)
     with opened as base:
-        part, changes, add = -1, _changes(plan, base), None
+        part, changes = -1, _changes(plan, base)
         for batch in batches:
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if row[0] != part:
+            for own, found in zip(batch["part"].to_pylist(), batch["entries"].to_pylist(), strict=True):
+                if own != part:
                     if part >= 0:
                         yield _written(plan, part, changes)
-                    part, changes = row[0], _changes(plan, base)
-                    add = _adder(changes)
-                assert add is not None
-                add(row)
+                    part, changes = own, _changes(plan, base)
+                _add(changes, _decode(found))
         if part >= 0:
             yield _written(plan, part, changes)
 
@@ -156,21 +171,17 @@ def _changes(plan: Plan, base: Snapshot | None) -> Changes:
     return Changes(read, plan.tables, 0)
 
 
-def _adder(changes: Changes) -> Callable[[tuple[Any, ...]], None]:
-    one, record = _One(), Record(_PUT)
-    one.records.append(record)
-    frame, put = cast(Frame, one), changes.changes
-
-    def add(row: tuple[Any, ...]) -> None:
-        """HOT."""
-        _, one.last_seq, one.timestamp, kind, table, key, value = row
-        if kind == _PUT:
-            put[key] = value
-            return
-        record.kind, record.table, record.key, record.value = kind, table & _UNSIGNED, key, value
-        changes.add(frame)
-
-    return add
+def _add(changes: Changes, found: list[Entry]) -> None:
+    """HOT."""
+    one, put = _One(), changes.changes
+    frame = cast(Frame, one)
+    for entry in found:
+        if entry.kind == _PUT:
+            put[entry.key] = entry.value
+        else:
+            one.timestamp = entry.version
+            one.records = [entry]
+            changes.add(frame)
 
 
 def _written(plan: Plan, part: int, changes: Changes) -> pa.RecordBatch:
