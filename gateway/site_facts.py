@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import crc32c
 
@@ -33,7 +33,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     """`state`: the coordinator's value, or why there is none."""
     settings, ports, epoch = site.settings, site.ports, site.open
     own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
-        _problem(ports.own_dfs.probe()), _problem(ports.peer_dfs.probe()), _missing(site, state), _open_leases(site),
+        _problem(ports.own_dfs.probe), _problem(ports.peer_dfs.probe), _missing(site, state), _open_leases(site),
         _free(site), _remote_log_mark(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
@@ -63,10 +63,10 @@ async def own_facts(site: Site) -> SiteFacts:
         return await site_facts(site, None, error.message)
 
 
-async def _problem(work: Awaitable[None]) -> str | None:
+async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
     try:
         async with asyncio.timeout(LOOK_TIMEOUT_S):
-            await work
+            await look()
     except TimeoutError:
         return f"the DFS does not answer in {LOOK_TIMEOUT_S:g} s"
     except TwinlogError as error:

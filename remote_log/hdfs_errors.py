@@ -57,6 +57,7 @@ _TEXTS: dict[str, str] = {
     "Client cannot authenticate via": _REMEDIES["SaslException"],
     "fall back to SIMPLE auth": "{section} has no Kerberos, and the other DFS of this process has: if that is meant, set"
                                 ' "ipc.client.fallback-to-simple-auth-allowed" = "true" in the options of both DFSs',
+    "End of File Exception between local host": _UNREACHABLE,  # a NameNode that ended in the middle of a call
     "could only be written to 0": "no DataNode took the block: check that DataNodes run and have free space",
     "All datanodes": "every DataNode of the file failed: check that DataNodes run",
     "RPC response exceeds maximum": _REMEDIES["RpcException"],

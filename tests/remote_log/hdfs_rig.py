@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from remote_log import hdfs_dfs
 from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs
 from remote_log.hdfs_jvm import java
+from storage.errors import DfsError
 
 HEAP_BYTES = 256 << 20
 WARM_UP_S = 60.0
@@ -33,7 +34,10 @@ async def opener(
         clients.append(HdfsDfs(replace(settings, **changes), java(HEAP_BYTES)))
         return clients[-1]
 
-    first = await opened(deadline_s=WARM_UP_S).create("/warm/up")  # a JVM loads its classes at first use: that is not timed
+    warm = opened(deadline_s=WARM_UP_S)
+    with suppress(DfsError):  # the connection to a NameNode that a test before has killed breaks when it is next used
+        await warm.list("/warm")
+    first = await warm.create("/warm/up")  # a JVM loads its classes at first use: that is not timed
     await first.append(b"1")
     await first.close()
     await clients[0].delete("/warm")

@@ -132,35 +132,6 @@ async def test_the_pipeline_goes_on_with_one_node_and_a_second_one_joins_again(t
         assert await open_dfs().read("/p/0/s") == frames(9)
 
 
-async def test_another_node_joins_the_pipeline_of_an_open_file(two_nodes: HdfsCluster) -> None:
-    """Where the operator wants it so, over our default for small clusters."""
-    await asyncio.to_thread(two_nodes.heal)
-    await asyncio.to_thread(two_nodes.add_data_node)
-    async with opener(two_nodes, "/r", deadline_s=10.0) as open_dfs:
-        wanted = {"dfs.replication": "2", "dfs.client.block.write.replace-datanode-on-failure.policy": "ALWAYS"}
-        dfs = open_dfs(deadline_s=30.0, options=wanted)
-        writer = await dfs.create("/p/0/u")
-        for i in range(3):
-            await writer.append(FRAME % i)
-        first = nodes_of(two_nodes, dfs, "/p/0/u")
-        dying = first[0]
-        await asyncio.to_thread(two_nodes.data_nodes[dying].kill)
-        for i in range(3, 6):
-            await writer.append(FRAME % i)
-        joined = set(nodes_of(two_nodes, dfs, "/p/0/u")) - set(first)
-        assert len(joined) == 1
-        await writer.close()
-        await asyncio.to_thread(two_nodes.data_nodes[first[1]].kill)
-        assert await dfs.read("/p/0/u") == frames(6), "who joined has all of it"
-
-
-def nodes_of(cluster: HdfsCluster, dfs: HdfsDfs, path: str) -> list[int]:
-    """Numbers of the DataNodes that the first block is on."""
-    (block,) = dfs._connected.getFileBlockLocations(dfs._at(path), 0, 1)
-    ports = [int(str(name).rpartition(":")[2]) for name in block.getNames()]
-    return [cluster.data_node_ports.index(port) for port in ports]
-
-
 # ---- the NameNode
 async def test_a_name_node_that_restarts_under_a_writer(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     """Appends need the DataNodes only; a roll needs the NameNode, fails meanwhile, and works again afterwards."""
