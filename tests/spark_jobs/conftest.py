@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.java import java_program
-from spark_jobs.session import check_installed, open_session
-from storage.errors import ConfigError
+from spark_jobs.session import open_session
+from tests.spark_jobs.needed import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,13 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the data source `twinlog`. Without Java or PySpark: skipped, in CI a failure."""
-    try:
-        check_installed()
-        java_program()
-    except ConfigError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.message)
-        pytest.skip(error.message)
+    need_spark()
     folder = tmp_path_factory.mktemp("warehouse")
     session = open_session("local[2]", "tests", {**SETTINGS, "spark.sql.warehouse.dir": str(folder)})
     yield session

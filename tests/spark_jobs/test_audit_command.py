@@ -22,8 +22,9 @@ from gateway import cli_audit
 from spark_jobs import run, schedule
 from spark_jobs.audit import JOBS
 from spark_jobs.java import java_program
-from spark_jobs.session import check_installed, in_words, open_session
+from spark_jobs.session import in_words, open_session
 from storage.errors import ConfigError, InvalidInput
+from tests.spark_jobs.needed import need_spark
 from tests.spark_jobs.stub_sites import StubPair
 from tests.spark_jobs.test_spark_cluster import operator_file
 
@@ -189,13 +190,7 @@ def _until(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 
 def test_ctrl_c_while_the_standby_is_waited_for(tmp_path: Path) -> None:
     """The whole command, with a real Spark: it ends at once, and nothing of it is left."""
-    try:
-        check_installed()
-        java_program()
-    except ConfigError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.message)
-        pytest.skip(error.message)
+    need_spark()
     with StubPair() as pair:
         pair.sites["b"].asked_until_held = 1_000_000
         process = subprocess.Popen(

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos.spark_cluster import SparkCluster
-from spark_jobs.java import java_program
-from spark_jobs.session import check_installed
-from storage.errors import ConfigError
+from tests.spark_jobs.needed import need_spark
 from tests.spark_jobs.stub_sites import StubPair
 
 ROOT = Path(__file__).parents[2]
@@ -36,13 +34,7 @@ def operator_file(folder: Path, pair: StubPair) -> Path:
 
 @pytest.mark.timeout(480)
 def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
-    try:
-        check_installed()
-        java_program()
-    except ConfigError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.message)
-        pytest.skip(error.message)
+    need_spark()
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = (
         "spark.executor.memory=512m", "spark.driver.memory=512m", "spark.driver.host=127.0.0.1",

@@ -1,0 +1,21 @@
+"""What tests that start Spark need: Java and PySpark. Without them they are skipped; in CI that is a failure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spark_jobs.java import java_program
+from spark_jobs.session import check_installed
+from storage.errors import ConfigError
+
+
+def need_spark() -> None:
+    try:
+        check_installed()
+        java_program()
+    except ConfigError as error:
+        if os.environ.get("CI"):
+            pytest.fail(error.message)
+        pytest.skip(error.message)
