@@ -60,7 +60,8 @@ class RemoteSegments:
         return segment
 
     async def reopen(self) -> RemoteSegment:
-        """After a failure: prove every segment of this writer closed, then open the next one. Raises Fenced, DfsError."""
+        """At the start and after a failure: prove every segment of this writer closed, then open the next one. Raises Fenced,
+        DfsError."""
         await check_not_fenced(self._dfs, self._layout, self._epoch)
         for segment in [segment for segment in self.known if not segment.closed and segment is not self._unchecked]:
             self._release(segment)

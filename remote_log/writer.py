@@ -99,12 +99,13 @@ class RemoteWriter:
     async def open(self, next_seq: int, first_frames: Sequence[Frame] = ()) -> None:
         """Create a segment, list the claims, and make `first_frames` durable in it.
 
-        `next_seq`: the first sequence of this epoch. Raises Fenced, or DfsError: then make another writer, or call again.
+        `next_seq`: the first sequence of this epoch. Raises Fenced, or DfsError: then make another writer, or call again; a
+        second call closes first what the one before left open, for the trimmer takes only what is known to be closed.
         """
         self._take_back(list(first_frames), self._clock.monotonic_s())
         self._next_seq = next_seq
         try:
-            segment = await self._segments.open_next()
+            segment = await self._segments.reopen()
             await self._write_header(segment)
             while self._pending:
                 await self._write_first(segment)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 async def test_open_creates_then_lists_claims_then_writes(dfs: MemoryDfs, make: Make) -> None:
     writer = make()
     await writer.open(1, run(1, 3))
-    assert [operation for operation, _ in dfs.log] == ["create", "list", "append", "append"]
+    assert [operation for operation, _ in dfs.log] == ["list", "create", "list", "append", "append"]
     assert held(dfs) == {"000000": [1, 2, 3]}
     assert writer.synced == [(3, 1000.0)]
 
@@ -59,13 +59,14 @@ async def test_open_under_a_higher_claim_writes_nothing(dfs: MemoryDfs, make: Ma
 
 async def test_open_fails_with_the_dfs_and_can_be_called_again(dfs: MemoryDfs, make: Make) -> None:
     writer = make()
-    for operation in ("create", "list", "append"):
-        dfs.faults[operation, dfs.calls[operation] + 1] = Fault(DfsError("no"))
+    for operation, times in (("create", 1), ("list", 1), ("list", 2), ("append", 1)):
+        dfs.faults[operation, dfs.calls[operation] + times] = Fault(DfsError("no"))
         with pytest.raises(DfsError, match="no"):
             await writer.open(1, run(1, 3))
         assert writer.unsynced().frames == 0
     await writer.open(1, run(1, 3))
     assert held(dfs)["000002"] == [1, 2, 3]
+    assert [segment.closed for segment in writer.segments] == [True, True, False]  # or the trimmer would keep them for ever
 
 
 async def test_a_second_writer_of_the_same_epoch_takes_the_next_number(dfs: MemoryDfs, make: Make) -> None:
