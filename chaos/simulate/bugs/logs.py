@@ -109,7 +109,7 @@ BUGS = (
         ("two_copies", "liveness"), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 18, 30,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 3, 30,
         ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(
