@@ -198,8 +198,7 @@ class Run:
         self.recorder.note(Moment("recovered", self.loop.now_s))
         await self._read_all()
         last = await self._last_barrier()
-        target = max(self.world.machines[site].engine.applied_seq for site in SITES)
-        if not await until(lambda: self._is_drained(target), DRAIN_S, 0.05):
+        if not await self._drained():
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
@@ -214,6 +213,7 @@ class Run:
         """Its name, if barriers are taken in this run: both sites must hold this one."""
         if all(fault.kind != "barrier" for fault in self.plan.faults):
             return ""
+        await self._drained()  # a site that is still to be filled meets no barrier
         self.operator.command("barrier", str(self.world.find("active")))
         await self.operator.idle()
         barriers = self.recorder.history().barriers
@@ -246,6 +246,10 @@ class Run:
             return False
         busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
         return not any(busy) and one.site.open is not None and other.site.takeover_blocker() is None
+
+    async def _drained(self) -> bool:
+        target = max(self.world.machines[site].engine.applied_seq for site in SITES)
+        return await until(lambda: self._is_drained(target), DRAIN_S, 0.05)
 
     def _is_drained(self, target: int) -> bool:
         """All that clients wrote is durable at both sites, and the remote log is down to its open segment."""
