@@ -65,7 +65,7 @@ story: setup ## a load of all flights lives through a lost site, a failover, a r
 audit: setup ## a pair under write load, and whether both its sites are equal, by Spark; needs Java 17 (ARGS="--dir DIR")
 	@$(BIN)/python -m tools.audit_demo $(ARGS)
 
-audit-story: setup ## four rows spoilt under a site's storage: compare finds these, repair mends them (ARGS="--rows 20000")
+audit-story: setup ## four rows spoilt under a site's storage: compare finds these, repair mends them (ARGS="--writes-per-s 5000")
 	@$(BIN)/python -m tools.audit_story $(ARGS)
 
 postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site (DIR=demo, ARGS="--port 5434")

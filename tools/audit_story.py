@@ -2,6 +2,9 @@
 
 Real processes and the real input, with the commands an operator would type; everything is stopped at the end. It prints what
 it does, and exits non-zero when anything is found that was not planted, or not found that was. Needs Java 17.
+
+With --writes-per-s, from the first comparison to the last, rows of the same table are changed, made and deleted at that rate:
+all but those that are spoilt later. Each comparison is told with the rows that were acknowledged while it ran.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.pair import free_ports
+from gateway.demo_files import client_address
+from gateway.load_sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.output import FINDINGS, first_findings
 from storage.engines import rocks_layout as layout
 from storage.engines.rocks_open import RocksSettings, open_database
@@ -25,11 +31,15 @@ from storage.engines.rocks_state import load_state
 from storage.engines.rocks_view import View
 from storage.rows import RowCodec
 from storage.schema import decode_schema
+from tools.audit_writes import Target, Writes
 from tools.story import TWINLOG, Story, StoryFailed, console
 
 AUDIT_TIMEOUT_S = 900
 START_S = 60
 FAULTS = ("missing", "stale", "damaged", "extra")
+PLANT_STEP = 500  # rows from one that is spoilt to the next, from the first on
+QUIET_ROWS = 3000  # the first by key: nobody writes them any more
+GAP_MAX_S = 5.0  # without a write, while a comparison under writes runs
 
 
 class Planted(NamedTuple):
@@ -41,13 +51,15 @@ class Planted(NamedTuple):
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("tools.audit_story", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=0, help="only the first so many flights; 0: all")
+    parser.add_argument("--rows", type=int, default=0, help="only the first so many flights; 0: all; 5,000 at least")
+    parser.add_argument("--writes-per-s", type=int, default=0, help="so many rows a second are written all the time (0: none)")
+    parser.add_argument("--compares", type=int, default=1, help="comparisons before a row is spoilt")
     options = parser.parse_args(given)
     with tempfile.TemporaryDirectory(prefix="twinlog-audit-") as folder:
         first, second = free_ports(2)
         story = Story(Path(folder), {"a": first, "b": second}, 0, options.rows)
         try:
-            _tell(story)
+            _tell(story, options.writes_per_s, options.compares)
         except StoryFailed as error:
             console.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
             return 1
@@ -57,39 +69,63 @@ def main(given: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _tell(story: Story) -> None:
+def _tell(story: Story, writes_per_s: int, compares: int) -> None:
     story.open_the_pair()
     story.load()
     loader = story.processes["load"]
     story.until("the load is done", lambda: loader.poll() == 0, 600)
     _drained(story)
     _audit(story, "log-audit", 0)
-    story.processes["b"].terminate()
-    story.processes["b"].wait()
-    planted = plant(story.directory / "b" / "data" / "engine" / "rocksdb")
-    story.tell(f"site b stopped, and [red]{len(planted)} of its rows spoilt[/] under its storage: {', '.join(FAULTS)}")
-    story.serve("b")
-    story.until("b follows again", story.role_is("b", "STANDBY"), START_S)
-    _drained(story)
-    found = _audit(story, "compare", 1)
-    seen = sorted((row["kind"], row["key"]) for row in first_findings(found, 1000))
-    if seen != sorted(planted):
-        raise StoryFailed(f"planted {sorted(planted)}, found {seen}")
-    repair = ("--set", f"audit={found}", "--set", "truth=a")
-    _audit(story, "repair", 1, *repair)
-    if _counter(_audit(story, "repair", 0, *repair, "--set", "write=yes"), "WRITTEN") != len(planted):
-        raise StoryFailed("not every planted row was written")
-    _drained(story)
-    _audit(story, "compare", 0)
+    with _writes(story, writes_per_s) if writes_per_s else nullcontext() as writes:
+        for _ in range(compares):
+            _compare(story, writes, 0)
+        story.processes["b"].terminate()
+        story.processes["b"].wait()
+        planted = plant(story.directory / "b" / "data" / "engine" / "rocksdb")
+        story.tell(f"site b stopped, and [red]{len(planted)} of its rows spoilt[/] under its storage: {', '.join(FAULTS)}")
+        story.serve("b")
+        story.until("b follows again", story.role_is("b", "STANDBY"), START_S)
+        found = _compare(story, writes, 1)
+        seen = sorted((row["kind"], row["key"]) for row in first_findings(found, 1000))
+        if seen != sorted(planted):
+            raise StoryFailed(f"planted {sorted(planted)}, found {seen}")
+        repair = ("--set", f"audit={found}", "--set", "truth=a")
+        _audit(story, "repair", 1, *repair)
+        if _counter(_audit(story, "repair", 0, *repair, "--set", "write=yes"), "WRITTEN") != len(planted):
+            raise StoryFailed("not every planted row was written")
+        _compare(story, writes, 0)
+
+
+def _writes(story: Story, writes_per_s: int) -> Writes:
+    """On all rows of the table but the quiet ones, the first by key."""
+    source = open_source(FLIGHTS, "", ()).rows
+    rows = source.slice(0, story.rows or source.num_rows).sort_by(FLIGHTS_KEY[0]).slice(QUIET_ROWS).to_pylist()
+    target = Target(FLIGHTS, FLIGHTS_KEY, "flight", "dep_delay")
+    return Writes(client_address(story.urls), target, rows, writes_per_s)
+
+
+def _compare(story: Story, writes: Writes | None, expected: int) -> Path:
+    """Run it, and tell what was written meanwhile. Raises StoryFailed when the writes did not go on."""
+    begin_s = time.monotonic()
+    found = _audit(story, "compare", expected)
+    if writes is not None:
+        written = writes.between(begin_s, time.monotonic())
+        story.tell(
+            f"  meanwhile [b]{written.rows:,} rows[/] written, {written.rows_per_s:,.0f} a second, longest gap "
+            f"{written.longest_gap_s:.2f} s; {_counter(found, 'GOODROWS'):,} the same"
+        )
+        if written.longest_gap_s > GAP_MAX_S:
+            raise StoryFailed(f"nothing was written for {written.longest_gap_s:.1f} s: that is no comparison under writes")
+    return found
 
 
 def plant(database_folder: Path) -> list[Planted]:
-    """Spoil rows of a site that is stopped: one of each kind, spread over its first table."""
+    """Spoil rows of a site that is stopped: one of each kind, among the quiet ones of its only table."""
     with closing(open_database(database_folder, RocksSettings())) as database:
         view = View(database)
         state = load_state(view)
         ((number, table),) = state.tables.by_id.items()
-        rows = list(islice(view.walk(layout.row_range(number)), 0, 4001, 1000))
+        rows = list(islice(view.walk(layout.row_range(number)), 0, 4 * PLANT_STEP + 1, PLANT_STEP))
         prefix = layout.row_prefix(number)
         (gone, _), (old, stored), (bad, good), *_, (last, copied) = rows
         del database[gone]

@@ -1,0 +1,149 @@
+"""A pair of real gateways, audited by the command: `twinlog audit run` as `spark_jobs.run` has it, on the Spark of tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.client import TwinlogClient
+from gateway.config_load import load_site_config
+from gateway.demo_files import client_address
+from spark_jobs import run
+from spark_jobs.audit import perform
+from spark_jobs.output import first_findings
+from storage.engine import StorageEngine, StoredRow
+from storage.engines.rocks import RocksEngine
+from storage.engines.rocks_open import RocksSettings
+from storage.engines.sql import SqlEngine
+from storage.engines.sql_open import SqlSettings
+from storage.rows import RowCodec
+from storage.schema import decode_schema
+from tests.crash.processes import Processes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ITEMS = "items"
+TABLE = {
+    "name": ITEMS, "primary_key": ["id"],
+    "columns": [{"name": "id", "type": "int64"}, {"name": "n", "type": "int64"}, {"name": "text", "type": "string"}],
+}
+ROCKS = '[engine]\nkind = "rocksdb"\n'
+START_S = 60.0
+Planted = dict[str, str]  # key -> kind
+
+
+@contextlib.contextmanager
+def given_session(spark: SparkSession) -> Iterator[None]:
+    """The command takes the session of the tests, and leaves it as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "perform", partial(perform, session=lambda *_: contextlib.nullcontext(spark)))
+        yield
+
+
+class AuditedPair(Processes):
+    """Sites a and b; a begins as the active. `databases`: site -> address of its PostgreSQL; the others have RocksDB."""
+
+    def __init__(self, directory: Path, databases: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory)
+        for site, url in (databases or {}).items():
+            self.reconfigure(site, ROCKS, f'[engine]\nkind = "postgresql"\nurl = "{url}"\n')
+        self.audits = directory / "audits"
+        self.address = client_address(self.urls)
+
+    def reconfigure(self, site: str, old: str, new: str) -> None:
+        """Of its file; what runs goes on with what it has read."""
+        text = self.configs[site].read_text()
+        assert old in text
+        self.configs[site].write_text(text.replace(old, new))
+
+    def open(self) -> None:
+        """Both sites, and the table."""
+        self.start("a")
+        self.start("b")
+        self.until("the pair opens", lambda: (self.role("a"), self.role("b")) == ("ACTIVE", "STANDBY"), START_S)
+        with TwinlogClient(self.address) as client:
+            client.create_table(TABLE)
+
+    def put(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        with TwinlogClient(self.address) as client:
+            client.mutate(ITEMS, [{"op": "upsert", "row": row} for row in rows])
+
+    def stop(self, site: str) -> None:
+        """As an operator does."""
+        process = self.running.pop(site)
+        process.terminate()
+        process.join(30)
+
+    def back(self, site: str, role: str) -> None:
+        self.start(site)
+        self.until(f"{site} is {role}", lambda: self.role(site) == role, START_S)
+
+    def audit(self, job: str, *more: str, expected: int) -> dict[str, Any]:
+        """The summary that the command prints; it must end with the exit code `expected`."""
+        words = ["--config", str(self.configs["a"]), "--peer-config", str(self.configs["b"]), "--audits", str(self.audits)]
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = run.main([job, *words, "--json", *more])
+        assert code == expected, said.getvalue()
+        summary: dict[str, Any] = json.loads(said.getvalue())
+        return summary
+
+    def found(self, summary: Mapping[str, Any]) -> Planted:
+        rows = first_findings(Path(summary["path"]), 1000)
+        assert len(rows) == summary["findings"]
+        return {row["key_text"]: row["kind"] for row in rows}
+
+    def held(self) -> list[str]:
+        """Barriers at the sites that answer."""
+        return [
+            barrier["name"] for site in self.running
+            for barrier in self.http.get(f"{self.urls[site]}/v1/barriers").json()["barriers"]
+        ]
+
+    def plant(self, site: str, first: int = 0) -> Planted:
+        """One fault of each kind in the rows `first` to `first` + 2 (by key) of a site that is stopped, and a row too many."""
+        return asyncio.run(self._plant(site, first))
+
+    async def _plant(self, site: str, first: int) -> Planted:
+        config = load_site_config(self.configs[site], {})
+        engine: StorageEngine
+        if config.engine.kind == "rocksdb":
+            engine = await RocksEngine.open(config.engine_path, RocksSettings())
+        else:
+            engine = await SqlEngine.open(SqlSettings(config.engine_url, config.pair, site, config.engine.password or None))
+        try:
+            ((number, schema),) = [(number, decode_schema(each)) for number, each in engine.schemas().items()]
+            codec = RowCodec(schema)
+            rows = await engine.scan(number, codec.encode_key({"id": first}), None, reverse=False, limit=3)
+            (gone, old, bad), extra = rows, codec.encode_json_row({"id": -1, "n": 0, "text": "too many"})
+            flipped = bytes((*bad.value[:-1], bad.value[-1] ^ 1))
+            await engine.replace_rows(
+                [
+                    (number, gone.key, None), (number, old.key, StoredRow(old.key, old.value, old.version - 1)),
+                    (number, bad.key, StoredRow(bad.key, flipped, bad.version)), (number, extra[0], StoredRow(*extra, 1)),
+                ],
+                engine.applied_seq, engine.applied_epoch, engine.last_timestamp,
+            )
+        finally:
+            await engine.close()
+        return {str(first): "missing", str(first + 1): "stale", str(first + 2): "damaged", "-1": "extra"}
+
+
+@contextlib.contextmanager
+def audited_pair(spark: SparkSession, directory: Path, **settings: Any) -> Iterator[AuditedPair]:
+    """Open; ended at the end."""
+    pair = AuditedPair(directory, **settings)
+    try:
+        with given_session(spark):
+            pair.open()
+            yield pair
+    finally:
+        pair.close()
