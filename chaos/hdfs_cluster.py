@@ -83,6 +83,11 @@ class HdfsCluster:
         return f"http://{HOST}:{self._ports.data_nodes[number][1]}"
 
     @property
+    def data_node_ports(self) -> list[int]:
+        """By which the NameNode names them."""
+        return [data for data, _, _ in self._ports.data_nodes]
+
+    @property
     def user(self) -> str:
         """The superuser: who runs the daemons."""
         return getuser()
@@ -178,6 +183,13 @@ class HdfsCluster:
     def set_quota(self, path: str, space_bytes: int | None) -> None:
         """How much the folder `path` may hold, all replicas counted; None: no limit. A new block counts whole."""
         self.admin("-clrSpaceQuota", path) if space_bytes is None else self.admin("-setSpaceQuota", str(space_bytes), path)
+
+    def add_data_node(self) -> Daemon:
+        """Another DataNode, started; returns when it is live."""
+        daemon = self._prepare_data_node()
+        daemon.start()
+        self.wait_ready()
+        return daemon
 
     def wipe(self, daemon: Daemon) -> None:
         """Throw a DataNode's disk away. It must not run; started again, it is a new one."""

@@ -33,7 +33,7 @@ class HdfsSettings:
     sync: str = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
     deadline_s: float = 5.0  # of every call
     site: str = ""
-    recover_again_s: float = 92.0  # NameNodes ignore a second call for 30 heartbeats of 3 s; old ones begin anew with each
+    recover_again_s: float = 31.0  # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each
 
     @property
     def root(self) -> str:

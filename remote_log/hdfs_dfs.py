@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
 from remote_log.dfs import DfsEntry, path_parts
@@ -52,7 +53,7 @@ class HdfsDfs:
         self._connecting = threading.Lock()
         self._connected: Any = None
         self._root_id: int | None = None
-        self._recovering: dict[str, float] = {}  # path -> when its lease recovery was last asked for, monotonic
+        self._recovering: dict[str, float] = {}  # path -> when HDFS was last asked to recover its lease, monotonic
 
     async def create_file(self, path: str, content: bytes) -> None:
         abandoned = threading.Event()
@@ -143,30 +144,40 @@ class HdfsDfs:
         self._recovering.pop(path, None)
 
     async def recover_lease(self, path: str) -> None:
-        """Ask the writer to close; then take its lease. Not again before the last time had its time: each begins anew."""
-        asked = self._recovering.get(path)
-        if asked is not None and time.monotonic() < asked + self._settings.recover_again_s:
-            await self.is_closed(path)  # raises when it is gone
-            return
-        doing = "recover the lease of"
-        if await self._call(doing, path, lambda fs: self._mark(fs, path)):
-            return
-        self._recovering[path] = time.monotonic()
-        until = time.monotonic() + YIELD_S
-        while time.monotonic() < until:
-            await asyncio.sleep(YIELD_POLL_S)
-            if await self._call(doing, path, lambda fs: bool(fs.isFileClosed(self._at(path)))):
+        """Ask the writer to close; then take its lease. What was begun before goes on, as `is_closed` has it."""
+        if path not in self._recovering:
+            if await self._call("recover the lease of", path, lambda fs: self._mark(fs, path)):
                 return
-        await self._call(doing, path, lambda fs: fs.recoverLease(self._at(path)))
+            until = time.monotonic() + YIELD_S
+            self._recovering[path] = until - self._settings.recover_again_s
+            while time.monotonic() < until:
+                await asyncio.sleep(YIELD_POLL_S)
+                if await self.is_closed(path):
+                    return
+        await self.is_closed(path)
 
     async def is_closed(self, path: str) -> bool:
+        """A recovery that was begun is asked for again after its time, for its DataNode may have died with it; and after a
+        call that failed, for a NameNode that was away has forgotten it."""
+        asked = self._recovering.get(path)
+        due = asked is not None and time.monotonic() >= asked + self._settings.recover_again_s
+        if due:
+            self._recovering[path] = time.monotonic()
+
         def work(fs: Any) -> bool:
-            closed = bool(fs.isFileClosed(self._at(path)))
-            if closed and path in self._recovering:
+            closed = bool(fs.isFileClosed(self._at(path)) or (due and fs.recoverLease(self._at(path))))
+            if closed and asked is not None:
                 fs.delete(self._mark_of(path, self._file_id(fs, path)), True)
             return closed
 
-        closed = await self._call("ask whether the lease is recovered of", path, work)
+        try:
+            closed = await self._call("ask whether the lease is recovered of", path, work)
+        except DfsError as error:
+            if isinstance(error, DfsNotFound):
+                self._recovering.pop(path, None)
+            elif asked is not None:
+                self._recovering[path] = -inf
+            raise
         if closed:
             self._recovering.pop(path, None)
         return closed

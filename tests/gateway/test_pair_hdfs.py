@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -18,8 +20,10 @@ from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs
 from remote_log.hdfs_jvm import java
 from remote_log.layout import RemoteLayout
+from storage.errors import TwinlogError
+from storage.rows import RowCodec
 from tests.gateway.pair import Pair
-from tests.gateway.review_rig import TABLE, caught_up, put, rows, site
+from tests.gateway.review_rig import TABLE, caught_up, epoch, put, rows, site
 
 pytestmark = pytest.mark.timeout(400)
 ROWS = 15
@@ -91,3 +95,48 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
     expected = {key: "of b" if ROWS <= key < 2 * ROWS else "of a" for key in [*written, *written_alone]}
     for name in "ab":
         assert await rows(pair, name) == expected
+
+
+async def write_on(pair: Pair, acknowledged: set[int]) -> None:
+    """Rows one after the other, big enough to roll the remote log often; what is not acknowledged is not counted."""
+    for key in count(1000):
+        with suppress(TwinlogError):
+            result = await put(pair, "a", key, Random(key).randbytes(4000).hex(), deadline_s=3.0)
+            assert result.mode == "sync"
+            acknowledged.add(key)
+
+
+async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair, other_hdfs: HdfsCluster) -> None:
+    """The NameNode dies while segments roll, then the DataNode under the open segment, then both: nothing that was acknowledged
+    is lost, and nobody has to do anything at the gateway."""
+    await pair.running["a"].facade.create_table(TABLE)
+    acknowledged: set[int] = set()
+    writing = asyncio.create_task(write_on(pair, acknowledged))
+    name_node, data_node = other_hdfs.name_node, other_hdfs.data_nodes[0]
+    try:
+        for dying in ([name_node], [data_node], [name_node, data_node]):
+            done = len(acknowledged) + 20
+            await pair.until(lambda done=done: len(acknowledged) >= done or writing.done(), 90.0)
+            for daemon in dying:
+                await asyncio.to_thread(daemon.kill)
+            await pair.until(lambda: remote_trouble(pair) is not None or writing.done(), 60.0)
+            await asyncio.to_thread(other_hdfs.heal)
+        done = len(acknowledged) + 20
+        await pair.until(lambda: len(acknowledged) >= done or writing.done(), 90.0)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    await pair.crash("a")
+    ended = await pair.operate("b", "failover", "b")
+    assert ended["state"] == "succeeded", ended
+    table = site(pair, "b").catalog.find("t")
+    assert table is not None
+    codec, engine = RowCodec(table), site(pair, "b").ports.engine
+    held = [await engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0]) for key in sorted(acknowledged)]
+    assert len(held) > 80
+    assert None not in held
+
+
+def remote_trouble(pair: Pair) -> TwinlogError | None:
+    remote = epoch(pair, "a").remote
+    return None if remote is None else remote.trouble

@@ -82,7 +82,7 @@ async def test_a_data_node_that_is_killed_in_mid_append(faulty_hdfs: HdfsCluster
 async def test_a_last_block_without_a_replica_is_not_taken_for_an_end(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     """Fencing stops and names the file; the operator brings the disk back, and it goes on."""
     node, disk = faulty_hdfs.data_nodes[0], faulty_hdfs.folder / "datanode1.data"
-    writer, other = await open_dfs().create("/p/0/s"), open_dfs(recover_again_s=31.0)
+    writer, other = await open_dfs().create("/p/0/s"), open_dfs()
     await writer.append(frames(3))
     await asyncio.to_thread(node.kill)
     disk.rename(disk.with_suffix(".away"))
@@ -132,6 +132,34 @@ async def test_the_pipeline_goes_on_with_one_node_and_a_second_one_joins_again(t
         assert await open_dfs().read("/p/0/s") == frames(9)
 
 
+async def test_another_node_joins_the_pipeline_of_an_open_file(two_nodes: HdfsCluster) -> None:
+    """Where the operator wants it so, over our default for small clusters."""
+    await asyncio.to_thread(two_nodes.add_data_node)
+    async with opener(two_nodes, "/r", deadline_s=10.0) as open_dfs:
+        wanted = {"dfs.replication": "2", "dfs.client.block.write.replace-datanode-on-failure.policy": "ALWAYS"}
+        dfs = open_dfs(deadline_s=30.0, options=wanted)
+        writer = await dfs.create("/p/0/u")
+        for i in range(3):
+            await writer.append(FRAME % i)
+        first = nodes_of(two_nodes, dfs, "/p/0/u")
+        dying = first[0]
+        await asyncio.to_thread(two_nodes.data_nodes[dying].kill)
+        for i in range(3, 6):
+            await writer.append(FRAME % i)
+        joined = set(nodes_of(two_nodes, dfs, "/p/0/u")) - set(first)
+        assert len(joined) == 1
+        await writer.close()
+        await asyncio.to_thread(two_nodes.data_nodes[first[1]].kill)
+        assert await dfs.read("/p/0/u") == frames(6), "who joined has all of it"
+
+
+def nodes_of(cluster: HdfsCluster, dfs: HdfsDfs, path: str) -> list[int]:
+    """Numbers of the DataNodes that the first block is on."""
+    (block,) = dfs._connected.getFileBlockLocations(dfs._at(path), 0, 1)
+    ports = [int(str(name).rpartition(":")[2]) for name in block.getNames()]
+    return [cluster.data_node_ports.index(port) for port in ports]
+
+
 # ---- the NameNode
 async def test_a_name_node_that_restarts_under_a_writer(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     """Appends need the DataNodes only; a roll needs the NameNode, fails meanwhile, and works again afterwards."""
@@ -157,6 +185,22 @@ async def test_a_name_node_that_restarts_under_a_writer(faulty_hdfs: HdfsCluster
 
 
 @pytest.mark.usefixtures("unwilling")
+async def test_a_name_node_that_forgot_a_recovery_is_asked_again(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
+    """It restarts before a DataNode has done it. It would not go on by itself, and this is not the time for the next call."""
+    writer, other = await open_dfs().create("/p/0/s"), open_dfs(recover_again_s=3600.0)
+    await writer.append(frames(3))
+    await asyncio.to_thread(faulty_hdfs.data_nodes[0].kill)
+    await other.recover_lease("/p/0/s")
+    await asyncio.to_thread(faulty_hdfs.name_node.kill)
+    with pytest.raises(DfsError):
+        await other.is_closed("/p/0/s")
+    with pytest.raises(DfsError):
+        await writer.append(b"late")
+    await writer.close()
+    await asyncio.to_thread(faulty_hdfs.heal)
+    await check_kept(other, "/p/0/s", 3)
+
+
 async def test_fencing_works_after_a_restart_of_the_name_node(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
     writer, other = await open_dfs().create("/p/0/s"), open_dfs()
     await writer.append(frames(3))
