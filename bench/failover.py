@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -32,6 +33,7 @@ from bench.requests import BENCH_TABLE, Workload, row
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.client import TwinlogClient
 from gateway.demo_files import client_address, write_files
+from gateway.demo_servers import HdfsRoot
 
 TABLE = "rows"
 CONNECTIONS = 64
@@ -42,9 +44,9 @@ SCAN_ROWS = 5_000
 
 
 class Trial:
-    """One pair, one failover. `hdfs`: site -> the address of its root; None: directories."""
+    """One pair, one failover. `hdfs`: by site; None: directories."""
 
-    def __init__(self, folder: Path, hdfs: dict[str, str] | None, rows: int) -> None:
+    def __init__(self, folder: Path, hdfs: dict[str, HdfsRoot] | None, rows: int) -> None:
         self.folder, self.rows = folder, rows
         self.ports = dict(zip("ab", free_ports(2), strict=True))
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
@@ -163,7 +165,10 @@ def main() -> int:
             for number in range(chosen.times):
                 for cluster in clusters.values():
                     cluster.make_folder(f"/{number}")
-                hdfs = {site: f"{cluster.uri}/{number}" for site, cluster in clusters.items()}
+                hdfs = {
+                    site: HdfsRoot(f"{cluster.uri}/{number}", urlsplit(cluster.web_url).netloc)
+                    for site, cluster in clusters.items()
+                }
                 found.append(Trial(folder / str(number), hdfs or None, chosen.rows).run())
                 print(", ".join(f"{part} {seconds:.2f}" for part, seconds in found[-1].items()), flush=True)
     except BenchError as error:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
-from gateway.demo_servers import Databases
+from gateway.demo_servers import Databases, HdfsRoot
 
 PAIR = "demo"
 
@@ -21,11 +21,11 @@ def client_address(urls: Mapping[str, str]) -> str:
 
 def write_files(
     directory: Path, ports: Mapping[str, int], *, engine: str, databases: Databases | None = None,
-    hdfs: Mapping[str, str] | None = None, sync: str = "hsync",
+    hdfs: Mapping[str, HdfsRoot] | None = None, sync: str = "hsync",
 ) -> dict[str, Path]:
     """Site -> its configuration.
 
-    `databases`: of the engine postgresql. `hdfs`: the address of each site's root; None: directories. `sync`: of an HDFS.
+    `databases`: of the engine postgresql. `hdfs`: of each site; None: directories. `sync`: of an HDFS.
     """
     configs = {}
     for site, peer in (("a", "b"), ("b", "a")):
@@ -46,11 +46,14 @@ def _engine_toml(site: str, engine: str, databases: Databases | None) -> str:
     return f"{kind}\nurl = {_quoted(databases.urls[site])}\npassword = {_quoted(databases.password)}"
 
 
-def _dfs_toml(site: str, peer: str, hdfs: Mapping[str, str] | None, sync: str) -> str:
+def _dfs_toml(site: str, peer: str, hdfs: Mapping[str, HdfsRoot] | None, sync: str) -> str:
     if hdfs is None:
         own, of_peer = (f'kind = "directory"\npath = "{path}"' for path in ("dfs", f"../{peer}/dfs"))
     else:
-        own, of_peer = (f'kind = "hdfs"\nurl = "{hdfs[which]}"\nsync = "{sync}"' for which in (site, peer))
+        own, of_peer = (
+            f'kind = "hdfs"\nurl = "{root.url}"\nsync = "{sync}"\noptions = {{ "dfs.namenode.http-address" = "{root.web}" }}'
+            for root in (hdfs[site], hdfs[peer])
+        )
     return f"[dfs.own]\n{own}\n\n[dfs.peer]\n{of_peer}"
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -37,13 +38,21 @@ class Databases:
     password: str
 
 
+@dataclass(frozen=True, slots=True)
+class HdfsRoot:
+    """A site's folder on its HDFS by `url`; `web`: HOST:PORT of its NameNode for WebHDFS, which audits read by."""
+
+    url: str
+    web: str
+
+
 @contextmanager
-def two_hdfs(directory: Path) -> Iterator[dict[str, str]]:
-    """Site -> the address of its root. Raises Unavailable when they do not get ready."""
+def two_hdfs(directory: Path) -> Iterator[dict[str, HdfsRoot]]:
+    """Site -> its root. Raises Unavailable when they do not get ready."""
     with _servers(directory, "hdfs", "two HDFS, one for each site", "--clusters", "2") as clusters:
         for cluster in clusters.values():
             _make_root(cluster)
-        yield {site: cluster["uri"] + ROOT for site, cluster in clusters.items()}
+        yield {site: HdfsRoot(cluster["uri"] + ROOT, urlsplit(cluster["web_url"]).netloc) for site, cluster in clusters.items()}
 
 
 @contextmanager

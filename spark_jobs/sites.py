@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 from sqlalchemy import make_url
 
@@ -22,6 +24,7 @@ from storage.errors import ConfigError
 
 PREFIX = "TWINLOG_"
 WAL_FOLDER = "wal"
+HADOOP_FILES = ("core-site.xml", "hdfs-site.xml")
 LOG = 0  # of a pair there is one so far
 
 
@@ -127,12 +130,35 @@ def _engine_url(keys: _Keys, engine: str, data: Path) -> str:
 
 
 def _remote_log(keys: _Keys, section: str) -> tuple[str, dict[str, str]]:
-    """(folder or address of the pair's log there, Hadoop's keys)."""
+    """(folder or address of the pair's log there, Hadoop's keys; `user` among them)."""
     below = f"{keys.text('pair')}/{LOG}"
     if keys.text(f"{section}.kind", "directory") == "directory":
         return str(keys.path(f"{section}.path") / below), {}
-    options = {str(name): str(value) for name, value in (keys.table(f"{section}.options") or {}).items()}
-    return f"{keys.text(f'{section}.url').rstrip('/')}/{below}", options
+    url = keys.text(f"{section}.url").rstrip("/")
+    options = {} if not keys.text(f"{section}.conf_dir", "") else _of_hadoop(keys.path(f"{section}.conf_dir"))
+    options |= {str(name): str(value) for name, value in (keys.table(f"{section}.options") or {}).items()}
+    user = keys.text(f"{section}.user", "")
+    return f"{url}/{below}", {**_of_service(options, url), **({"user": user} if user else {})}
+
+
+def _of_hadoop(folder: Path) -> dict[str, str]:
+    """Hadoop's own files there, the later one over the earlier, as Hadoop has it. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for path in (folder / name for name in HADOOP_FILES):
+        try:
+            properties = ElementTree.parse(path).getroot().iter("property")
+        except FileNotFoundError:
+            continue
+        except (OSError, ElementTree.ParseError) as error:
+            raise _unfit(path, f"cannot be read: {error}") from error
+        found |= {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in properties}
+    return found
+
+
+def _of_service(options: Mapping[str, str], url: str) -> dict[str, str]:
+    """Without the NameNodes of other name services: files of Hadoop may know those of many clusters."""
+    others = set(options.get("dfs.nameservices", "").split(",")) - {urlsplit(url).netloc}
+    return {name: value for name, value in options.items() if others.isdisjoint(name.split("."))}
 
 
 class _Keys:

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.demo_files import write_files
-from gateway.demo_servers import two_hdfs
+from gateway.demo_servers import HdfsRoot, two_hdfs
 from storage.errors import TwinlogError
 from tools.story_checks import (
     Findings,
@@ -59,7 +59,7 @@ class Story:
         self.acks = directory / "acks.jsonl"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.memory_mb: dict[str, float] = {}
-        self.hdfs: Mapping[str, str] | None = None  # site -> the address of its root
+        self.hdfs: Mapping[str, HdfsRoot] | None = None  # by site
         self.began_s = time.monotonic()
 
     # ---- telling and running

@@ -8,10 +8,11 @@ import pytest
 
 from gateway.config_load import load_site_config
 from gateway.demo_files import write_files
-from gateway.demo_servers import Databases
+from gateway.demo_servers import Databases, HdfsRoot
+from spark_jobs.sites import load_pair
 
 URLS = {"a": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_a", "b": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_b"}
-HDFS = {"a": "hdfs://127.0.0.1:9001/twinlog", "b": "hdfs://127.0.0.1:9002/twinlog"}
+HDFS = {site: HdfsRoot(f"hdfs://127.0.0.1:900{n}/twinlog", f"127.0.0.1:987{n}") for n, site in enumerate("ab", 1)}
 
 
 @pytest.mark.parametrize("sync", ["hsync", "hflush"])
@@ -19,7 +20,9 @@ def test_each_site_has_its_own_hdfs_and_its_peers(tmp_path: Path, sync: str) -> 
     paths = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="sqlite", hdfs=HDFS, sync=sync)
     for site, peer in (("a", "b"), ("b", "a")):
         config = load_site_config(paths[site], {})
-        assert (config.dfs.own.url, config.dfs.peer.url) == (HDFS[site], HDFS[peer])
+        assert (config.dfs.own.url, config.dfs.peer.url) == (HDFS[site].url, HDFS[peer].url)
+        assert config.dfs.own.options == {"dfs.namenode.http-address": HDFS[site].web}
+        assert load_pair(paths[site]).sites[peer].hdfs == {"dfs.namenode.http-address": HDFS[peer].web}, "audits find it"
         assert (config.dfs.own.sync, config.dfs.peer.sync) == (sync, sync)
         assert config.engine.kind == "sqlite"
 

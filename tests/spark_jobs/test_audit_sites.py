@@ -66,6 +66,26 @@ def test_hdfs_of_both_sites(tmp_path: Path) -> None:
     assert pair.sites["b"].hdfs == {"dfs.replication": "3"}
 
 
+def test_hdfs_by_hadoops_own_files(tmp_path: Path) -> None:
+    """Of several name services the right one; the options over the files; the user."""
+    conf = tmp_path / "a" / "hadoop"
+    values = {
+        "dfs.nameservices": "cluster-a,cluster-b", "dfs.ha.namenodes.cluster-a": "n1,n2", "dfs.replication": "2",
+        "dfs.namenode.http-address.cluster-a.n1": "n1.example.org:9870", "dfs.namenode.http-address.cluster-b.n1": "other:9870",
+    }
+    own = site(tmp_path, "a", dfs=HDFS.replace("[dfs", 'conf_dir = "hadoop"\nuser = "twinlog"\n[dfs'))
+    conf.mkdir()
+    (conf / "hdfs-site.xml").touch()
+    with pytest.raises(ConfigError, match=r"hdfs-site\.xml cannot be read: no element found"):
+        load_pair(own)
+    properties = "".join(f"<property><name>{name}</name><value> {value} </value></property>" for name, value in values.items())
+    (conf / "hdfs-site.xml").write_text(f"<?xml version='1.0'?><configuration>{properties}</configuration>")
+    assert load_pair(own).sites["a"].hdfs == {
+        "dfs.nameservices": "cluster-a,cluster-b", "dfs.ha.namenodes.cluster-a": "n1,n2", "dfs.replication": "3",
+        "dfs.namenode.http-address.cluster-a.n1": "n1.example.org:9870", "user": "twinlog",
+    }
+
+
 def test_the_environment_is_over_the_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWINLOG_HTTP__PORT", "9999")
     pair = load_pair(site(tmp_path, "a"), site(tmp_path, "b"))

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.demo_files import PAIR
-from gateway.demo_servers import ROOT
+from gateway.demo_servers import ROOT, HdfsRoot
 from remote_log.layout import RemoteLayout
 from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.errors import Unavailable
@@ -31,15 +31,15 @@ def test_after_a_failure_the_sites_are_stopped_and_then_their_hdfs(tmp_path: Pat
     done: list[str] = []
 
     @contextmanager
-    def two_hdfs(directory: Path) -> Iterator[dict[str, str]]:
+    def two_hdfs(directory: Path) -> Iterator[dict[str, HdfsRoot]]:
         try:
-            yield {"a": "hdfs://a/twinlog", "b": "hdfs://b/twinlog"}
+            yield {site: HdfsRoot(f"hdfs://{site}/twinlog", f"{site}:9870") for site in "ab"}
         finally:
             done.append("hdfs stopped")
 
     def run(told: story.Story) -> Findings:
         assert told.hdfs is not None
-        done.append(told.hdfs["b"])
+        done.append(told.hdfs["b"].url)
         raise story.StoryFailed("as wanted")
 
     monkeypatch.setattr(story, "two_hdfs", two_hdfs)
