@@ -1,7 +1,8 @@
 """One audit from its beginning to its end: barrier, session, job, folder, and telling both sites.
 
 What always holds: once its folder is begun an audit ends in one of three ways: whole (`good` or `bad`), `failed` with the
-reason and without findings, or stopped by a signal and gone without a trace; in all three the barrier is released.
+reason and without findings, or gone without a trace, after a signal or when the folder cannot be written; in all three the
+barrier is released.
 """
 
 from __future__ import annotations
@@ -80,7 +81,11 @@ class Ended:
 
 
 def perform(plan: Plan, steps: Steps, session: OpenSession = own_session) -> Ended:
-    """Run it; `session` opens Spark. Raises ConfigError before anything is written, KeyboardInterrupt after a signal."""
+    """Run it; `session` opens Spark.
+
+    Raises ConfigError before anything is written, KeyboardInterrupt after a signal, Unavailable when the folder cannot be
+    written: then there is no folder, and the sites were told that the audit failed.
+    """
     folder = AuditFolder(plan.out)
     started = datetime.now(UTC)
     began_s = time.monotonic()
@@ -95,9 +100,8 @@ def perform(plan: Plan, steps: Steps, session: OpenSession = own_session) -> End
             except Exception as error:  # Spark's and Py4J's, or a defect: never an audit taken for good
                 work.fail(_told(error))
             with undisturbed():
-                summary = work.end(started, time.monotonic() - began_s)
-                path = folder.finish()
-                return Ended(path, summary, gateways.tell(_told_to_sites(summary)))
+                path = work.end(started, time.monotonic() - began_s)
+                return Ended(path, work.summary, gateways.tell(_told_to_sites(work.summary)))
     except BaseException:
         folder.discard()
         raise
@@ -176,20 +180,30 @@ class _Work:
         self.charts = outcome.charts
 
     def fail(self, error: TwinlogError) -> None:
-        self.folder.clear_results()
         self.summary.update(
             outcome="failed", error={"code": error.code, "message": error.message}, findings=0, kinds={}, counters={}, files=[]
         )
 
-    def end(self, started: datetime, took_s: float) -> dict[str, Any]:
-        """The last files of the folder. The summary."""
+    def end(self, started: datetime, took_s: float) -> Path:
+        """The last files of the folder, and its name. Raises Unavailable."""
         self.summary.update(
             started_at=_rfc3339(started), finished_at=_rfc3339(datetime.now(UTC)), took_s=round(took_s, 3)
         )
-        if self.summary["outcome"] != "failed":
-            self.folder.write_text(REPORT, render(self.summary, first_findings(self.folder.part, ROWS_MAX), self.charts))
-        self.folder.write_summary(self.summary)
-        return self.summary
+        try:
+            if self.summary["outcome"] == "failed":
+                self.folder.clear_results()
+            else:
+                self.folder.write_text(REPORT, render(self.summary, first_findings(self.folder.part, ROWS_MAX), self.charts))
+            self.folder.write_summary(self.summary)
+            return self.folder.finish()
+        except OSError as error:
+            unwritten = Unavailable(
+                f"the audit cannot be written to {self.folder.part} ({error.strerror or error}), and nothing of it is kept: "
+                "make room, or give another --out or --audits"
+            )
+            self.fail(unwritten)
+            self.gateways.tell(_told_to_sites(self.summary))
+            raise unwritten from error
 
 
 def _told_to_sites(summary: Mapping[str, Any]) -> dict[str, Any]:

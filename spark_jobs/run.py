@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,6 +80,9 @@ def _run(options: argparse.Namespace, given: list[str], notes: Console) -> int:
     except KeyboardInterrupt:
         notes.print("Stopped: nothing was written, and the sites' snapshots are released.")
         return STOPPED
+    except Exception as error:  # a defect; Python's own exit code for it would say that differences were found
+        _show_error(_defect(error), notes, as_json=options.json)
+        return NOT_DONE
     _show(ended, notes, as_json=options.json)
     return CODES[str(ended.summary["outcome"])]
 
@@ -135,6 +139,12 @@ def _show(ended: Ended, notes: Console, *, as_json: bool) -> None:
         sys.stdout.flush()
         return
     show_audit(Console(highlight=False), Audit(ended.path, ended.summary), FINDINGS_SHOWN)
+
+
+def _defect(error: Exception) -> TwinlogError:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error}, in {Path(where.filename).name}, line {where.lineno}"
+    return TwinlogError(f"{said}: this is a defect of twinlog")
 
 
 def _show_error(error: TwinlogError, notes: Console, *, as_json: bool) -> None:

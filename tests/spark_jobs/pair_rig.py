@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 from gateway.client import TwinlogClient
 from gateway.config_load import load_site_config
@@ -19,6 +20,7 @@ from gateway.demo_files import client_address
 from spark_jobs import run
 from spark_jobs.audit import perform
 from spark_jobs.output import first_findings
+from spark_jobs.progress import Steps
 from storage.engine import StorageEngine, StoredRow
 from storage.engines.rocks import RocksEngine
 from storage.engines.rocks_open import RocksSettings
@@ -41,11 +43,25 @@ START_S = 60.0
 Planted = dict[str, str]  # key -> kind
 
 
+class _Steps(Steps):
+    """Does what is planned `at` a step, once, when the step is said: just before its work begins."""
+
+    def __init__(self, console: Console, at: dict[str, Callable[[], object]]) -> None:
+        super().__init__(console)
+        self._at = at
+
+    def step(self, what: str) -> None:
+        super().step(what)
+        for planned in [planned for planned in self._at if what.startswith(planned)]:
+            self._at.pop(planned)()
+
+
 @contextlib.contextmanager
-def given_session(spark: SparkSession) -> Iterator[None]:
-    """The command takes the session of the tests, and leaves it as it is."""
+def given_session(spark: SparkSession, at: dict[str, Callable[[], object]] | None = None) -> Iterator[None]:
+    """The command takes the session of the tests, and leaves it as it is. `at`: what happens at which step."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "perform", partial(perform, session=lambda *_: contextlib.nullcontext(spark)))
+        patch.setattr(run, "Steps", partial(_Steps, at={} if at is None else at))
         yield
 
 
@@ -55,8 +71,11 @@ class AuditedPair(Processes):
     def __init__(self, directory: Path, databases: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
         for site, url in (databases or {}).items():
-            self.reconfigure(site, ROCKS, f'[engine]\nkind = "postgresql"\nurl = "{url}"\n')
+            (directory / site / "database").write_text(url)
+            self.reconfigure(site, ROCKS, '[engine]\nkind = "postgresql"\nurl = "file:database"\n')
         self.audits = directory / "audits"
+        self._audits = 0
+        self.at: dict[str, Callable[[], object]] = {}  # the beginning of a step of an audit -> what happens there
         self.address = client_address(self.urls)
 
     def reconfigure(self, site: str, old: str, new: str) -> None:
@@ -89,7 +108,9 @@ class AuditedPair(Processes):
 
     def audit(self, job: str, *more: str, expected: int) -> dict[str, Any]:
         """The summary that the command prints; it must end with the exit code `expected`."""
-        words = ["--config", str(self.configs["a"]), "--peer-config", str(self.configs["b"]), "--audits", str(self.audits)]
+        self._audits += 1  # several may begin in one second
+        out = self.audits / f"{self._audits}-{job}"
+        words = ["--config", str(self.configs["a"]), "--peer-config", str(self.configs["b"]), "--out", str(out)]
         with contextlib.redirect_stdout(io.StringIO()) as said:
             code = run.main([job, *words, "--json", *more])
         assert code == expected, said.getvalue()
@@ -142,7 +163,7 @@ def audited_pair(spark: SparkSession, directory: Path, **settings: Any) -> Itera
     """Open; ended at the end."""
     pair = AuditedPair(directory, **settings)
     try:
-        with given_session(spark):
+        with given_session(spark, pair.at):
             pair.open()
             yield pair
     finally:
