@@ -112,7 +112,9 @@ class Operator:
 
     async def _mend(self) -> bool:
         """One command, if there is one to give."""
-        state = self._world.watch.value
+        state, last = self._world.watch.value, self._world.watch.remembered
+        is_lost = state is None or (state.active is None and not state.switching)
+        lost_at = last.active if last is not None and is_lost else None  # the register was lost for good: go on where it was
         for site in SITES:
             if state is not None and state.active == OTHER[site] and self._is_damaged(site):
                 self._empty(site)
@@ -122,10 +124,11 @@ class Operator:
             if life is None or life.operations is None or life.site is None:
                 continue
             if life.operations.running_id is not None:
-                return False
-        last = self._world.watch.remembered
-        if last is not None and last.active is not None and (state is None or (state.active is None and not state.switching)):
-            self.command("failover", last.active, accept_data_loss=True)  # the register was lost for good: go on where it was
+                if lost_at is not None:
+                    self.command("abort", site)  # a resync waits for a site that cannot come back without the register
+                return lost_at is not None
+        if lost_at is not None:
+            self.command("failover", lost_at, accept_data_loss=True)
             return True
         for site in SITES:
             if state is not None and state.active == site and (self._is_damaged(site) or self._is_empty(site)):
