@@ -105,7 +105,7 @@ class SimEngine(MemoryEngine):
         await super().keep_snapshot(name, taken_ms)
 
     def digest_of_kept(self, name: str) -> str:
-        """Of all that both sites must hold alike. Not the highest timestamp: a site remembers those of an epoch that was lost."""
+        """Of all that both sites must hold alike. The highest timestamp is not: a site remembers those of a lost epoch."""
         state = self._kept[name][1]
         rows = [(table, key, row.version, row.value) for (table, key), row in sorted(state.rows.items())]
         tables = [(number, table.schema) for number, table in sorted(state.tables.items())]
