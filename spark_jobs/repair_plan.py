@@ -1,8 +1,9 @@
 """What has to be written at the active so that a row is the same on both sites: from a finding of `compare`, without any I/O.
 
 What always holds: every write is made only if the active's row is what the audit saw, so a repair never undoes a newer one;
-`damaged` rows are repaired only when somebody has said which site is right, because the audit cannot know; whatever is
-written is an ordinary write, logged and sent to the other site.
+rows are repaired only when somebody has said which site is right, where the audit cannot know: those that are `damaged`, and
+all of them once the site that was the standby has become the active, for what it lacks would be taken from the other one too;
+whatever is written is an ordinary write, logged and sent to the other site.
 
 Findings name two sides, `source` and `peer`; which of them is the active may have changed since. The right side's row is
 written over the active's, also where the two are the same site: that is what sends it to the other one again.
@@ -41,7 +42,7 @@ class Left:
 
 
 def plan_write(finding: Mapping[str, Any], *, active: str, truth: str | None) -> Write | Left:
-    """`active`: `source` or `peer`; `truth`: the same, or None: the active, where that can be taken for granted."""
+    """`active`: `source` or `peer`; `truth`: the same, or None: the source, where that can be taken for granted."""
     kind, key_text = str(finding["kind"]), finding["key_text"]
     if kind not in KINDS:
         return Left(f"{kind}: whole tables are not repaired row by row; fill the site anew")
@@ -49,6 +50,8 @@ def plan_write(finding: Mapping[str, Any], *, active: str, truth: str | None) ->
         return Left("the bytes changed below the storage at one site, nobody knows at which: look, then say --set truth=SITE")
     if key_text == f"0x{bytes(finding['key']).hex()}":
         return Left("the key itself does not decode, so no request can name it; fill the site anew")
+    if active == "peer" and truth is None:
+        return Left("the other site was active when this was found, and nobody knows whose row is right: say --set truth=SITE")
     version, row = finding[f"{active}_version"], finding[f"{truth or active}_row"]
     if row is not None and _is_damaged(row):
         return Left("the row to be written does not decode at that site; say --set truth= the other one, if that is whole")

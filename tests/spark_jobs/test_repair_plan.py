@@ -24,7 +24,7 @@ CASES = [
     ("missing", 5, None, "source", None, "PUT", SOURCE, MATCH_5),
     ("missing", 5, None, "source", "peer", "DELETE", None, MATCH_5),
     ("missing", 5, None, "peer", "source", "PUT", SOURCE, NONE),
-    ("missing", 5, None, "peer", None, "DELETE", None, NONE),
+    ("missing", 5, None, "peer", "peer", "DELETE", None, NONE),
     ("extra", None, 9, "source", None, "DELETE", None, NONE),
     ("extra", None, 9, "source", "peer", "PUT", PEER, NONE),
     ("extra", None, 9, "peer", "source", "DELETE", None, MATCH_9),
@@ -48,6 +48,14 @@ def test_the_right_row_is_written_over_what_the_active_had(
 
 def test_a_damaged_row_needs_somebody_to_say_which_site_is_right() -> None:
     plan = plan_write(finding("damaged", 5, 5), active="source", truth=None)
+    assert isinstance(plan, Left)
+    assert "truth=SITE" in plan.reason
+
+
+@pytest.mark.parametrize(("kind", "source", "peer"), [("missing", 5, None), ("extra", None, 9), ("stale", 9, 5)])
+def test_a_standby_that_has_become_the_active_is_not_taken_for_right(kind: str, source: int | None, peer: int | None) -> None:
+    """What it lacks would be deleted at the site that has it."""
+    plan = plan_write(finding(kind, source, peer), active="peer", truth=None)
     assert isinstance(plan, Left)
     assert "truth=SITE" in plan.reason
 

@@ -104,3 +104,9 @@ def test_looking_changes_nothing(write: Write, answer: httpx.Response, state: st
     assert rows(site).look(write).state == state
     assert site.requests[0].method == "GET"
 
+
+
+def test_an_active_that_does_not_answer_ends_the_look_too() -> None:
+    done = rows(Site(*[httpx.ConnectError("nobody")] * ATTEMPTS)).look(PUT)
+    assert (done.state, done.ends) == ("to write", True)
+    assert done.reason.startswith("not looked at: the active does not answer")
