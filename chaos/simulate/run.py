@@ -198,12 +198,12 @@ class Run:
         self.recorder.note(Moment("recovered", self.loop.now_s))
         await self._read_all()
         last = await self._last_barrier()
+        if not await until(lambda: not self._without(last), DRAIN_S, 0.05):  # its rows are there before it is kept
+            self.broken("barriers", f"Site {' and '.join(self._without(last))} of a healthy pair does not hold barrier {last}.")
         if not await self._drained():
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
-        if not await until(lambda: not self._without(last), DRAIN_S, 0.05):  # its rows are there before it is kept
-            self.broken("barriers", f"Site {' and '.join(self._without(last))} of a healthy pair does not hold barrier {last}.")
         for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
         await self.observer.final(str(self.world.find("active")))
