@@ -2,7 +2,7 @@
 
 Makes a WAL of that size with the product's own codecs, in a temporary folder, for each size of frame; audits it in one local
 Spark session after a small one has warmed it, and says wall time, CPU time (of the whole session: Java and its Python workers)
-and what the walk over the frames alone costs. A finding in such a log is an error.
+and what reading, the walk over the frames and folding them alone cost. A finding in such a log is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.job import Request, SiteSource
 from spark_jobs.log_audit import run
+from spark_jobs.log_columns import RUNS_SCHEMA
 from spark_jobs.log_files import Place, list_log
+from spark_jobs.log_fold import run_batch
 from spark_jobs.log_walk import walk
 from spark_jobs.session import open_session
 from storage.frame import make_frame
@@ -27,7 +29,7 @@ from storage.segment import SegmentHeader, encode_header, wal_name
 
 SEGMENT_BYTES = 16 << 20
 ROW_BYTES = 100
-RECORDS = (1, 64, 1000)  # in a frame: one client, many, and batches
+RECORDS = (1, 8, 64, 256)  # in a frame: one client, some, many
 WARM_MB = 2
 SETTINGS = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -95,11 +97,12 @@ def cpu_s() -> float:
 
 
 def walk_s(wal: Path) -> float:
-    """CPU seconds of reading and walking alone, in this process."""
+    """CPU seconds of what a task of Spark's does in Python, in this process."""
     place = Place(str(wal))
     store, begun = place.store(), time.process_time()
     for segment in list_log(place).segments:
-        walk(store.read(place.file(segment.name)), segment.name, segment)
+        found = walk(store.read(place.file(segment.name)), segment.name, segment)
+        run_batch(found, segment, "", RUNS_SCHEMA)
     return time.process_time() - begun
 
 

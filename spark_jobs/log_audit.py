@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_jobs import log_between, log_chain
+from spark_jobs import log_between, log_chain, log_lag, log_runs
 from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, SiteSource, Span
-from spark_jobs.log_columns import FRAME, SEGMENT
+from spark_jobs.log_columns import RUN, SEGMENT
 from spark_jobs.log_files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, list_log, place_of
 from spark_jobs.log_walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
 from spark_jobs.pair import Gateways
@@ -106,15 +106,17 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     }
     progress.step("checking the logs against each other and storage")
     parts = [each.rows for each in own.values()]
-    parts += [Here.take(spark, found).rows for found in _between(request, logs, own, before, after)]
+    parts += [found.rows for found in _between(spark, request, logs, own, before, after)]
     rows = [row for part in parts for row in part.to_pylist()] + [row for site in request.sites for row in _quarantined(site)]
     rows.sort(key=lambda row: (row["site"], row["log"], row["segment"] or "", row["offset"]))
     kinds = Counter(row["kind"] for row in rows)
+    waits = {each.name: log_lag.lag(each.view).collect() for each in logs if each.log == WAL}
+    lag = log_lag.chart({name: [(row["at_ms"], row["waited_ms"]) for row in found] for name, found in waits.items()})
     return Outcome(
         good=not rows,
         counters={**_counted(logs), **{kind.replace("-", "_").upper(): kinds[kind] for kind in KINDS}},
         findings=spark.createDataFrame([tuple(row[name] for name in FINDINGS.names) for row in rows], FINDINGS),
-        frames={"log_marks": _marks(logs)} if logs else {}, charts=_charts(logs, rows), remarks=tuple(remarks),
+        frames={"log_marks": _marks(logs)} if logs else {}, charts=(*_charts(logs, rows), lag), remarks=tuple(remarks),
     )
 
 
@@ -125,6 +127,14 @@ def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
         .unionByName(log_chain.missing(log.marks.frame, log.linked.frame, trimmed_to))
         .unionByName(log_chain.duplicates(log.limits.frame, log.marks.frame))
         .unionByName(log_chain.epochs(log.marks.frame, log.linked.frame))
+    )
+
+
+def lacking(spark: SparkSession, wal: Audited, remote: Audited, faults: DataFrame, trimmed_to: int | None) -> DataFrame:
+    """What the remote log lacks of its writer's WAL. `faults`: findings that account for what they name."""
+    differing = Here.take(spark, log_between.differing(wal.view, remote.view, trimmed_to)).frame
+    return wal.located(
+        log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to, differing)
     )
 
 
@@ -173,12 +183,16 @@ def _read(
         remarks.append(f"the {log} {'of' if log == WAL else 'on'} {site} ({place.path}) holds no segment")
         return None
     progress.step(f"reading the {log} {'of' if log == WAL else 'on'} {site}")
-    options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
-    read = spark.read.format(FORMAT).options(**options).schema(log_chain.AUDIT_SCHEMA)
-    view = read.load().persist(StorageLevel.MEMORY_AND_DISK)
-    marks = Here.take(spark, view.where(f.col("entry") != FRAME))
-    progress.step(f"putting the {log} {'of' if log == WAL else 'on'} {site} in order")
-    limits = Here.take(spark, log_chain.limits(log_chain.runs(view)))
+    options = {"view": "runs", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
+    view = spark.read.format(FORMAT).options(**options).load().persist(StorageLevel.MEMORY_AND_DISK)
+    return audited(spark, site, log, place, view)
+
+
+def audited(spark: SparkSession, site: str, log: str, place: Place, view: DataFrame) -> Audited:
+    """`view`: the view `runs` of the log, kept."""
+    marks = Here.take(spark, view.where(f.col("entry") != RUN).drop(*log_runs.ARRAYS))
+    overlapping = Here.take(spark, log_runs.overlapping(view))
+    limits = Here.take(spark, log_chain.limits(log_chain.chains(log_runs.unfolded(view, overlapping.frame))))
     return Audited(site, log, place, view, marks, limits, Here.take(spark, log_chain.linked(view, limits.frame)))
 
 
@@ -195,28 +209,29 @@ def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None
 
 # ---- checking
 def _between(
-    request: Request, logs: list[Audited], own: Mapping[tuple[str, str], Here],
+    spark: SparkSession, request: Request, logs: list[Audited], own: Mapping[tuple[str, str], Here],
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
-) -> list[DataFrame]:
+) -> list[Here]:
     """Each site's WAL against the remote log on the other one's DFS, and against what its storage holds."""
     by_place = {(each.site, each.log): each for each in logs}
     first, second = (site.name for site in request.sites)
-    found = []
+    found: list[Here] = []
     for writer, other in ((first, second), (second, first)):
         wal, remote = by_place.get((writer, WAL)), by_place.get((other, REMOTE))
-        if wal is not None and remote is not None:
-            twice = own[writer, WAL].frame.where(f.col("kind") == log_chain.DUPLICATE)
-            faults, trimmed_to = own[other, REMOTE].frame.unionByName(twice), _durable(after, remote)
-            lacking = log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to)
-            found.append(wal.located(lacking))
-        if not after or not all(str(facts[writer].get("role")).endswith("ACTIVE") for facts in (before, after)):
-            continue
-        if wal is not None:
-            found.append(wal.located(log_between.behind_storage(wal.linked.frame, int(before[writer]["applied_seq"]))))
+        active = bool(after) and all(str(facts[writer].get("role")).endswith("ACTIVE") for facts in (before, after))
+        in_sync = active and all(facts[writer].get("mode") == "sync" for facts in (before, after))
         durable_seq = None if remote is None else _durable(after, remote)
-        in_sync = all(facts[writer].get("mode") == "sync" for facts in (before, after))
+        faults = [] if remote is None else [own[other, REMOTE].frame]
         if remote is not None and durable_seq is not None and in_sync:
-            found.append(remote.located(log_between.trimmed_early(remote.linked.frame, durable_seq)))
+            found.append(Here.take(spark, remote.located(log_between.trimmed_early(remote.linked.frame, durable_seq))))
+            faults.append(found[-1].frame)
+        if wal is not None and remote is not None:
+            faults.append(own[writer, WAL].frame.where(f.col("kind") == log_chain.DUPLICATE))
+            accounted = reduce(DataFrame.unionByName, faults)
+            found.append(Here.take(spark, lacking(spark, wal, remote, accounted, durable_seq)))
+        if wal is not None and active:
+            behind = log_between.behind_storage(wal.linked.frame, int(before[writer]["applied_seq"]))
+            found.append(Here.take(spark, wal.located(behind)))
     return found
 
 
@@ -240,9 +255,9 @@ def _quarantined(site: SiteSource) -> list[dict[str, Any]]:
                 kind, detail = DAMAGED, f"the quarantined frames are damaged from offset {end} on"
         except (OSError, LogError) as error:
             kind, end, detail = UNREADABLE, 0, f"it cannot be read: {error}"
-        first = found.frames[0][6] if found.frames else None
+        first = int(found.frames["seq"][0]) if len(found.frames) else None
         offset = 0 if kind == QUARANTINED else end
-        last = found.last_seq if found.frames else None
+        last = found.last_seq if len(found.frames) else None
         said = (kind, site.name, QUARANTINE, name, file, offset, first, last, detail)
         rows.append(dict(zip(FINDINGS.names, said, strict=True)))
     return rows

@@ -1,6 +1,6 @@
 """What is wrong between a site's WAL, the remote log that it writes on the other site's DFS, and its storage. Pure.
 
-Functions DataFrame -> DataFrame, over the view `frames` of each log (log_chain.py). What always holds, if the WAL was read
+Functions DataFrame -> DataFrame, over the view `runs` of each log (log_fold.py). What always holds, if the WAL was read
 before the remote log and `trimmed_to` was asked for after it: a record that was acknowledged synchronously, and that the other
 site does not hold durably, is in both logs with the same bytes; nothing else is demanded, so a log that is written and trimmed
 meanwhile gives no finding.
@@ -12,28 +12,40 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_jobs.log_chain import is_sync
-from spark_jobs.log_columns import FRAME, SEGMENT
+from spark_jobs.log_columns import RUN, SEGMENT
+from spark_jobs.log_runs import KEY, frames_of, runs_of
 
 NOT_IN_REMOTE, DIFFERS, BEHIND_STORAGE, TRIMMED_EARLY = "not-in-remote-log", "logs-differ", "behind-storage", "trimmed-early"
 
 
+def differing(wal: DataFrame, remote: DataFrame, trimmed_to: int | None) -> DataFrame:
+    """The WAL's runs that are not in the remote log exactly so, `epoch`, `block` and KEY: what has to be looked at by frames.
+
+    Both logs are cut into blocks at the same sequences, so a run that was not trimmed is found there, unless a segment begins
+    within it. `trimmed_to`: as of `not_in_remote`."""
+    same = ["epoch", "seq", "last_seq", "frames", "digest"]
+    digest = f.xxhash64("seqs", "crcs").alias("digest")
+    there = remote.where(f.col("entry") == RUN).select(*same[:-1], digest)
+    own = _own(wal)
+    wanted = own.join(_committed(own), "epoch", how="inner").where(f.col("seq") <= f.col("upto"))
+    asked = _asked(wanted.select("*", digest), remote, trimmed_to, "last_seq")
+    return runs_of(asked).select("block", *same, *KEY).join(there, same, how="left_anti").select("epoch", "block", *KEY)
+
+
 def not_in_remote(
-    wal: DataFrame, wal_limits: DataFrame, remote: DataFrame, faults: DataFrame, trimmed_to: int | None
+    wal: DataFrame, wal_limits: DataFrame, remote: DataFrame, faults: DataFrame, trimmed_to: int | None, differing: DataFrame
 ) -> DataFrame:
     """NOT_IN_REMOTE, one for each stretch of frames; DIFFERS, one for each frame.
 
-    `wal_limits`: `log_chain.runs` with `limit`, how far each stands. `faults`: findings of the logs themselves, which account
+    `wal_limits`: `log_chain.chains` with `limit`, how far each stands. `faults`: findings of the logs themselves, which account
     for what they name. `trimmed_to` None: not known; then what lies below all that is left of an epoch counts as trimmed.
+    `differing`: of both logs; it is small.
     """
-    wanted = _wanted(wal, wal_limits)
-    there = remote.where(f.col("entry") == FRAME)
+    wanted = _wanted(wal, wal_limits, differing)
+    blocks = f.broadcast(differing.select("epoch", "block").distinct())
+    there = frames_of(remote, runs_of(remote).join(blocks, ["epoch", "block"], how="left_semi").select(*KEY))
     lacking = wanted.join(there.select("epoch", "seq", "last_seq", "crc"), ["epoch", "seq", "last_seq", "crc"], how="left_anti")
-    if trimmed_to is None:
-        floors = remote.where(f.col("entry") == SEGMENT).groupBy("segment_epoch").agg(f.min("seq").alias("floor"))
-        kept = lacking.join(f.broadcast(floors), f.col("epoch") == f.col("segment_epoch"), how="inner")
-        lacking = kept.where(f.col("seq") >= f.col("floor")).drop("floor", "segment_epoch")
-    else:
-        lacking = lacking.where(f.col("last_seq") > trimmed_to)
+    lacking = _asked(lacking, remote, trimmed_to, "seq")
     named = faults.select(f.col("seq").alias("lost"), f.col("last_seq").alias("lost_to"))
     lacking = lacking.join(
         f.broadcast(named), (f.col("lost") <= f.col("last_seq")) & (f.col("lost_to") >= f.col("seq")), how="left_anti"
@@ -42,18 +54,37 @@ def not_in_remote(
     return _found(lacking.join(other, ["epoch", "seq"], how="left"))
 
 
-def _wanted(wal: DataFrame, limits: DataFrame) -> DataFrame:
+def _own(wal: DataFrame) -> DataFrame:
+    """Runs that this writer made synchronously, so that they are in its remote log."""
+    return wal.where((f.col("entry") == RUN) & (f.col("epoch") == f.col("segment_epoch")) & is_sync())
+
+
+def _committed(own: DataFrame) -> DataFrame:
+    """`upto`: what the frames of each epoch say was committed in both logs."""
+    return f.broadcast(own.groupBy("epoch").agg(f.max("committed").alias("upto")))
+
+
+def _asked(runs: DataFrame, remote: DataFrame, trimmed_to: int | None, above: str) -> DataFrame:
+    """Those that were not trimmed; of runs: of which something was not. `above`: their end that lies above what was, then."""
+    if trimmed_to is not None:
+        return runs.where(f.col("last_seq") > trimmed_to)
+    floors = remote.where(f.col("entry") == SEGMENT).groupBy("segment_epoch").agg(f.min("seq").alias("floor"))
+    named = floors.withColumnRenamed("segment_epoch", "floor_epoch")
+    kept = runs.join(f.broadcast(named), f.col("epoch") == f.col("floor_epoch"), how="inner")
+    return kept.where(f.col(above) >= f.col("floor")).drop("floor", "floor_epoch")
+
+
+def _wanted(wal: DataFrame, limits: DataFrame, differing: DataFrame) -> DataFrame:
     """Standing frames that a synchronous frame of the same epoch says were committed: by this writer, so in its remote log."""
-    own = wal.where((f.col("entry") == FRAME) & (f.col("epoch") == f.col("segment_epoch")))
-    committed = own.where(is_sync()).groupBy("epoch").agg(f.max("committed").alias("upto"))
+    own = _own(wal)
     cut = limits.where(f.col("limit") < f.col("last_seq")).select(
         "epoch", f.col("seq").alias("run"), f.col("last_seq").alias("run_last"), "limit"
     )
     falls = (f.col("frame.last_seq") > f.col("limit")) & f.col("frame.seq").between(f.col("run"), f.col("run_last"))
     return (
-        own.where(is_sync())
-        .select("epoch", "seq", "last_seq", "previous", "crc", "ordinal", "offset")
-        .join(f.broadcast(committed), "epoch", how="inner")
+        frames_of(own, differing.select(*KEY))
+        .select("epoch", "seq", "last_seq", "previous", "crc", *KEY)
+        .join(_committed(own), "epoch", how="inner")
         .where(f.col("last_seq") <= f.col("upto"))
         .alias("frame")
         .join(f.broadcast(cut).alias("cut"), (f.col("frame.epoch") == f.col("cut.epoch")) & falls, how="left_anti")

@@ -1,7 +1,8 @@
 """What is wrong with one log by itself: gaps, broken links, two frames in one place, damage, epochs without a start. Pure.
 
-Functions DataFrame -> DataFrame over the view `frames` of one log (log_source.py), with AUDIT_SCHEMA's columns. `marks` are
-those of its rows that are no frames; `runs`, `limits` and `linked` are made of it here; all of these are small.
+Functions DataFrame -> DataFrame over the view `runs` of one log (log_fold.py). `frames` are its runs without overlaps
+(log_runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these
+are small.
 A reader takes frames in the order of (epoch, sequence), and one whose `previous` lies below what was read cuts off what came
 after that (storage/chain.py). What always holds: what the rules of the log allow is no finding, and one fault is one finding:
 - a frame that stands in several segments, as after a retry, is one frame; what is cut off needs no link;
@@ -15,74 +16,67 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
-from spark_jobs.log_columns import FRAME, FRAMES_SCHEMA, SEGMENT
+from spark_jobs.log_columns import SEGMENT
+from spark_jobs.log_runs import KEY, runs_of, unfolded
 from spark_jobs.log_walk import DAMAGED, EPOCH, GONE, MISPLACED, TORN, UNREADABLE
 from storage.frame import Flags
 
 GAP, BROKEN_LINK, DUPLICATE, NO_START, CUT_COMMITTED = "gap", "broken-link", "duplicate", "epoch-without-start", "cut-committed"
 FOUND = ("kind", "ordinal", "offset", "seq", "last_seq", "detail")
-AUDIT_SCHEMA = StructType([
-    FRAMES_SCHEMA[name] for name in (
-        "entry", "epoch", "seq", "last_seq", "previous", "timestamp", "committed", "flags", "crc", "segment", "ordinal",
-        "segment_epoch", "offset", "end", "detail",
-    )
-])
-_BUCKET_BITS = 20  # sequences that are put in order together, as a power of two: so one long epoch is many tasks' work
 
 
 def is_sync(flags: str = "flags") -> Column:
     return f.col(flags).bitwiseAND(int(Flags.ASYNC)) == 0
 
 
-def runs(view: DataFrame) -> DataFrame:
-    """Frames that link to one another in order, as few rows: what a chain is judged by. To be cached.
+def chains(frames: DataFrame) -> DataFrame:
+    """Frames that link to one another in order, as few rows: what a log is judged by. To be cached.
 
     first, last: (seq, ordinal, offset, segment_epoch) of the first frame, (last_seq, ordinal, end, segment_epoch) of the last.
     `others`: the frames that claim the place of another one with other bytes.
     """
-    order = Window.partitionBy("epoch", "bucket").orderBy("seq", "ordinal", "offset")
+    order = Window.partitionBy("epoch", "bucket").orderBy("seq", *KEY)
     same_place = f.coalesce(f.col("seq") == f.lag("seq").over(order), f.lit(False))
     linked = f.coalesce(f.col("previous") == f.lag("last_seq").over(order), f.lit(False))
     other = same_place & (f.col("crc") != f.lag("crc").over(order))
     place = f.struct("ordinal", "offset", "seq", "last_seq", f.lag("ordinal").over(order).alias("first_ordinal"),
                      f.lag("offset").over(order).alias("first_offset"))
     ordered = (
-        view.where(f.col("entry") == FRAME)
-        .withColumn("bucket", f.shiftright("seq", _BUCKET_BITS))
-        .withColumn("repeats", same_place)
+        frames.withColumn("counted", f.when(same_place, 0).otherwise(f.col("frames")))
         .withColumn("other", f.when(other, place))
-        .withColumn("run", f.sum(f.when(same_place | linked, 0).otherwise(1)).over(order))
+        .withColumn("chain", f.sum(f.when(same_place | linked, 0).otherwise(1)).over(order))
     )
-    return ordered.groupBy("epoch", "bucket", "run").agg(
+    return ordered.groupBy("epoch", "bucket", "chain").agg(
         f.min("seq").alias("seq"), f.max("last_seq").alias("last_seq"), f.min("previous").alias("previous"),
-        f.max(f.when(is_sync(), f.col("committed"))).alias("committed"), f.count_if(~f.col("repeats")).alias("frames"),
-        f.min("timestamp").alias("timestamp"), f.max("timestamp").alias("last_timestamp"),
+        f.max(f.when(is_sync(), f.col("committed"))).alias("committed"), f.sum("counted").alias("frames"),
         f.min(f.struct("seq", "ordinal", "offset", "segment_epoch")).alias("first"),
         f.max(f.struct("last_seq", "ordinal", "end", "segment_epoch")).alias("last"),
         f.collect_list("other").alias("others"),
-    ).drop("bucket", "run")
+    ).drop("bucket", "chain")
 
 
-def limits(runs: DataFrame) -> DataFrame:
-    """`runs` with `limit`: no frame of the run that ends above it stands. To be cached."""
+def limits(chains: DataFrame) -> DataFrame:
+    """`chains` with `limit`: no frame of the chain that ends above it stands. To be cached."""
     later = Window.orderBy(f.desc("epoch"), f.desc("seq")).rowsBetween(Window.unboundedPreceding, -1)
-    return runs.withColumn("limit", f.least("last_seq", f.min("previous").over(later)))
+    return chains.withColumn("limit", f.least("last_seq", f.min("previous").over(later)))
 
 
 def linked(view: DataFrame, limits: DataFrame) -> DataFrame:
-    """The runs as far as they stand, in order, and what stands before each. To be cached: it is small.
+    """The chains as far as they stand, in order, and what stands before each. To be cached: it is small.
 
     `upto`, `at`, `at_end`, `at_epoch`: the last sequence that stands, its segment, where it ends, the segment's epoch; `after`,
-    `after_at`, ...: those of the run before; `attested`: what the frames before say was committed in both logs.
+    `after_at`, ...: those of the chain before; `attested`: what the frames before say was committed in both logs.
     """
-    cut = limits.where(f.col("limit") < f.col("last_seq")).select("epoch", f.col("seq").alias("run_seq"), "limit")
+    cut = limits.where(f.col("limit") < f.col("last_seq")).select("epoch", f.col("seq").alias("chain_seq"), "limit")
+    astride = (f.col("limit").between(f.col("seq"), f.col("last_seq") - 1)) | (
+        (f.col("seq") < f.col("chain_seq")) & (f.col("chain_seq") <= f.col("last_seq")))
+    crossed = runs_of(view).join(f.broadcast(cut), "epoch", how="inner").where(astride).select(*KEY).distinct()
     kept = (
-        view.where(f.col("entry") == FRAME)
+        unfolded(view, crossed)
         .join(f.broadcast(cut), "epoch", how="inner")
-        .where((f.col("seq") >= f.col("run_seq")) & (f.col("last_seq") <= f.col("limit")))
-        .groupBy("epoch", f.col("run_seq").alias("seq"))
+        .where((f.col("seq") >= f.col("chain_seq")) & (f.col("last_seq") <= f.col("limit")))
+        .groupBy("epoch", f.col("chain_seq").alias("seq"))
         .agg(f.max(f.struct("last_seq", "ordinal", "end", "segment_epoch")).alias("kept"))
     )
     whole = f.col("limit") == f.col("last_seq")
@@ -149,9 +143,9 @@ def _unexplained(marks: DataFrame, breaks: DataFrame) -> DataFrame:
     )
 
 
-def duplicates(runs: DataFrame, marks: DataFrame) -> DataFrame:
+def duplicates(chains: DataFrame, marks: DataFrame) -> DataFrame:
     """DUPLICATE: two frames with one epoch and sequence, and other bytes."""
-    found = runs.select("epoch", f.explode("others").alias("other")).select("epoch", "other.*")
+    found = chains.select("epoch", f.explode("others").alias("other")).select("epoch", "other.*")
     detail = f.format_string(
         "another frame of epoch %d has sequence %d too, with other bytes: in %s at offset %d",
         "epoch", "seq", "first_segment", "first_offset",

@@ -1,7 +1,9 @@
 """Columns of the log's views, made as Arrow arrays: only those that were asked for, whole batches at a time.
 
 `log`: a row for each record. `frames`: a row for each frame, and for each mark that the walk made (log_walk.py): damage, a torn
-tail, the segment itself (`segment`: its header; `seq` is its first_seq).
+tail, the segment itself (`segment`: its header; `seq` is its first_seq). `runs`: as `frames`, with a row for each run of frames
+(log_fold.py): `timestamp` is the smallest of them, `last_timestamp`, `committed` and `waited_ms` (log_lag.py) are the largest,
+`flags` says only whether they are asynchronous, and the arrays have an element for each frame.
 What always holds: a batch has exactly the columns of the schema it was made for, in its order and with Spark's Arrow types.
 """
 
@@ -10,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
@@ -25,11 +29,11 @@ from pyspark.sql.types import (
 from spark_jobs.log_files import Segment
 from spark_jobs.log_walk import Walk
 from storage.errors import InvalidInput, LogError
-from storage.frame import HEADER_BYTES, Frame
+from storage.frame import Frame
 from storage.record import Kind, Record
 
-FRAME, SEGMENT = "frame", "segment"
-_COUNTER_BITS = 16  # of a version; above them are milliseconds
+FRAME, RUN, SEGMENT = "frame", "run", "segment"
+COUNTER_BITS = 16  # of a version; above them are milliseconds
 OPERATIONS = {int(kind): kind.name.lower() for kind in Kind}
 
 
@@ -48,9 +52,16 @@ FRAMES_SCHEMA = _schema(
     segment=StringType(), ordinal=IntegerType(), segment_epoch=LongType(), offset=LongType(), end=LongType(),
     detail=StringType(),
 )
+RUNS_SCHEMA = _schema(
+    entry=StringType(), epoch=LongType(), seq=LongType(), last_seq=LongType(), previous=LongType(), timestamp=LongType(),
+    last_timestamp=LongType(), committed=LongType(), flags=IntegerType(), frames=LongType(), waited_ms=LongType(),
+    site=StringType(), segment=StringType(), ordinal=IntegerType(), segment_epoch=LongType(), offset=LongType(), end=LongType(),
+    detail=StringType(), seqs=ArrayType(LongType()), offsets=ArrayType(LongType()), crcs=ArrayType(LongType()),
+    committeds=ArrayType(LongType()),
+)
 _ARROW: dict[DataType, pa.DataType] = {
     LongType(): pa.int64(), IntegerType(): pa.int32(), StringType(): pa.string(), BinaryType(): pa.binary(),
-    TimestampType(): pa.timestamp("us", tz="UTC"),
+    TimestampType(): pa.timestamp("us", tz="UTC"), ArrayType(LongType()): pa.list_(pa.int64()),
 }
 
 
@@ -111,7 +122,7 @@ _RECORD_COLUMNS: dict[str, Callable[[_Records], Any]] = {
     "seq": lambda rows: rows.counted(lambda frame: frame.first_seq),
     "previous": _Records.previous,
     "timestamp": lambda rows: rows.counted(lambda frame: frame.timestamp),
-    "at": lambda rows: [(version >> _COUNTER_BITS) * 1000 for version in rows.counted(lambda frame: frame.timestamp)],
+    "at": lambda rows: [(version >> COUNTER_BITS) * 1000 for version in rows.counted(lambda frame: frame.timestamp)],
     "table": lambda rows: [record.table for record in rows.records()],
     "operation": lambda rows: [OPERATIONS[record.kind] for record in rows.records()],
     "key": lambda rows: [record.key for record in rows.records()],
@@ -126,30 +137,29 @@ def record_batch(taken: Sequence[Taken], segment: Segment, site: str, schema: St
     """A row for each wanted record. Raises LogError for a payload that does not decode."""
     rows = _Records(taken, segment, site)
     try:
-        return _batch({field.name: _RECORD_COLUMNS[field.name](rows) for field in schema}, schema)
+        return batch({field.name: _RECORD_COLUMNS[field.name](rows) for field in schema}, schema)
     except KeyError as error:
         raise LogError(f"{segment.name}: a record of kind {error} is not known to this release") from error
 
 
 def frame_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
     """A row for each frame."""
-    count = len(walk.frames)
-    at = dict(zip(_HEADER_FIELDS, zip(*walk.frames, strict=True), strict=True)) if count else dict.fromkeys(_HEADER_FIELDS, ())
+    frames, count = walk.frames, len(walk.frames)
     columns: dict[str, Callable[[], Any]] = {
-        "last_seq": lambda: [first + records - 1 for first, records in zip(at["seq"], at["count"], strict=True)],
-        "offset": lambda: walk.offsets,
-        "end": lambda: [at_ + HEADER_BYTES + size for at_, size in zip(walk.offsets, at["payload_bytes"], strict=True)],
-        "entry": lambda: pa.repeat(FRAME, count), "site": lambda: pa.repeat(site, count),
-        "segment": lambda: pa.repeat(segment.name, count), "detail": lambda: pa.nulls(count, pa.string()),
+        "last_seq": lambda: walk.last_seqs, "offset": lambda: walk.offsets, "end": lambda: walk.ends,
+        "entry": lambda: pa.repeat(FRAME, count), "detail": lambda: pa.nulls(count, pa.string()),
+        **origin(segment, site, count),
+    }
+    return batch({name: columns[name]() if name in columns else frames[name] for name in schema.names}, schema)
+
+
+def origin(segment: Segment, site: str, count: int) -> dict[str, Callable[[], pa.Array]]:
+    """Columns that say where all of `count` rows are from."""
+    return {
+        "site": lambda: pa.repeat(site, count), "segment": lambda: pa.repeat(segment.name, count),
         "ordinal": lambda: pa.repeat(pa.scalar(segment.ordinal, pa.int32()), count),
         "segment_epoch": lambda: pa.repeat(pa.scalar(segment.epoch, pa.int64()), count),
     }
-    return _batch({name: columns[name]() if name in columns else at[name] for name in schema.names}, schema)
-
-
-_HEADER_FIELDS = (
-    "magic", "version", "flags", "log", "count", "epoch", "seq", "previous", "timestamp", "committed", "payload_bytes", "crc"
-)
 
 
 def mark_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
@@ -166,15 +176,17 @@ def mark_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> p
             "end": mark.end, "detail": mark.detail,
         })
     same = {"site": site, "segment": segment.name, "ordinal": segment.ordinal, "segment_epoch": segment.epoch}
-    return _batch({name: [{**row, **same}.get(name) for row in rows] for name in schema.names}, schema)
+    return batch({name: [{**row, **same}.get(name) for row in rows] for name in schema.names}, schema)
 
 
-def _batch(columns: dict[str, Any], schema: StructType) -> pa.RecordBatch:
+def batch(columns: dict[str, Any], schema: StructType) -> pa.RecordBatch:
+    """`columns`: Arrow arrays, numbers of any width, or Python's values."""
     target = arrow_schema(schema)
-    arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, target.field(name).type)
-        for name, values in columns.items()
-    ]
+    arrays = [_array(values, target.field(name).type) for name, values in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, np.ndarray):
+        values = values.astype(kind.to_pandas_dtype())
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)

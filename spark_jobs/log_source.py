@@ -1,10 +1,10 @@
-"""The views `log` and `frames` of the data source: a WAL or a remote log as a table.
+"""The views `log`, `frames` and `runs` of the data source: a WAL or a remote log as a table.
 
 Options: `path` (folder, or hdfs:// address, of the log), `webhdfs` (addresses of NameNodes, separated by commas; without it
 port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says).
 What always holds: a task reads whole segments, small ones together; every CRC is checked; of `log` only the payloads of frames
 that may hold wanted records are decoded; only columns of the schema are made (give the read a schema of fewer columns).
-`log` raises DamagedLog with file and offset, `frames` never: there damage is rows (log_columns.py). Both show what the files
+`log` raises DamagedLog with file and offset, the others never: there damage is rows (log_columns.py). All show what the files
 hold: also frames that a later one cuts off, also a frame that stands in two remote segments. A segment is not split: only
 walking from its header proves where a frame begins.
 """
@@ -12,7 +12,7 @@ walking from its header proves where a frame begins.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.log_columns import (
     FRAMES_SCHEMA,
     LOG_SCHEMA,
+    RUNS_SCHEMA,
     Taken,
     check_columns,
     frame_batch,
@@ -30,6 +31,7 @@ from spark_jobs.log_columns import (
     record_batch,
 )
 from spark_jobs.log_files import Log, Place, Segment, Store, place_of, whole_log
+from spark_jobs.log_fold import run_batch
 from spark_jobs.log_ranges import Range, Ranges
 from spark_jobs.log_walk import DAMAGED, GONE, MISPLACED, UNREADABLE, Mark, Walk, walk
 from storage.errors import DamagedLog, DfsError, LogError
@@ -40,6 +42,7 @@ SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 << 20
+Batch = Callable[[Walk, Segment, str, StructType], pa.RecordBatch]
 _HEAD_BYTES = 64 << 10  # in which the first frame of a segment most likely ends
 
 
@@ -71,7 +74,16 @@ class FramesView:
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
         check_columns(schema, FRAMES_SCHEMA)
-        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""))
+        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), frame_batch)
+
+
+class RunsView:
+    def schema(self) -> StructType:
+        return RUNS_SCHEMA
+
+    def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
+        check_columns(schema, RUNS_SCHEMA)
+        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), run_batch)
 
 
 class _SegmentsReader(DataSourceReader):
@@ -110,6 +122,12 @@ class RecordsReader(_SegmentsReader):
 
 
 class FramesReader(_SegmentsReader):
+    """`batch_of`: makes the rows of a walk's frames."""
+
+    def __init__(self, log: Log, schema: StructType, site: str, batch_of: Batch) -> None:
+        super().__init__(log, schema, site)
+        self._batch_of = batch_of
+
     def _segment(self, store: Store, segment: Segment) -> Iterator[pa.RecordBatch]:
         place = self._log.place
         try:
@@ -121,8 +139,8 @@ class FramesReader(_SegmentsReader):
         else:
             found = walk(data, place.file(segment.name), segment)
         yield mark_batch(found, segment, self._site, self._schema)
-        if found.frames:
-            yield frame_batch(found, segment, self._site, self._schema)
+        if len(found.frames):
+            yield self._batch_of(found, segment, self._site, self._schema)
 
 
 def read_segment(store: Store, place: Place, segment: Segment) -> bytes:
@@ -146,9 +164,9 @@ def records(
     """Batches of the wanted records. Raises LogError for a payload that cannot be decoded."""
     taken: list[Taken] = []
     count = size = 0
-    for offset, header in zip(found.offsets, found.frames, strict=True):
-        first = header[6]
-        if not ranges.epoch.has(header[5]) or not ranges.seq.meets(first, first + header[4] - 1):
+    epochs, firsts = found.frames["epoch"].tolist(), found.frames["seq"].tolist()
+    for offset, epoch, first, last in zip(found.offsets.tolist(), epochs, firsts, found.last_seqs.tolist(), strict=True):
+        if not ranges.epoch.has(epoch) or not ranges.seq.meets(first, last):
             continue
         frame = parse_frame(data, offset)
         places = _wanted(frame.records, ranges.table)

@@ -104,16 +104,16 @@ def latest(log: Log, start: Mapping[str, Any]) -> Offset:
             continue
         except BrokenHeader:
             continue  # it was just made, or was torn at birth
-        if found.frames:
-            first, last = found.frames[0], found.frames[-1]
-            if trimmed and first[5] == at[0] and first[7] > at[1]:
+        if len(found.frames):
+            epoch, previous = int(found.frames["epoch"][0]), int(found.frames["previous"][0])
+            if trimmed and epoch == at[0] and previous > at[1]:
                 raise LogGap(
-                    f"{place.file(segment.name)}: its first frame continues sequence {first[7]}, and this stream has read up to"
+                    f"{place.file(segment.name)}: its first frame continues sequence {previous}, and this stream has read up to"
                     f" {at[1]}: what is between was trimmed before it was read; {_AGAIN}",
-                    held_seq=at[1], offered_previous=first[7],
+                    held_seq=at[1], offered_previous=previous,
                 )
             trimmed = False
-            at = max(at, (last[5], last[6] + last[4] - 1))
+            at = max(at, (int(found.frames["epoch"][-1]), found.last_seq))
             end += found.end
         ends[segment.name] = end
     return {"segments": ends, "epoch": at[0], "seq": at[1]}

@@ -7,15 +7,18 @@ does; then the walk goes on at the next sound frame. The proof is storage/segmen
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from spark_jobs.log_files import Segment
+from spark_jobs.log_headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.errors import DamagedLog, LogError
 from storage.frame import HEADER_BYTES as FRAME_HEADER_BYTES
-from storage.frame import BrokenFrame, FrameHeader, parse_frame, sound_header
+from storage.frame import BrokenFrame, parse_frame, sound_header
 from storage.record import EpochStart, Kind
 from storage.segment import (
     HEADER_BYTES,
@@ -49,19 +52,29 @@ class Walk:
     """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`."""
 
     header: SegmentHeader | None = None
-    frames: list[FrameHeader] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
+    frames: Headers = field(default_factory=lambda: np.empty(0, HEADER))
+    offsets: Offsets = field(default_factory=lambda: np.empty(0, np.int64))
     marks: list[Mark] = field(default_factory=list)
 
     @property
+    def last_seqs(self) -> Offsets:
+        last: Offsets = self.frames["seq"].astype(np.int64) + self.frames["count"] - 1
+        return last
+
+    @property
+    def ends(self) -> Offsets:
+        """Behind each frame, as offsets count."""
+        end: Offsets = self.offsets + FRAME_HEADER_BYTES + self.frames["payload_bytes"]
+        return end
+
+    @property
     def last_seq(self) -> int:
-        last = self.frames[-1] if self.frames else None
-        return last[6] + last[4] - 1 if last else self.header.first_seq - 1 if self.header else 0
+        return int(self.last_seqs[-1]) if len(self.frames) else self.header.first_seq - 1 if self.header else 0
 
     @property
     def end(self) -> int:
-        """Behind the last frame, as offsets count; where the first one of a file should begin when there is none."""
-        return self.offsets[-1] + FRAME_HEADER_BYTES + self.frames[-1][10] if self.frames else HEADER_BYTES
+        """Behind the last frame; where the first one of a file should begin when there is none."""
+        return int(self.ends[-1]) if len(self.frames) else HEADER_BYTES
 
 
 def walk(data: bytes, file: str, segment: Segment) -> Walk:
@@ -91,16 +104,12 @@ _ALL = (1 << 63) - 1  # as last sequence: nobody knows how many
 
 def add_frames(data: bytes, offset: int, found: Walk) -> int:
     """Adds the sound frames that follow one another from `offset` on; where they end. Raises LogError. HOT."""
-    view = memoryview(data)
-    add_frame, add_offset = found.frames.append, found.offsets.append
-    try:
-        while True:
-            header = sound_header(view, offset)
-            add_frame(header)
-            add_offset(offset)
-            offset += FRAME_HEADER_BYTES + header[10]
-    except BrokenFrame:
-        return offset
+    offsets, end = sound_offsets(data, offset)
+    found.offsets = np.concatenate((found.offsets, offsets))
+    found.frames = np.concatenate((found.frames, headers_at(data, offsets)))
+    with suppress(BrokenFrame):
+        sound_header(memoryview(data), end)  # what ended them may be a format of another release
+    return end
 
 
 def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[SegmentHeader | None, int]:
@@ -141,14 +150,16 @@ def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) ->
     if (header.wal, header.epoch) != (segment.wal, segment.epoch):
         said = f"its header says that it is of WAL segment {header.wal}, epoch {header.epoch}: it was renamed or put elsewhere"
         found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))
-    for offset, frame in zip(found.offsets, found.frames, strict=True):
-        if frame[3] != header.log or frame[5] > header.epoch or frame[6] < header.first_seq:
-            said = f"a frame of log {frame[3]}, epoch {frame[5]}, sequence {frame[6]} does not belong into this segment"
-            end = offset + FRAME_HEADER_BYTES + frame[10]
-            found.marks.append(Mark(MISPLACED, offset, end, frame[5], frame[6], frame[6] + frame[4] - 1, said))
-    own = next((i for i, frame in enumerate(found.frames) if frame[5] == header.epoch), None)
-    if own is not None:
-        _epoch_start(data, found.offsets[own], found)
+    frames = found.frames
+    strange = (frames["log"] != header.log) | (frames["epoch"] > header.epoch) | (frames["seq"] < header.first_seq)
+    for place in np.flatnonzero(strange).tolist():
+        log, epoch, seq = (int(frames[place][name]) for name in ("log", "epoch", "seq"))
+        said = f"a frame of log {log}, epoch {epoch}, sequence {seq} does not belong into this segment"
+        begin, end = int(found.offsets[place]), int(found.ends[place])
+        found.marks.append(Mark(MISPLACED, begin, end, epoch, seq, int(found.last_seqs[place]), said))
+    own = np.flatnonzero(frames["epoch"] == header.epoch)
+    if len(own):
+        _epoch_start(data, int(found.offsets[own[0]]), found)
 
 
 def _epoch_start(data: bytes, offset: int, found: Walk) -> None:

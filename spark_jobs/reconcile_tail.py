@@ -124,7 +124,7 @@ def _of_log(folder: Path) -> Iterator[Frame]:
         data = (folder / segment.name).read_bytes()
         found = walk(data, str(folder / segment.name), segment)
         raise_damage(found, log.place, segment)
-        for offset in found.offsets:
+        for offset in found.offsets.tolist():
             yield parse_frame(data, offset)
 
 

@@ -1,8 +1,8 @@
 """The Spark data source `twinlog`: `spark.read.format("twinlog").option("view", VIEW)...load()`.
 
-Views: `log` (records of a WAL or a remote log; also as a stream), `frames` (its frames, and its damage), `rows` and `digests`
-(a snapshot at a barrier). What a view's options and columns are stands in its own module, which is imported only when it is
-asked for.
+Views: `log` (records of a WAL or a remote log; also as a stream), `frames` (its frames, and its damage), `runs` (the same, with
+few rows), `rows` and `digests` (a snapshot at a barrier). What a view's options and columns are stands in its own module, which
+is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from spark_jobs.job import FORMAT
 from storage.errors import InvalidInput
 
-VIEWS = ("log", "frames", "rows", "digests")
+VIEWS = ("log", "frames", "runs", "rows", "digests")
 
 
 class View(Protocol):
@@ -42,6 +42,10 @@ def view_named(name: str) -> View:
         from spark_jobs.log_source import FramesView
 
         return FramesView()
+    if name == "runs":
+        from spark_jobs.log_source import RunsView
+
+        return RunsView()
     if name == "rows":
         from spark_jobs.snapshot_source import RowsView
 

@@ -38,7 +38,7 @@ def walk_file(file: Path) -> Walk:
 
 def places(found: Walk) -> list[tuple[int, int]]:
     """[begin, end) of each frame."""
-    return list(zip(found.offsets, [*found.offsets[1:], found.end], strict=True))
+    return list(zip(found.offsets.tolist(), found.ends.tolist(), strict=True))
 
 
 def flip(file: Path, offset: int) -> None:

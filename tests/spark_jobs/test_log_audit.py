@@ -89,12 +89,12 @@ def end_of_a_sealed_segment_lost(wal: Path, remote: Path) -> tuple[str, Path, in
 def remote_segment_lost(wal: Path, remote: Path) -> tuple[str, Path, int]:
     """The last one: the log itself does not show it, the WAL does."""
     file = segment(remote, -1)
-    first_lost = walk_file_of_remote(file).frames[0][6]
+    first_lost = walk_file_of_remote(file).frames["seq"][0]
     file.unlink()
     for each in list_log(Place(str(wal))).segments:
         found = walk_file(wal / each.name)
-        for header, offset in zip(found.frames, found.offsets, strict=True):
-            if header[6] == first_lost:
+        for seq, (offset, _) in zip(found.frames["seq"], places(found), strict=True):
+            if seq == first_lost:
                 return "not-in-remote-log", wal / each.name, offset
     raise AssertionError("the WAL has no such frame")
 

@@ -14,6 +14,7 @@ from storage.errors import DamagedLog
 from storage.frame import Flags, Frame, make_frame
 from storage.record import EpochStart, Kind, Record
 from storage.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
+from tests.spark_jobs.log_rig import places
 from tests.storage.log_frames import a_frame, run, segment_bytes
 
 NAME = wal_name(1, 1)
@@ -26,7 +27,7 @@ def walked(data: bytes) -> Walk:
 
 
 def seqs(found: Walk) -> list[int]:
-    return [header[6] for header in found.frames]
+    return [int(seq) for seq in found.frames["seq"]]
 
 
 def begin(number: int) -> int:
@@ -43,7 +44,7 @@ def flipped(data: bytes, place: int, bit: int = 0) -> bytes:
 def test_a_whole_segment_has_its_frames_and_no_mark() -> None:
     found = walked(segment_bytes(FRAMES))
     assert seqs(found) == [frame.first_seq for frame in FRAMES]
-    assert found.offsets == [begin(number) for number in range(len(FRAMES))]
+    assert found.offsets.tolist() == [begin(number) for number in range(len(FRAMES))]
     assert found.marks == []
     assert found.end == begin(len(FRAMES))
 
@@ -91,7 +92,7 @@ def test_frames_behind_a_tear_that_attest_nothing_were_never_durable() -> None:
 @pytest.mark.parametrize("data", [b"", bytes(4096), segment_bytes(FRAMES)[:30] + bytes(100)])
 def test_a_file_in_which_nothing_was_ever_begun_is_no_damage(data: bytes) -> None:
     found = walked(data)
-    assert found.frames == []
+    assert len(found.frames) == 0
     assert all(mark.kind == TORN for mark in found.marks)
 
 
@@ -148,8 +149,8 @@ def test_readers_and_the_walk_agree_on_every_flip(place: int, more: int, bit: in
         assert seqs(found) == [frame.first_seq for frame in scan.frames]
         assert any(mark.kind == TORN for mark in found.marks) == scan.torn
     sound = {frame.data for frame in FRAMES}
-    for offset, header in zip(found.offsets, found.frames, strict=True):
-        assert data[offset : offset + 60 + header[10]] in sound
+    for at, to in places(found):
+        assert data[at:to] in sound
 
 
 def _scanned(data: bytes) -> tuple[SegmentScan | None, object]:

@@ -1,0 +1,84 @@
+"""The headers of many frames at once, as one array: what storage/frame.py's `sound_header` takes frame by frame. Pure.
+
+What always holds: `sound_offsets` ends exactly where `sound_header` would find the first frame that is not sound, so it is only
+faster. A log of single rows has a frame for every 200 bytes: taken one by one they cost several times what their CRCs do.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypeAlias
+
+import crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.frame import HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION, Flags
+
+Headers: TypeAlias = NDArray[np.void]
+Offsets: TypeAlias = NDArray[np.int64]
+
+HEADER = np.dtype([  # as in the bytes
+    ("magic", "S4"), ("version", "u1"), ("flags", "u1"), ("log", "<u2"), ("count", "<u4"), ("epoch", "<u8"), ("seq", "<u8"),
+    ("previous", "<u8"), ("timestamp", "<u8"), ("committed", "<u8"), ("payload_bytes", "<u4"), ("crc", "<u4"),
+])
+_CRC_OFFSET = HEADER_BYTES - 4
+_UNKNOWN_FLAGS = np.uint8(0xFF & ~sum(Flags))
+_magic_and_length = struct.Struct("<4s48xI").unpack_from
+_FRAMES_MAX, _BYTES_MAX = 4096, 1 << 20  # looked at together: damage makes no more than this be looked at twice
+
+
+def sound_offsets(data: bytes, offset: int) -> tuple[Offsets, int]:
+    """Where the sound frames begin that follow one another from `offset` on, and where they end. HOT."""
+    found: list[Offsets] = []
+    while begins := _chained(data, offset):
+        offsets = np.array(begins, np.int64)
+        sound = _sound(data, offsets)
+        if not sound.all():
+            bad = int(np.argmin(sound))
+            found.append(offsets[:bad])
+            offset = begins[bad]
+            break
+        found.append(offsets)
+        offset = begins[-1] + HEADER_BYTES + int(headers_at(data, offsets[-1:])["payload_bytes"][0])
+    return np.concatenate(found) if found else np.empty(0, np.int64), offset
+
+
+def headers_at(data: bytes, offsets: Offsets) -> Headers:
+    """A header for each of the offsets, all of which have one."""
+    if not len(offsets):
+        return np.empty(0, HEADER)
+    everywhere: Headers = np.ndarray((len(data) - HEADER_BYTES + 1,), HEADER, data, strides=(1,))
+    return everywhere[offsets]
+
+
+def _chained(data: bytes, offset: int) -> list[int]:
+    """Offsets that lead on from one to the next by the lengths that stand there, sound or not; a bounded number of them."""
+    begins: list[int] = []
+    add = begins.append
+    last = len(data) - HEADER_BYTES
+    upto = offset + _BYTES_MAX
+    while offset <= last and offset < upto and len(begins) < _FRAMES_MAX:
+        magic, length = _magic_and_length(data, offset)
+        if magic != MAGIC or offset + length > last:
+            break
+        add(offset)
+        offset += HEADER_BYTES + length
+    return begins
+
+
+def _sound(data: bytes, offsets: Offsets) -> NDArray[np.bool_]:
+    """Which of the frames that follow one another at `offsets` are sound."""
+    headers = headers_at(data, offsets)
+    begin, end = int(offsets[0]), int(offsets[-1]) + HEADER_BYTES + int(headers["payload_bytes"][-1])
+    piece = bytearray(memoryview(data)[begin:end])  # with zeros where the CRCs stand, as they were when these were made
+    places = offsets - begin
+    fields: NDArray[Any] = np.ndarray((len(piece) - HEADER_BYTES + 1,), "<u4", piece, offset=_CRC_OFFSET, strides=(1,))
+    fields[places] = 0
+    view, crc = memoryview(piece), crc32c.crc32c
+    begins = places.tolist()
+    crcs = [crc(view[at:to]) for at, to in zip(begins, [*begins[1:], len(piece)], strict=True)]
+    plain = (headers["count"] > 0) & (headers["payload_bytes"] <= PAYLOAD_BYTES_MAX)
+    known = (headers["version"] == VERSION) & (headers["flags"] & _UNKNOWN_FLAGS == 0)
+    sound: NDArray[np.bool_] = (np.array(crcs, np.uint32) == headers["crc"]) & plain & known
+    return sound

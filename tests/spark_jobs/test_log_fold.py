@@ -1,0 +1,99 @@
+"""Runs of frames say what the frames themselves say: of logs with many faults, the same is found with and without folding."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_jobs import log_fold, log_runs
+from spark_jobs.log_audit import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
+from spark_jobs.log_columns import RUNS_SCHEMA
+from spark_jobs.log_files import Place
+from spark_jobs.log_walk import Walk
+from storage.frame import Flags
+from tests.spark_jobs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEEDS = 3
+BLOCK_BITS = 5  # so that small logs have many blocks
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_fold, "BLOCK_BITS", BLOCK_BITS)
+    monkeypatch.setattr(log_runs, "BLOCK_BITS", BLOCK_BITS)
+
+
+def noisy(folder: Path, seed: int) -> tuple[Place, Place]:
+    """A WAL and its remote log."""
+    noise = random.Random(seed)
+    written = history(noise, epochs=4, frames=110)
+    places = []
+    for remote in (False, True):
+        segments = in_segments(noise, written, copies=remote)
+        spoil(noise, segments, faults=6)
+        places.append(write(noise, folder / ("dfs" if remote else "wal"), segments, damaged=3, remote=remote))
+    return places[0], places[1]
+
+
+def steps(found: Walk, begins: list[int]) -> list[tuple[int, int]]:
+    return list(zip(begins, [*begins[1:], len(found.frames)], strict=False))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_frames_of_a_run_go_on_from_one_to_the_next(tmp_path: Path, seed: int) -> None:
+    folded = 0
+    for place in noisy(tmp_path, seed):
+        for found, _ in walks(place):
+            begins = log_fold.run_begins(found).tolist()
+            frames = found.frames
+            for begin, end in steps(found, begins):
+                run = slice(begin, end)
+                assert len(set(frames["epoch"][run].tolist())) == 1
+                assert len(set((frames["flags"][run] & Flags.ASYNC).tolist())) == 1
+                assert len(set((frames["seq"][run] >> BLOCK_BITS).tolist())) == 1
+                for at in range(begin + 1, end):
+                    assert frames["previous"][at] == found.last_seqs[at - 1] == frames["seq"][at] - 1
+                    assert found.offsets[at] == found.ends[at - 1]
+                folded += end - begin - 1
+    assert folded > 100
+
+
+def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, ...]]:
+    frame = spark.createDataFrame(view(place, folded=folded), RUNS_SCHEMA)
+    every = log_runs.frames_of(frame, log_runs.runs_of(frame).select(*log_runs.KEY))
+    wanted = ("epoch", "seq", "last_seq", "previous", "committed", "flags", "crc", "ordinal", "segment_epoch", "offset", "end",
+              "block", "bucket", "frames")
+    return sorted(tuple(row) for row in every.select(*wanted).collect())
+
+
+def test_unfolding_gives_back_every_frame(spark: SparkSession, tmp_path: Path) -> None:
+    for place in noisy(tmp_path, 1):
+        assert rows(spark, place, folded=True) == rows(spark, place, folded=False)
+
+
+def told(spark: SparkSession, places: tuple[Place, Place], trimmed_to: int | None, *, folded: bool) -> list[tuple[Any, ...]]:
+    logs: list[Audited] = []
+    own: list[Here] = []
+    for log, place in zip((WAL, REMOTE), places, strict=True):
+        kept = spark.createDataFrame(view(place, folded=folded), RUNS_SCHEMA)
+        logs.append(audited(spark, "a", log, place, kept))
+        own.append(Here.take(spark, logs[-1].located(findings_of(logs[-1], trimmed_to or 0))))
+    between = lacking(spark, logs[0], logs[1], own[1].frame, trimmed_to).collect()
+    found = [*own[0].rows.to_pylist(), *own[1].rows.to_pylist(), *(row.asDict() for row in between)]
+    frames = [sum(log.limits.rows["frames"].to_pylist()) for log in logs]
+    return [tuple(frames), *sorted(tuple(row.values()) for row in found)]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_folding_changes_no_finding(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    places = noisy(tmp_path, seed)
+    trimmed_to = (None, FIRST_SEQ + 300)[seed % 2]
+    folded = told(spark, places, trimmed_to, folded=True)
+    assert folded == told(spark, places, trimmed_to, folded=False)
+    assert len({row[0] for row in folded[1:]}) > 3, folded  # kinds
