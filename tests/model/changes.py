@@ -1,17 +1,18 @@
-"""The model's changes of role and mode: restart, takeover, forced takeover, switchover, rejoin, degrade, resync."""
+"""The model's changes of role: restart, takeover, forced takeover, switchover, rejoin."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from tests.model.pieces import Broken, Frame, Plan, Segment, Site, chain, kept, led
-from tests.model.writing import Taken, Writing
+from tests.model.modes import Modes
+from tests.model.pieces import LEASE, Broken, Frame, Plan, Segment, Site, chain, led
+from tests.model.writing import Taken
 
 ACTIVATION = ["claim", "list", "wait", "read", "copy", "start", "open", "apply"]
 EARLY = ["drain", "catch", "down"]
 
 
-class Changes(Writing):
+class Changes(Modes):
     # ---- who may begin what
     def step_boot(self, i: int) -> Taken:
         """A restarted gateway is closed until coordinator and claims tell it what it is."""
@@ -71,6 +72,9 @@ class Changes(Writing):
         self.plans += 1
         s.give_up_plan()
         s.plan, s.steps = Plan(i, self.plans, kind), list(steps or ACTIVATION)
+        if self.rarely(0.5):  # what is closed may be read while the leases run out
+            at = s.steps.index("wait")
+            s.steps[at : at + 2] = ["read", "wait"]
         claims = [] if kind == "restart" and c.mode == "async" else list(self.dfs[self.arbiter(i)].claims)
         s.epoch = c.given = max([c.given, *claims]) + 1
         if self.bug != "blind_restart" or kind != "restart":
@@ -117,7 +121,7 @@ class Changes(Writing):
         if self.lost_the_pair(i) or self.rarely(0.05):
             return self.abandon(i)
         if s.drained_seq is None or s.applied_seq < s.drained_seq:
-            return False
+            return self.abandon(i) if self.sites[1 - i].state != "active" else False  # nobody ships the rest
         s.durable = len(s.storage)
         s.caught_up = True
         return None
@@ -151,8 +155,8 @@ class Changes(Writing):
             return None
         if t.state == "active":
             t.draining = True
-            if t.pending:
-                return False
+            if t.pending and (t.mode == "sync" or t.lease):
+                return False  # without a lease nobody is told any more what became of them
             t.durable = len(t.storage)
             self.halt(1 - i)
             t.state = "closed"
@@ -192,18 +196,30 @@ class Changes(Writing):
             return False
         if self.fenced(i):
             return self.stop_plan(i)
-        for segment in self.dfs[self.arbiter(i)].segments if self.bug != "no_fence" else []:
-            if segment.epoch < self.sites[i].epoch and not segment.closed:
+        s = self.sites[i]
+        older = [segment for segment in self.dfs[self.arbiter(i)].segments if segment.epoch < s.epoch]
+        if s.looked_at is None:
+            s.looked_at, s.looked = self.now, [(segment, len(segment.frames)) for segment in older]
+            return False
+        for segment in older if self.bug != "no_fence" else []:
+            if not segment.closed:
                 segment.closed = True  # one lease at a time
                 return False
+        grown = [segment for segment in older if not any(segment is at and len(at.frames) == size for at, size in s.looked)]
+        s.fenced_at = self.now if grown and self.bug != "growth_unseen" else s.looked_at
         return None
 
     def plan_wait(self, i: int) -> Taken:
-        """The old active's lease runs out, and is not renewed while this plan has the pair."""
+        """The old active's leases run out: the one at the coordinator is not renewed while this plan has the pair, the one for
+        reads comes from appends, of which none was started after the log was last seen to grow that ever succeeds."""
+        s = self.sites[i]
         if self.lost_the_pair(i):
             return self.stop_plan(i)
-        if self.arbiter(i) == i and self.bug != "no_lease_wait":
-            self.sites[1 - i].lease = False
+        if self.arbiter(i) != i or self.bug == "no_lease_wait":
+            return None
+        if s.fenced_at is not None and self.now < s.fenced_at + LEASE:
+            return False
+        self.sites[1 - i].lease = False
         return None
 
     def plan_read(self, i: int) -> Taken:
@@ -334,68 +350,4 @@ class Changes(Writing):
         s.durable = len(s.storage)
         s.wal = []
         s.state, s.epoch, s.known_epoch, s.stopped_half_way = "standby", 0, t.epoch, False
-        return None
-
-    # ---- modes
-    def step_downgrade(self, i: int) -> Taken:
-        s, c = self.sites[i], self.coord
-        if s.state != "active" or s.mode == "async" or not self.rarely(0.2):
-            return False
-        if self.bug != "downgrade_unrecorded":
-            if c.active != i or c.switching is not None or c.epoch != s.epoch:
-                return False
-            c.mode = "async"
-        if s.mode == "sync" and self.bug != "no_async_note":
-            s.async_epoch = s.epoch
-        s.mode, s.segment, s.unchecked = "async", None, None
-        return None
-
-    def step_downgrade_closed(self, i: int) -> Taken:
-        """The active that cannot open without the other site's DFS: recorded, unless another plan has the pair."""
-        s, c = self.sites[i], self.coord
-        if s.state != "closed" or c.mode == "async" or not self.rarely(0.1):
-            return False
-        if self.bug == "downgrade_closed_unasked":
-            if not s.wal or s.wal[-1].epoch < s.known_epoch or s.known_epoch == 0:
-                return False
-            s.state, s.mode, s.lease, s.epoch = "active", "async", True, s.known_epoch
-            s.storage += led(s.wal, s.applied_seq, s.applied_epoch)[0]
-            s.standing, s.next_seq = s.applied_seq, max(f.seq for f in s.wal + s.storage) + 1
-            return None
-        if c.active != i or (c.switching is not None and (c.switching.site, c.switching.kind) != (i, "restart")):
-            return False
-        c.mode, c.switching = "async", None
-        return None
-
-    def step_notice(self, i: int) -> Taken:
-        """An active whose lease ran out, or that meets a later epoch, stops by itself, sooner or later."""
-        s = self.sites[i]
-        if s.state != "active" or self.coord.epoch <= s.epoch or not self.rarely(0.3):
-            return False
-        self.halt(i)
-        return None
-
-    def step_resync(self, i: int) -> Taken:
-        """Sync again only once the peer holds all that came before."""
-        s, t, c = self.sites[i], self.sites[1 - i], self.coord
-        if s.state != "active" or self.cut or c.switching is not None or c.epoch != s.epoch or s.mode == "sync":
-            return False
-        d = self.dfs[1 - i]
-        if s.mode == "async":  # needs the peer's DFS only: its gateway may be down
-            if max(d.claims, default=0) > s.epoch:
-                return False
-            d.claims.setdefault(s.epoch, i)
-            s.mode, s.catch_target = "catching", s.next_seq - 1
-            for p in s.pending:
-                p.remote = False
-            return None
-        if s.segment is None or t.state != "standby":
-            return False
-        target = min(s.catch_target, s.standing)
-        held = t.known_epoch == s.epoch and t.durable_seq >= target
-        whole = all(f in s.segment.frames or t.durable_seq >= f.seq for f in kept(s.storage))
-        if not (held and whole) and self.bug != "sync_before_caught_up":
-            return False
-        s.mode = c.mode = "sync"
-        s.async_epoch = 0
         return None

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+LEASE = 1  # in ticks: so long an append that succeeds lets its site serve reads, from its start
+
 
 class Broken(Exception):
     """A promise of the protocol does not hold."""
@@ -82,6 +84,12 @@ class Site:
     standing: int = 0  # last sequence that still stands
     segment: Segment | None = None  # open for append
     unchecked: Segment | None = None  # created, claims not yet listed
+    sent: Frame | None = None  # an append that takes its time
+    sent_at: int = 0
+    reads_until: int = 0  # the read lease of a synchronous active
+    looked_at: int | None = None  # when a plan looked first at what it fences
+    looked: list[tuple[Segment, int]] = field(default_factory=list)  # and how much was there
+    fenced_at: int | None = None  # after this no append was started that ever succeeds
     plan: Plan | None = None
     steps: list[str] = field(default_factory=list)
     drained_seq: int | None = None
@@ -112,11 +120,12 @@ class Site:
         """The process is gone, or gives up: what only it knew is lost."""
         del self.storage[self.durable :]
         self.state, self.epoch, self.draining, self.lease = "down", 0, False, False
-        self.pending, self.segment, self.unchecked = [], None, None
+        self.pending, self.segment, self.unchecked, self.sent, self.reads_until = [], None, None, None, 0
         self.give_up_plan()
 
     def give_up_plan(self) -> None:
         self.plan, self.steps = None, []
+        self.looked_at, self.looked, self.fenced_at = None, [], None
         self.drained_seq, self.caught_up, self.old_durable, self.tail, self.start = None, False, None, [], None
 
 

@@ -15,8 +15,8 @@ from tests.model.changes import Changes
 from tests.model.pieces import Broken
 
 HEALING = (
-    "notice", "boot", "undrain", "decide", "plan", "renew", "remote_ok", "local_ok", "segment_create", "segment_check", "ack",
-    "ship", "flush", "resync",
+    "tick", "notice", "boot", "undrain", "decide", "plan", "renew", "remote_fail", "remote_land", "remote_ok", "local_ok",
+    "segment_create", "segment_check", "ack", "ship", "flush", "resync",
 )
 
 
@@ -56,6 +56,10 @@ class World(Changes):
                 raise Broken(f"standby is no prefix: {t.storage} / {s.storage}")
         if all(s.state == "active" and s.mode == "async" and s.lease for s in self.sites):
             raise Broken("two actives acknowledge without each other")
+
+        for s, t in ((a, b), (b, a)):
+            if s.state == t.state == "active" and s.epoch < t.epoch and s.mode == "sync" and self.now < s.reads_until:
+                raise Broken(f"epoch {s.epoch} still serves reads while {t.epoch} is open")
 
     def take(self, name: str, i: int) -> None:
         if getattr(self, f"step_{name}")(i) is not False:

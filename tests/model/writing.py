@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.model.pieces import Broken, Coordinator, Dfs, Frame, Pending, Segment, Site, chain
+from tests.model.pieces import LEASE, Broken, Coordinator, Dfs, Frame, Pending, Segment, Site, chain
 
 WRITES_MAX = 14
 Taken = bool | None  # False: it could not be taken
@@ -19,6 +19,7 @@ class Writing:
         self.dfs = [Dfs(), Dfs()]
         self.calm = False  # nobody commands anything any more
         self.cut = False  # partition between the sites
+        self.now = 0
         self.coord = Coordinator()
         self.acked: dict[str, tuple[str, int]] = {}  # name -> sync or async, epoch
         self.failed: set[str] = set()
@@ -75,24 +76,54 @@ class Writing:
         del s.pending[at:]
         return None
 
+    # ---- the remote log; how an append that takes its time goes: sent, landed, answered
+    def step_tick(self, i: int) -> Taken:
+        if i or not (self.calm or self.rarely(0.3)):
+            return False
+        self.now += 1
+        return None
+
     def step_remote_ok(self, i: int) -> Taken:
+        """An append that is answered at once, or the answer of one that landed before."""
+        s = self.sites[i]
+        if s.state != "active" or s.mode == "async" or self.cut or not s.segment:
+            return False
+        if s.sent is None:
+            if self.step_remote_send(i) is False or s.segment.closed:
+                s.sent = None
+                return False
+            self.step_remote_land(i)
+        if s.sent not in s.segment.frames:
+            return False
+        for p in s.pending:
+            p.remote = p.remote or p.frame == s.sent
+        s.sent, s.reads_until = None, max(s.reads_until, s.sent_at + LEASE)
+        return None
+
+    def step_remote_send(self, i: int) -> Taken:
         s = self.sites[i]
         todo = [p for p in s.pending if not p.remote]
-        if s.state != "active" or s.mode == "async" or self.cut or not s.segment or s.segment.closed or not todo:
+        if s.state != "active" or s.mode == "async" or self.cut or not s.segment or s.sent or not todo:
             return False
-        s.segment.frames.append(todo[0].frame)
-        todo[0].remote = True
+        s.sent, s.sent_at = todo[0].frame, self.now
+        return None
+
+    def step_remote_land(self, i: int) -> Taken:
+        s = self.sites[i]
+        if s.sent is None or self.cut or not s.segment or s.segment.closed or s.sent in s.segment.frames:
+            return False
+        s.segment.frames.append(s.sent)
         return None
 
     def step_remote_fail(self, i: int) -> Taken:
         """An append whose outcome is unknown: the writer closes the segment and will open another."""
         s = self.sites[i]
-        if s.state != "active" or not s.segment or not self.rarely(0.3):
+        if s.state != "active" or not s.segment or not (s.segment.closed or (not self.calm and self.rarely(0.3))):
             return False
         todo = [p for p in s.pending if not p.remote]
         if todo and not s.segment.closed and self.rarely(0.5):
             s.segment.frames.append(todo[0].frame)
-        s.segment = None
+        s.segment = s.sent = None
         return None
 
     def step_segment_create(self, i: int) -> Taken:
