@@ -142,7 +142,7 @@ class Operator:
                 self._unfinish(site, state.active)
                 return True
             held_up = state is not None and state.switching is not None
-            if life.site.role == "ACTIVE" and not held_up and not self._has_proof(life.site):
+            if life.site.role == "ACTIVE" and not held_up and not self.has_proof(life.site):
                 self.command("degrade", site)  # writes hang: the DFS with its remote log was emptied
                 return True
             if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
@@ -150,7 +150,8 @@ class Operator:
                 return True
         return False
 
-    def _has_proof(self, site: Site) -> bool:
+    def has_proof(self, site: Site) -> bool:
+        """An append, or the coordinator, has said of late that it is not fenced: it answers reads and acknowledges writes."""
         return site.open is not None and site.open.lease.valid_at(site.ports.clock.monotonic_s())
 
     def _is_empty(self, site: str) -> bool:

@@ -235,7 +235,8 @@ class Run:
             await self._ask(client, "reader", Operation("scan", use.name))
 
     def is_healthy(self) -> bool:
-        """One active in sync, the other one its standby that holds everything, and no plan under way."""
+        """One active in sync, to which its remote log answers, the other one its standby that holds everything, and no plan
+        under way."""
         state = self.world.watch.value
         if state is None or state.active is None or state.switching is not None or state.mode != "sync":
             return False
@@ -245,7 +246,7 @@ class Run:
         if one.site.role != "ACTIVE" or other.site.role != "STANDBY" or other.site.sink.needs_base:
             return False
         busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
-        return not any(busy) and one.site.open is not None and other.site.takeover_blocker() is None
+        return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
 
     async def _drained(self) -> bool:
         target = max(self.world.machines[site].engine.applied_seq for site in SITES)
