@@ -21,7 +21,8 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench bench-failover simulate bugs simulate-coverage story audit audit-story postgres hdfs lock
+.PHONY: help setup run test check fmt bench bench-failover simulate bugs simulate-coverage story audit audit-story \
+	log-story postgres hdfs lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +68,9 @@ audit: setup ## a pair under write load, and whether both its sites are equal, b
 
 audit-story: setup ## four rows spoilt under a site's storage: compare finds these, repair mends them (ARGS="--writes-per-s 5000")
 	@$(BIN)/python -m tools.audit_story $(ARGS)
+
+log-story: setup ## faults planted in the logs of a pair: log-audit tells each with file and offset (ARGS="--copies 10")
+	@$(BIN)/python -m tools.log_story $(ARGS)
 
 postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site (DIR=demo, ARGS="--port 5434")
 	@exec $(BIN)/python -m chaos postgres --dir $(DIR)/postgres $(ARGS)

@@ -75,7 +75,7 @@ def _tell(story: Story, writes_per_s: int, compares: int) -> None:
     loader = story.processes["load"]
     story.until("the load is done", lambda: loader.poll() == 0, 600)
     _drained(story)
-    _audit(story, "log-audit", 0)
+    run_audit(story, "log-audit", 0)
     with _writes(story, writes_per_s) if writes_per_s else nullcontext() as writes:
         for _ in range(compares):
             _compare(story, writes, 0)
@@ -90,8 +90,8 @@ def _tell(story: Story, writes_per_s: int, compares: int) -> None:
         if seen != sorted(planted):
             raise StoryFailed(f"planted {sorted(planted)}, found {seen}")
         repair = ("--set", f"audit={found}", "--set", "truth=a")
-        _audit(story, "repair", 1, *repair)
-        if _counter(_audit(story, "repair", 0, *repair, "--set", "write=yes"), "WRITTEN") != len(planted):
+        run_audit(story, "repair", 1, *repair)
+        if _counter(run_audit(story, "repair", 0, *repair, "--set", "write=yes"), "WRITTEN") != len(planted):
             raise StoryFailed("not every planted row was written")
         _compare(story, writes, 0)
 
@@ -107,7 +107,7 @@ def _writes(story: Story, writes_per_s: int) -> Writes:
 def _compare(story: Story, writes: Writes | None, expected: int) -> Path:
     """Run it, and tell what was written meanwhile. Raises StoryFailed when the writes did not go on."""
     begin_s = time.monotonic()
-    found = _audit(story, "compare", expected)
+    found = run_audit(story, "compare", expected)
     if writes is not None:
         written = writes.between(begin_s, time.monotonic())
         story.tell(
@@ -146,7 +146,7 @@ def _next(value: Any) -> Any:
     return value + "~" if isinstance(value, str) else value + 1_000_000
 
 
-def _audit(story: Story, job: str, expected: int, *more: str) -> Path:
+def run_audit(story: Story, job: str, expected: int, *more: str) -> Path:
     """Run it; its folder. Raises StoryFailed when it does not end with the exit code `expected`."""
     configs = [str(story.directory / site / "site.toml") for site in ("a", "b")]
     command = [*TWINLOG, "audit", "run", job, "--config", configs[0], "--peer-config", configs[1],

@@ -1,0 +1,14 @@
+"""The log audit's proof on a real pair, small: what is planted in its logs is told with file and offset, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark_jobs.needed import need_spark
+from tools import log_story
+
+
+@pytest.mark.timeout(600)
+def test_faults_in_the_logs_are_told_where_they_are() -> None:
+    need_spark()
+    assert log_story.main(["--rows", "3000"]) == 0
