@@ -14,12 +14,14 @@ from spark_jobs.log_columns import RUNS_SCHEMA
 from spark_jobs.log_files import Place
 from spark_jobs.log_walk import Walk
 from storage.frame import Flags
+from tests.spark_jobs.log_rig import offset_of, put_in, walk_file, write_wal
 from tests.spark_jobs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
+from tests.storage.log_frames import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEEDS = 3
+SEEDS = 2
 BLOCK_BITS = 5  # so that small logs have many blocks
 
 
@@ -53,15 +55,24 @@ def test_the_frames_of_a_run_go_on_from_one_to_the_next(tmp_path: Path, seed: in
             begins = log_fold.run_begins(found).tolist()
             frames = found.frames
             for begin, end in steps(found, begins):
-                run = slice(begin, end)
-                assert len(set(frames["epoch"][run].tolist())) == 1
-                assert len(set((frames["flags"][run] & Flags.ASYNC).tolist())) == 1
-                assert len(set((frames["seq"][run] >> BLOCK_BITS).tolist())) == 1
+                part = slice(begin, end)
+                assert len(set(frames["epoch"][part].tolist())) == 1
+                assert len(set((frames["flags"][part] & Flags.ASYNC).tolist())) == 1
+                assert len(set((frames["seq"][part] >> BLOCK_BITS).tolist())) == 1
                 for at in range(begin + 1, end):
                     assert frames["previous"][at] == found.last_seqs[at - 1] == frames["seq"][at] - 1
                     assert found.offsets[at] == found.ends[at - 1]
                 folded += end - begin - 1
     assert folded > 100
+
+
+def test_bytes_between_two_frames_end_a_run(tmp_path: Path) -> None:
+    frames = run(1, 10)
+    (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
+    put_in(file, offset_of(frames, 5), b"no frame " * 9)
+    found = walk_file(file)
+    assert found.frames["seq"].tolist() == list(range(1, 11))
+    assert log_fold.run_begins(found).tolist() == [0, 5]
 
 
 def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, ...]]:
