@@ -205,10 +205,10 @@ class Apart(Line, tag="apart", frozen=True, omit_defaults=True):
 class Moment(Line, tag="moment", frozen=True, omit_defaults=True):
     """`healed`: no fault is left. `recovered`: recovery was declared done, what is unknown is settled. `drained`: both idle.
 
-    `met`: both sites' DFSs hold the same value of the register again.
+    `met`: both sites' DFSs hold the same value of the register again. `forgotten`: the register holds nothing any more.
     """
 
-    name: Literal["healed", "recovered", "drained", "ended", "met"]
+    name: Literal["healed", "recovered", "drained", "ended", "met", "forgotten"]
     at_s: float
 
 

@@ -34,8 +34,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 _REMEDY = (
-    "without it nobody knows who still needs the log: restore it from a copy, or let the other site be the active, and give "
-    "this one an empty data directory"
+    "it says who still needs the log: delete it and start the gateway again; then both sites' storages are noted anew when "
+    "this one is the active, and nothing is trimmed before both have said what they hold"
 )
 
 

@@ -20,6 +20,8 @@ def check(history: History) -> list[Violation]:
     for each in sorted(history.modes, key=lambda each: each.at_s):
         modes.setdefault(each.epoch, []).append((each.at_s, each.mode))
     first_async = {epoch: min((at_s for at_s, mode in told if mode == "async"), default=inf) for epoch, told in modes.items()}
+    forgotten = [(moment.at_s, "") for moment in history.moments if moment.name == "forgotten"]  # it says nothing from then on
+    said = {epoch: sorted([*told, *forgotten]) for epoch, told in modes.items()}
     slack_s = history.limits.mode_slack_s
     found: list[Violation] = []
     for call in history.calls:
@@ -37,7 +39,7 @@ def check(history: History) -> list[Violation]:
                 )
                 found.append(Violation("P8", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s)))
         elif since_s + slack_s < call.invoked_s and _async_throughout(
-            modes.get(epoch, []), call.invoked_s - slack_s, call.returned_s
+            said.get(epoch, []), call.invoked_s - slack_s, call.returned_s
         ):
             sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {epoch} is async."
             found.append(Violation("P8", NAME, sentence, (call.id,), (since_s, call.invoked_s, call.returned_s)))

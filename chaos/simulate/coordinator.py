@@ -30,6 +30,7 @@ class SimRegister:
         self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
         self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
         self.met: Callable[[], None] = lambda: None
+        self.forgotten: Callable[[], None] = lambda: None
 
     @property
     def value(self) -> PairState | None:
@@ -48,6 +49,7 @@ class SimRegister:
         if place == PLACE and self.history:
             self._before_loss = self.remembered
             self.history.clear()
+            self.forgotten()
 
     def serve_read(self, call: Call) -> None:
         if not self.down:

@@ -51,7 +51,7 @@ class RegisterNotes:
     def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch) -> None:
         self._loop, self._recorder = loop, recorder
         self._opened: set[tuple[int, str | None]] = set()
-        watch.decided, watch.forced, watch.met = self._decided, self._forced, self._met
+        watch.decided, watch.forced, watch.met, watch.forgotten = self._decided, self._forced, self._met, self._forgotten
 
     def _decided(self, before: PairState | None, value: PairState) -> None:
         """Without a coordinator a line may be told of an opening that was decided elsewhere, with what it decides next."""
@@ -69,6 +69,9 @@ class RegisterNotes:
 
     def _met(self) -> None:
         self._recorder.note(Moment("met", self._loop.now_s))
+
+    def _forgotten(self) -> None:
+        self._recorder.note(Moment("forgotten", self._loop.now_s))
 
 
 def _forced(before: PairState) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from chaos.simulate.disasters import CURSORS
 from chaos.simulate.disk import SimDisk
 from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
@@ -103,6 +104,7 @@ class Operator:
         while loop.time() < end_s:
             for site in SITES:
                 self._restore_register(site)
+                self._restore_holders(site)
             if healthy() and not any(self._is_damaged(site) for site in SITES):
                 return True
             if loop.time() - last_command_s > PATIENCE_S and await self._mend():
@@ -124,9 +126,12 @@ class Operator:
             if life is None or life.operations is None or life.site is None:
                 continue
             if life.operations.running_id is not None:
-                if lost_at is not None:
-                    self.command("abort", site)  # a resync waits for a site that cannot come back without the register
-                return lost_at is not None
+                # a resync waits for a site that cannot follow: without the register, or while that one's plan has the pair
+                plan = state.switching if state is not None else None
+                in_vain = lost_at is not None or (plan is not None and plan.site != site)
+                if in_vain:
+                    self.command("abort", site)
+                return in_vain
         if lost_at is not None:
             self.command("failover", lost_at, accept_data_loss=True)
             return True
@@ -175,6 +180,15 @@ class Operator:
                 here.dfs.delete(path)
                 here.rotten.discard(path)
                 self._world.watch.lost(site)
+
+    def _restore_holders(self, site: str) -> None:
+        """Delete a damaged note of who needs the log, over which the gateway does not start, and start it."""
+        here, life = self._world.machines[site], self._world.lives[site]
+        if CURSORS in here.rotten and life.fault is not None and life.fault.code == "damaged-log":
+            self._note(f"the damaged {CURSORS} of site {site} is deleted")
+            del here.disk.stored[CURSORS]
+            here.rotten.discard(CURSORS)
+            self._world.boot(site)
 
     def _empty(self, site: str) -> None:
         """An empty data directory for a site that is not the active."""

@@ -22,11 +22,12 @@ Decided = Callable[[PairState | None, PairState], None]  # the value before it, 
 
 class Watch(Protocol):
     """`decided` is told of each value; `forced` of a site where a command began a line of its own, apart from the other one;
-    `met` when both places hold the same value again."""
+    `met` when both places hold the same value again; `forgotten` when nothing is left."""
 
     decided: Decided
     forced: Callable[[str], None]
     met: Callable[[], None]
+    forgotten: Callable[[], None]
 
     @property
     def value(self) -> PairState | None:
@@ -54,6 +55,7 @@ class DfsWatch:
         self.decided: Decided = lambda before, value: None
         self.forced: Callable[[str], None] = lambda site: None
         self.met: Callable[[], None] = lambda: None
+        self.forgotten: Callable[[], None] = lambda: None
         self._layout = layout
         self._newest: dict[str, tuple[int, PairState]] = {}  # by site, with its number
         self._known: set[PairState] = set()
@@ -80,7 +82,8 @@ class DfsWatch:
         return len(self._newest) == 2 and len({value for _, value in self._newest.values()}) == 1
 
     def lost(self, place: str) -> None:
-        self._newest.pop(place, None)
+        if self._newest.pop(place, None) is not None and not self._newest:
+            self.forgotten()
 
     def _made(self, site: str, path: str, content: bytes) -> None:
         folder, _, name = path.rpartition("/")

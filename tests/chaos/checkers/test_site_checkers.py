@@ -99,6 +99,9 @@ CLEAN: dict[str, dict[str, Build]] = {
             p.add(ModeRecorded(1, "async", 5), ModeRecorded(1, "sync", 9)).call(WRITE, 8, 9.5, ack("a", 1))
         ),
         "on its way while it was recorded": lambda p: p.add(ModeRecorded(1, "async", 5)).call(WRITE, 4, 6, ack("a", 1)),
+        "the register forgot that it said async": lambda p: (
+            p.add(ModeRecorded(1, "async", 0), Moment("forgotten", 4)).call(WRITE, 5, 6, ack("a", 1))
+        ),
     },
     "two_copies": {
         "both lead to what is committed": lambda p: p.add(Copies("a", 1, 3, committed=5, held=7, held_there=5)),
@@ -192,6 +195,10 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         ),
         "sync in asynchronous mode": (
             lambda p: p.add(ModeRecorded(1, "async", 0)).call(WRITE, 5, 6, ack("a", 1)), "while the register said",
+        ),
+        "sync in asynchronous mode, long before the register forgot it": (
+            lambda p: p.add(ModeRecorded(1, "async", 0), Moment("forgotten", 9)).call(WRITE, 5, 6, ack("a", 1)),
+            "while the register said",
         ),
     },
     "two_copies": {
