@@ -3,7 +3,7 @@
 `log`: a row for each record. `frames`: a row for each frame, and for each mark that the walk made (log_walk.py): damage, a torn
 tail, the segment itself (`segment`: its header; `seq` is its first_seq). `runs`: as `frames`, with a row for each run of frames
 (log_fold.py): `timestamp` is the smallest of them, `last_timestamp`, `committed` and `waited_ms` (log_lag.py) are the largest,
-`flags` says only whether they are asynchronous, and the arrays have an element for each frame.
+`crc` is the first one's, `flags` says only whether they are asynchronous, and the arrays have an element for each frame.
 What always holds: a batch has exactly the columns of the schema it was made for, in its order and with Spark's Arrow types.
 """
 
@@ -54,10 +54,10 @@ FRAMES_SCHEMA = _schema(
 )
 RUNS_SCHEMA = _schema(
     entry=StringType(), epoch=LongType(), seq=LongType(), last_seq=LongType(), previous=LongType(), timestamp=LongType(),
-    last_timestamp=LongType(), committed=LongType(), flags=IntegerType(), frames=LongType(), waited_ms=LongType(),
-    site=StringType(), segment=StringType(), ordinal=IntegerType(), segment_epoch=LongType(), offset=LongType(), end=LongType(),
-    detail=StringType(), seqs=ArrayType(LongType()), offsets=ArrayType(LongType()), crcs=ArrayType(LongType()),
-    committeds=ArrayType(LongType()),
+    last_timestamp=LongType(), committed=LongType(), flags=IntegerType(), crc=LongType(), frames=LongType(),
+    waited_ms=LongType(), site=StringType(), segment=StringType(), ordinal=IntegerType(), segment_epoch=LongType(),
+    offset=LongType(), end=LongType(), detail=StringType(), seqs=ArrayType(LongType()), offsets=ArrayType(LongType()),
+    crcs=ArrayType(LongType()), committeds=ArrayType(LongType()),
 )
 _ARROW: dict[DataType, pa.DataType] = {
     LongType(): pa.int64(), IntegerType(): pa.int32(), StringType(): pa.string(), BinaryType(): pa.binary(),

@@ -19,9 +19,8 @@ BUCKET_BITS = 20  # sequences that are put in order together, as a power of two:
 
 
 def runs_of(view: DataFrame) -> DataFrame:
-    """Its runs without their frames, with `crc` of the first one, and `block` and `bucket`, where its sequences are."""
-    found = view.where(f.col("entry") == RUN).withColumn("crc", f.col("crcs")[0])
-    return _placed(found.drop(*ARRAYS))
+    """Its runs without their frames, with `block` and `bucket`, where their sequences are."""
+    return _placed(view.where(f.col("entry") == RUN).drop(*ARRAYS))
 
 
 def _placed(runs: DataFrame) -> DataFrame:
