@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from remote_log.claims import ClaimContent, claim
+from remote_log.dfs import Dfs
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
@@ -23,10 +24,10 @@ _NO_FENCE = "a writer that nobody fences"
 
 
 class Logs:
-    """Below `root`: `wal`, and `dfs/pair/0`. Epoch 1. Made and used in one event loop."""
+    """Below `root`: `wal`, and `dfs/pair/0` if the other site's DFS is not given. Epoch 1. Made and used in one event loop."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, dfs: Dfs | None = None) -> None:
+        self.root, self._given_dfs = root, dfs
         self.wal_folder, self.remote_folder = root / "wal", root / "dfs" / "pair" / "0"
         self.seq = self.committed = 0
         self._synced = asyncio.Condition()
@@ -36,7 +37,7 @@ class Logs:
         self._files = OsFiles(self.root)
         self.wal = await Wal.open(self._files, "wal", WalSettings(segment_bytes=SEGMENT_BYTES))
         await self.wal.start(1, 1)
-        self._dfs, layout = DirectoryDfs(self.root / "dfs", "dfs.peer"), RemoteLayout("pair")
+        self._dfs, layout = self._given_dfs or DirectoryDfs(self.root / "dfs", "dfs.peer"), RemoteLayout("pair")
         await claim(self._dfs, layout, 1, ClaimContent("a", "plan", "bootstrap", "test", 1, 0))
         self.remote = RemoteWriter(
             self._dfs, layout, 1, SystemClock(), RemoteWriterSettings(segment_bytes=SEGMENT_BYTES),
@@ -66,6 +67,9 @@ class Logs:
     async def trim(self, durable_seq: int) -> None:
         """As the trimmers do, but for what they look at."""
         await self.wal.trim(durable_seq + 1)
+        await self.trim_remote(durable_seq)
+
+    async def trim_remote(self, durable_seq: int) -> None:
         for segment in [each for each in self.remote.segments[:-1] if each.closed and each.last_seq <= durable_seq]:
             await self._dfs.delete(segment.path)
             self.remote.forget(segment.path)
