@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_jobs import log_between, log_chain, log_lag, log_runs
 from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, SiteSource, Span
 from spark_jobs.log_columns import RUN, SEGMENT
-from spark_jobs.log_files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, list_log, place_of
+from spark_jobs.log_files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, Store, list_log, place_of
 from spark_jobs.log_walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
 from spark_jobs.pair import Gateways
 from storage.errors import ConfigError, LogError, TwinlogError
@@ -198,8 +198,18 @@ def audited(spark: SparkSession, site: str, log: str, place: Place, view: DataFr
 
 def _not_begun(log: str, place: Place) -> bool:
     """A site that was never active has no WAL, its peer's DFS no remote log; but the folder that they would be in is there."""
-    folder = Path(place.path)
-    return "://" not in place.path and not folder.exists() and folder.parents[0 if log == WAL else 1].is_dir()
+    store, folder = place.store(), PurePosixPath(place.folder)
+    return not _is_there(store, folder) and _is_there(store, folder.parents[0 if log == WAL else 1])
+
+
+def _is_there(store: Store, folder: PurePosixPath) -> bool:
+    try:
+        store.list(str(folder))
+    except FileNotFoundError:
+        return False
+    except OSError:  # something is; who reads it says what
+        return True
+    return True
 
 
 def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:

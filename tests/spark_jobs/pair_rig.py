@@ -16,7 +16,8 @@ from rich.console import Console
 
 from gateway.client import TwinlogClient
 from gateway.config_load import load_site_config
-from gateway.demo_files import client_address
+from gateway.demo_files import client_address, write_files
+from gateway.demo_servers import HdfsRoot
 from spark_jobs import run
 from spark_jobs.audit import perform
 from spark_jobs.output import first_findings
@@ -66,10 +67,14 @@ def given_session(spark: SparkSession, at: dict[str, Callable[[], object]] | Non
 
 
 class AuditedPair(Processes):
-    """Sites a and b; a begins as the active. `databases`: site -> address of its PostgreSQL; the others have RocksDB."""
+    """Sites a and b; a begins as the active. `databases`: site -> address of its PostgreSQL; the others have RocksDB.
+    `hdfs`: of each site; None: directories."""
 
-    def __init__(self, directory: Path, databases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, databases: Mapping[str, str] | None = None, hdfs: Mapping[str, HdfsRoot] | None = None
+    ) -> None:
         super().__init__(directory)
+        self.configs = write_files(directory, self.ports, engine="rocksdb", hdfs=hdfs)
         for site, url in (databases or {}).items():
             (directory / site / "database").write_text(url)
             self.reconfigure(site, ROCKS, '[engine]\nkind = "postgresql"\nurl = "file:database"\n')
