@@ -13,7 +13,7 @@ import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.service import WriteResult
-from remote_log import hdfs_dfs
+from remote_log import hdfs_writer
 from remote_log.claims import segments_of
 from remote_log.dfs import Dfs
 from remote_log.hdfs_client import HdfsSettings
@@ -80,8 +80,8 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
     ended = await pair.operate("b", "switchover", "b")
     assert ended["state"] == "succeeded", ended
     if not willing:
-        planned_s = hdfs_dfs.LOOK_INTERVAL_S
-        monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
+        planned_s = hdfs_writer.LOOK_INTERVAL_S
+        monkeypatch.setattr(hdfs_writer, "LOOK_INTERVAL_S", 3600.0)
         await asyncio.sleep(3 * planned_s)  # the look that was planned already is over
     written += await write_rows(pair, "b", ROWS)
     await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None, 60.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
-from remote_log import hdfs_dfs
+from remote_log import hdfs_writer
 from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs
 from remote_log.hdfs_jvm import java
@@ -48,4 +48,4 @@ async def opener(
 
 def be_unwilling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writers do not look for marks: as one whose process sleeps, or is cut off from the NameNode. HDFS itself must fence."""
-    monkeypatch.setattr(hdfs_dfs, "LOOK_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(hdfs_writer, "LOOK_INTERVAL_S", 3600.0)

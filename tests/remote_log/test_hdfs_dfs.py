@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
-from remote_log import hdfs_dfs
+from remote_log import hdfs_writer
 from remote_log.claims import close_by_recovery
 from remote_log.hdfs_client import HdfsSettings, configuration
 from remote_log.hdfs_dfs import HdfsDfs
@@ -51,11 +51,11 @@ class TestHdfsDfs(DfsContract):
 async def test_large_appends_and_hflush(open_dfs: Open) -> None:
     dfs = open_dfs(sync="hflush")
     writer = await dfs.create("/p/0/s")
-    pieces = [bytes([65 + i]) * size for i, size in enumerate((1, hdfs_dfs.COPY_BYTES, 3 * hdfs_dfs.COPY_BYTES + 7, 300))]
+    pieces = [bytes([65 + i]) * size for i, size in enumerate((1, hdfs_writer.COPY_BYTES, 3 * hdfs_writer.COPY_BYTES + 7, 300))]
     await asyncio.gather(*[writer.append(piece) for piece in pieces])
     assert await open_dfs().read("/p/0/s") == b"".join(pieces)
     await writer.close()
-    assert await dfs.read("/p/0/s", hdfs_dfs.COPY_BYTES, 9) == b"".join(pieces)[hdfs_dfs.COPY_BYTES :][:9]
+    assert await dfs.read("/p/0/s", hdfs_writer.COPY_BYTES, 9) == b"".join(pieces)[hdfs_writer.COPY_BYTES :][:9]
 
 
 # ---- fencing

@@ -14,7 +14,8 @@ import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
 from remote_log.claims import close_by_recovery
-from remote_log.hdfs_dfs import HdfsDfs, HdfsDfsWriter
+from remote_log.hdfs_dfs import HdfsDfs
+from remote_log.hdfs_writer import HdfsDfsWriter
 from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.clock import SystemClock
 from storage.errors import DfsError, DfsExists, LeaseLost, LeaseNotRecovered
@@ -197,6 +198,27 @@ async def test_a_name_node_that_forgot_a_recovery_is_asked_again(faulty_hdfs: Hd
     with pytest.raises(DfsError):
         await writer.append(b"late")
     await writer.close()
+    await asyncio.to_thread(faulty_hdfs.heal)
+    await check_kept(other, "/p/0/s", 3)
+
+
+async def test_a_name_node_that_has_not_heard_of_a_data_node_is_asked_later(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
+    """It would do nothing, and nothing again for 30 heartbeats. Nobody else closes the file, and there is one call only."""
+    writer, other = await open_dfs().create("/p/0/s"), open_dfs(recover_again_s=3600.0)
+    await writer.append(frames(3))
+    for daemon in (faulty_hdfs.data_nodes[0], faulty_hdfs.name_node):
+        await asyncio.to_thread(daemon.kill)
+    with pytest.raises(DfsError):
+        await writer.append(b"late")
+    await writer.close()
+    faulty_hdfs.name_node.start()
+    begun = False
+    while not begun:  # the NameNode starts, and connections to the one that was killed end
+        with suppress(DfsError):
+            await asyncio.to_thread(faulty_hdfs.safe_mode, False)
+            await other.recover_lease("/p/0/s")
+            begun = True
+    assert not await other.is_closed("/p/0/s")
     await asyncio.to_thread(faulty_hdfs.heal)
     await check_kept(other, "/p/0/s", 3)
 
