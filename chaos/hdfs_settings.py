@@ -70,6 +70,7 @@ def write_name_node(folder: Path, ports: Ports, data: Path, replication: int, mo
         "dfs.namenode.http-address": f"{HOST}:{ports.web}",
         "dfs.namenode.heartbeat.recheck-interval": 1000,
         "dfs.namenode.safemode.extension": 0,
+        "dfs.namenode.redundancy.considerLoad": "false",  # of three nodes one that writes is "too busy" easily
         "dfs.namenode.fs-limits.min-block-size": 4096,
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
         "dfs.namenode.redundancy.interval.seconds": "1s",

@@ -19,6 +19,7 @@ import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.demo_files import write_files
+from gateway.demo_servers import HdfsRoot
 from remote_log.dfs import Dfs
 from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_dfs import HdfsDfs
@@ -37,7 +38,7 @@ SERVE = "import sys\nfrom gateway.cli import main\nmain()"
 
 def serve(tmp_path: Path, java_home: Path, program: str = SERVE) -> str:
     """Start a site on HDFS: it ends with the exit code of a wrong configuration, and says this."""
-    hdfs = {"a": "hdfs://127.0.0.1:1/r", "b": "hdfs://127.0.0.1:2/r"}
+    hdfs = {"a": HdfsRoot("hdfs://127.0.0.1:1/r", "127.0.0.1:3"), "b": HdfsRoot("hdfs://127.0.0.1:2/r", "127.0.0.1:4")}
     config = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb", hdfs=hdfs)["a"]
     done = subprocess.run(
         [sys.executable, "-c", program, "serve", "--config", str(config)], capture_output=True, text=True, timeout=60,

@@ -132,7 +132,7 @@ class Site:
 def kept(frames: Iterable[Frame]) -> list[Frame]:
     """Frames in the order of (epoch, sequence), each cutting off those above its `previous`."""
     out: list[Frame] = []
-    for frame in sorted(set(frames), key=lambda f: (f.epoch, f.seq)):
+    for frame in sorted(set(frames), key=lambda f: (f.epoch, f.seq, f.name)):
         while out and out[-1].seq > frame.previous:
             out.pop()
         out.append(frame)

@@ -16,7 +16,7 @@ FOUND_AT = {
     "growth_unseen": 13550,
     "ack_before_remote": 5,
     "forget_previous": 0,
-    "reuse_seq": 36,
+    "reuse_seq": 40,
     "trim_early": 331,
     "no_flush_before_open": 25024,
     "no_flush_at_takeover": 629,

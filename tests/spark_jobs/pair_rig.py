@@ -101,6 +101,14 @@ class AuditedPair(Processes):
         with TwinlogClient(self.address) as client:
             client.mutate(ITEMS, [{"op": "upsert", "row": row} for row in rows])
 
+    def drain(self) -> None:
+        """Until b holds what a has committed."""
+        def is_even() -> bool:
+            a, b = (self.cluster(site) for site in "ab")
+            return bool(a["applied_seq"] == b["applied_seq"] >= a["committed_seq"])
+
+        self.until("b has caught up", is_even, START_S)
+
     def stop(self, site: str) -> None:
         """As an operator does."""
         process = self.running.pop(site)

@@ -30,6 +30,7 @@ def pair(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) ->
 
 
 def test_what_was_planted_is_found_and_mended(pair: AuditedPair) -> None:
+    pair.drain()
     pair.stop("b")
     planted = pair.plant("b", first=120)
     pair.back("b", "STANDBY")
