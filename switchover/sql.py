@@ -9,6 +9,7 @@ blocking calls run one after the other on a thread of their own, and every call 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, MetaData, create_engine, event, inspect, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateSchema, CreateTable
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from storage.errors import Unavailable
 from storage.threads import Worker
@@ -110,11 +112,19 @@ def _server_settings(deadline_s: float) -> Callable[[Any, Any], None]:
     return apply
 
 
+def _patiently(timeout_s: float, change: Callable[[], object]) -> None:
+    """SQLite does not wait by itself where two make the same new file a journaled one: waiting could be for ever there."""
+    Retrying(
+        retry=retry_if_exception_type(sqlite3.OperationalError), stop=stop_after_delay(timeout_s),
+        wait=wait_random(0.001, 0.02), reraise=True,
+    )(change)
+
+
 def _sqlite_settings(busy_timeout_s: float) -> Callable[[Any, Any], None]:
     def apply(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={round(busy_timeout_s * 1000)}")  # first: the next one may have to wait
-        cursor.execute("PRAGMA journal_mode=WAL")
+        _patiently(busy_timeout_s, lambda: cursor.execute("PRAGMA journal_mode=WAL"))
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 
