@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -55,17 +55,23 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--writes-per-s", type=int, default=0, help="so many rows a second are written all the time (0: none)")
     parser.add_argument("--compares", type=int, default=1, help="comparisons before a row is spoilt")
     options = parser.parse_args(given)
+    done = "found what was planted, and nothing else; repaired; equal again"
+    return told(lambda story: _tell(story, options.writes_per_s, options.compares), options.rows, done)
+
+
+def told(tell: Callable[[Story], None], rows: int, done: str) -> int:
+    """The exit code of a story that is told of a new pair in a folder of its own; `done` is said at its end. `rows`: 0: all."""
     with tempfile.TemporaryDirectory(prefix="twinlog-audit-") as folder:
         first, second = free_ports(2)
-        story = Story(Path(folder), {"a": first, "b": second}, 0, options.rows)
+        story = Story(Path(folder), {"a": first, "b": second}, 0, rows)
         try:
-            _tell(story, options.writes_per_s, options.compares)
+            tell(story)
         except StoryFailed as error:
             console.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
             return 1
         finally:
             story.stop_all()
-    story.tell("[bold green]found what was planted, and nothing else; repaired; equal again[/]")
+    story.tell(f"[bold green]{done}[/]")
     return 0
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
@@ -20,15 +19,14 @@ from typing import NamedTuple
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from bench.pair import free_ports
 from gateway.demo_files import PAIR
 from gateway.load_sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.log_files import LocalStore, Place, list_log
 from spark_jobs.log_walk import walk
 from spark_jobs.output import first_findings
 from storage.frame import Flags, make_frame, parse_frame
-from tools.audit_story import run_audit
-from tools.story import Story, StoryFailed, console
+from tools.audit_story import run_audit, told
+from tools.story import Story, StoryFailed
 
 LOAD_TIMEOUT_S = 3600
 FRAMES_MIN = 10
@@ -48,18 +46,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=0, help="only the first so many flights; 0: all")
     parser.add_argument("--copies", type=int, default=1, help="how often they are loaded, each time a year later")
     options = parser.parse_args(given)
-    with tempfile.TemporaryDirectory(prefix="twinlog-logs-") as folder:
-        first, second = free_ports(2)
-        story = Story(Path(folder), {"a": first, "b": second}, 0, options.rows)
-        try:
-            _tell(story, options.copies)
-        except StoryFailed as error:
-            console.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
-            return 1
-        finally:
-            story.stop_all()
-    story.tell("[bold green]found what was planted, with file and offset, and nothing else[/]")
-    return 0
+    done = "found what was planted, with file and offset, and nothing else"
+    return told(lambda story: _tell(story, options.copies), options.rows, done)
 
 
 def _tell(story: Story, copies: int) -> None:

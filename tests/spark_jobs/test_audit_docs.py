@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
 import shutil
@@ -43,7 +44,7 @@ def test_the_pages_show_every_job() -> None:
 
 def test_the_units_are_ones_that_systemd_takes(tmp_path: Path) -> None:
     """As they stand, but for the program, which has to be there."""
-    if shutil.which("systemd-analyze") is None:
+    if shutil.which("systemd-analyze") is None and not os.environ.get("CI"):
         pytest.skip("systemd-analyze is not installed")
     for name, unit in UNITS:
         (tmp_path / name).write_text(unit.replace("/opt/twinlog/bin/twinlog", "/bin/true"))
