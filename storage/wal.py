@@ -63,6 +63,7 @@ class Wal:
         self._preparing: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()  # segments come and go under it
+        self._is_settled = True  # as `recover` left it
 
     @classmethod
     async def open(cls, files: Files, folder: str = "wal", settings: WalSettings = DEFAULTS) -> Wal:
@@ -109,6 +110,21 @@ class Wal:
             self._preparing = asyncio.ensure_future(self._prepare(segment))
         return appended
 
+    async def settle(self) -> None:
+        """Be as at a start of the process: what was appended has ended, well or badly, and the torn tail is cut. It has to be
+        before `read_all` where an epoch of this very process may have ended with appends outstanding, or failed: the file
+        after a failed one can hold what links to nothing. Raises DamagedLog, SyncFailed."""
+        if self._is_settled:
+            return
+        async with self._changing:
+            await self._seal()
+            await self._take_spare(keep=False)
+            self._segments, _ = await recover(self._files, self._folder)
+            known = held(self._segments)
+            self._last_seq = known[1] if known else 0
+            self._tail.clear()
+            self._is_settled = True
+
     def forget_after(self, seq: int) -> None:
         """The frames that end above `seq` failed: nobody reads them any more. The next one must name `seq` as previous."""
         self._tail.forget_after(seq)
@@ -117,7 +133,8 @@ class Wal:
     # ---- reading
 
     async def read_all(self, after_seq: int = 0) -> list[Frame]:
-        """Every whole frame in the files that ends above `after_seq`, standing or not, for chain.py. Not while appending."""
+        """Every whole frame in the files that ends above `after_seq`, standing or not, for chain.py. Of those whose
+        append has not ended, some may be missing: `settle` first, where that matters."""
         frames: list[Frame] = []
         for segment in [segment for segment in self._segments if segment.last_seq > after_seq]:
             data = await self._files.read(segment.path, 0, segment.end)
@@ -198,6 +215,7 @@ class Wal:
     def _use(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._open = segment
+        self._is_settled = False
         self._spare_at = self._settings.segment_bytes // 2
 
     def _switch(self, full: Segment, spare: Segment) -> Segment:

@@ -173,6 +173,7 @@ class Activation:
             return
         remote = await self._read_remote()
         await self._check_remote_log_is_there(remote)
+        await self.ports.wal.settle()
         local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)

@@ -81,6 +81,7 @@ class Rejoin:
         """All steps. Each is idempotent: after a crash the whole is run again."""
         await self._sink.settle()
         await self.learn()
+        await self._wal.settle()
         frames = await self._wal.read_all()
         await self._replay_own(frames)
         self._failpoints.hit("rejoin.replayed")
