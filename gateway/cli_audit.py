@@ -19,6 +19,7 @@ from storage.errors import ConfigError
 from switchover.terminal import JsonOption, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Prove that both sites are equal, with Spark; find what is not.")
+SETTINGS = "A setting of the job: of repair audit, truth, write; of reconcile tail; of replay log, base, into."
 JOB_EXIT_CODES = "Exit codes: 0 done and nothing to mend, 1 differences or faults found, 2 it could not be done, 130 stopped."
 
 
@@ -62,7 +63,7 @@ def run(
     barrier_deadline: Annotated[str, typer.Option(
         "--barrier-deadline", metavar="TIME", help="How long the standby may take to reach the barrier.",
     )] = "2m",
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the job.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS)] = None,
     conf: Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own.")] = None,
     every: Annotated[str, typer.Option(
         "--every", metavar="TIME", show_default=False, help="Again and again: 30m, 24h, 7d; until a signal.",

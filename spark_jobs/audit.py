@@ -40,19 +40,29 @@ OpenSession = Callable[[str | None, str, Mapping[str, str]], AbstractContextMana
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """A job that can be run. `at_barrier`: it reads both sites' storage, so both must be up and hold a snapshot."""
+    """A job that can be run. `at_barrier`: it reads both sites' storage, so both must be up and hold a snapshot. `settings`: of
+    `--set`, by name: what is said to who leaves it out, or nothing for one that may be left out."""
 
     module: str
     at_barrier: bool
     what: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 JOBS = {
     "compare": JobKind("spark_jobs.compare", True, "are both sites' rows the same, byte by byte, at one barrier"),
     "log-audit": JobKind("spark_jobs.log_audit", False, "gaps, duplicates and damage in both sites' logs"),
-    "repair": JobKind("spark_jobs.repair", False, "write what a compare found, through the active; a dry run at first"),
-    "reconcile": JobKind("spark_jobs.reconcile", True, "what became of records that a rejoin put aside; which are lost"),
-    "replay": JobKind("spark_jobs.replay", False, "a log, in parallel, into a new storage; byte by byte the engine's own"),
+    "repair": JobKind("spark_jobs.repair", False, "write what a compare found, through the active; a dry run at first", {
+        "audit": "repair which differences? give --set audit=NAME of a compare; `twinlog audit ls` lists them",
+        "truth": "", "write": "",
+    }),
+    "reconcile": JobKind("spark_jobs.reconcile", True, "what became of records that a rejoin put aside; which are lost", {
+        "tail": "reconcile what? give --set tail=PATH: a quarantine's .frames file or its folder, or its manifest",
+    }),
+    "replay": JobKind("spark_jobs.replay", False, "a log, in parallel, into a new storage; byte by byte the engine's own", {
+        "log": "replay what? give --set log=FOLDER, or log=hdfs://...", "base": "",
+        "into": "replay into what? give --set into=FOLDER, which must not exist",
+    }),
 }
 
 
@@ -78,6 +88,17 @@ class Ended:
     path: Path
     summary: Mapping[str, Any]
     untold: Mapping[str, str]
+
+
+def check_settings(job: str, given: Mapping[str, str]) -> None:
+    """Raises InvalidInput for a setting that the job does not know, or one that is missing."""
+    known = JOBS[job].settings
+    for name in given:
+        if name not in known:
+            raise InvalidInput(f"{job} has no setting {name!r}: it " + (f"knows {', '.join(known)}" if known else "takes none"))
+    for name, missing in known.items():
+        if missing and not given.get(name):
+            raise InvalidInput(missing)
 
 
 def perform(plan: Plan, steps: Steps, session: OpenSession = own_session) -> Ended:

@@ -54,7 +54,7 @@ class Request:
     folder: Path  # where the audit is being written
     tables: tuple[str, ...] = ()  # empty: all
     barrier: Barrier | None = None  # of jobs that read storage
-    options: Mapping[str, str] = field(default_factory=dict)  # of this job alone: `--set NAME=VALUE`
+    options: Mapping[str, str] = field(default_factory=dict)  # `--set NAME=VALUE`: its own, and those that it needs
 
     @property
     def sites(self) -> tuple[SiteSource, SiteSource]:

@@ -21,7 +21,7 @@ from spark_jobs.log_standing import placed_frames, standing_frames
 from spark_jobs.reconcile_frames import CHANGES, LOST, OUTCOMES, RECONCILED, judged, shown
 from spark_jobs.reconcile_tail import Change, Tail, read_tail
 from spark_jobs.snapshot import Catalog, Range, encode_ranges, open_snapshot
-from storage.errors import InvalidInput, LogError, NotFound
+from storage.errors import LogError, NotFound
 from storage.schema import TableSchema, encode_schema
 
 SETTING = "tail"
@@ -45,7 +45,7 @@ class Looked:
 def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, DamagedLog, LogError, EngineFailed: then nothing is known."""
     progress.step("reading what was put aside")
-    tail = read_tail(_asked(request))
+    tail = read_tail(Path(request.options[SETTING]).expanduser())
     looked = _looked(request, tail)
     remarks: list[str] = []
     changes = spark.createDataFrame(list(_lines(looked)), CHANGES).persist()
@@ -67,15 +67,6 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
         findings=rows.where(f.col("kind") == LOST), tables=tuple(sorted({_name(looked, table) for table, _ in looked.changes})),
         frames={"reconciled": rows}, remarks=tuple(remarks),
     )
-
-
-def _asked(request: Request) -> Path:
-    for name in request.options:
-        if name != SETTING:
-            raise InvalidInput(f"reconcile has no setting {name!r}: it knows {SETTING}")
-    if not request.options.get(SETTING):
-        raise InvalidInput("reconcile what? give --set tail=PATH: a quarantine's .frames file or its folder, or its manifest")
-    return Path(request.options[SETTING]).expanduser()
 
 
 def _looked(request: Request, tail: Tail) -> Looked:

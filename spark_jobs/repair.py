@@ -25,7 +25,6 @@ from spark_jobs.repair_plan import Left, Write, plan_write
 from spark_jobs.repair_writes import Done, RowsAtActive
 from storage.errors import InvalidInput, Refused
 
-SETTINGS = ("audit", "truth", "write")
 ROWS_MAX = 100_000  # more is not a matter of rows
 REPAIRS = (
     "table string, key binary, key_text string, kind string, action string, state string, reason string, "
@@ -62,11 +61,6 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
 
 def _asked(request: Request) -> tuple[Audit, str | None, bool]:
     options = request.options
-    for name in options:
-        if name not in SETTINGS:
-            raise InvalidInput(f"repair has no setting {name!r}: it knows {', '.join(SETTINGS)}")
-    if not options.get("audit"):
-        raise InvalidInput("repair which differences? give --set audit=NAME of a compare; `twinlog audit ls` lists them")
     if options.get("write", "no") not in ("yes", "no"):
         raise InvalidInput(f"write={options['write']}: it is yes or no")
     names = [site.name for site in request.sites]

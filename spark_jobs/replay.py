@@ -32,7 +32,7 @@ from storage.errors import InvalidInput, NotFound, Refused
 from storage.frame import parse_frame
 from storage.record import Kind
 
-SETTINGS = LOG, BASE, INTO = "log", "base", "into"
+LOG, BASE, INTO = "log", "base", "into"
 PART_BYTES = 32 << 20  # of the log: what one task folds lies in its memory
 SAMPLES = 200  # frames that are looked at for where to cut the keys
 ROCKSDB = "rocksdb"
@@ -60,12 +60,6 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
 
 def _asked(request: Request) -> tuple[Place, str, Path]:
     options = request.options
-    for name in options:
-        if name not in SETTINGS:
-            raise InvalidInput(f"replay has no setting {name!r}: it knows {', '.join(SETTINGS)}")
-    for name in (LOG, INTO):
-        if not options.get(name):
-            raise InvalidInput(f"replay needs --set {name}={'FOLDER or hdfs://...' if name == LOG else 'FOLDER'}")
     if request.tables:
         raise InvalidInput("replay makes a whole storage: it takes no --tables")
     into = Path(options[INTO]).expanduser().absolute()

@@ -20,7 +20,7 @@ if __name__ == "__main__" and not __package__:  # a file given to spark-submit: 
 from rich.console import Console
 from rich.markup import escape
 
-from spark_jobs.audit import JOBS, Ended, Plan, perform
+from spark_jobs.audit import JOBS, Ended, Plan, check_settings, perform
 from spark_jobs.java import java_program
 from spark_jobs.output import AUDITS, Audit, audit_id
 from spark_jobs.pair import HELD_DEADLINE_S
@@ -97,6 +97,8 @@ def _plan(options: argparse.Namespace) -> Plan:
         raise InvalidInput("--out names one audit's folder, and --every makes many: give --audits DIR")
     if options.every is not None:
         seconds(options.every)
+    settings = _pairs(options.set, "--set")
+    check_settings(options.job, settings)
     pair = load_pair(options.config, options.peer_config)
     check_installed()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has found its Java
@@ -105,7 +107,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
         options.job, name, pair, options.out or options.audits / name,
         tuple(filter(None, options.tables.split(","))), options.master, seconds(options.barrier_deadline),
-        _pairs(options.set, "--set"), _pairs(options.conf, "--conf"),
+        settings, _pairs(options.conf, "--conf"),
     )
 
 

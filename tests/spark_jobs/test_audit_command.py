@@ -61,6 +61,14 @@ def said_by(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     (["compare", "--config", "absent.toml"], "config-error: absent.toml cannot be read: No such file or directory"),
     (["compare", "--config", "x", "--every", "3x"], "invalid-input: '3x' is no time: write 90s, 30m, 24h or 7d"),
     (["compare", "--config", "x", "--every", "1h", "--out", "y"], "invalid-input: --out names one audit's folder"),
+    (["compare", "--config", "x", "--set", "truth=a"], "invalid-input: compare has no setting 'truth': it takes none"),
+    (["repair", "--config", "x"], "invalid-input: repair which differences? give --set audit=NAME"),
+    (["repair", "--config", "x", "--set", "audit=y", "--set", "wirte=yes"],
+     "invalid-input: repair has no setting 'wirte': it knows audit, truth, write"),
+    (["reconcile", "--config", "x"], "invalid-input: reconcile what? give --set tail=PATH"),
+    (["reconcile", "--config", "x", "--set", "tail="], "invalid-input: reconcile what? give --set tail=PATH"),
+    (["replay", "--config", "x", "--set", "into=y"], "invalid-input: replay what? give --set log=FOLDER"),
+    (["replay", "--config", "x", "--set", "log=y"], "invalid-input: replay into what? give --set into=FOLDER"),
 ])
 def test_a_wrong_command_line(
     arguments: list[str], expected: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -135,6 +143,8 @@ def test_the_command_hands_on_everything(tmp_path: Path, monkeypatch: pytest.Mon
     theirs = {option for action in run.parser()._actions for option in action.option_strings if option.startswith("--")}
     assert ours - {"--help"} == theirs - {"--help"}
     assert {name.value for name in cli_audit.JobName} == set(JOBS)
+    known = "; ".join(f"of {name} {', '.join(kind.settings)}" for name, kind in JOBS.items() if kind.settings)
+    assert cli_audit.SETTINGS == f"A setting of the job: {known}."
     given = ["--config", "c", "--peer-config", "p", "--tables", "t,u", "--master", "m", "--audits", "a", "--out", "o",
              "--barrier-deadline", "5m", "--every", "1h", "--set", "x=1", "--set", "y=2", "--conf", "k=v", "--json"]
     command.main(["compare", *given], standalone_mode=False)

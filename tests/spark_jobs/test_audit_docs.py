@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import repair, replay, run
-from spark_jobs.reconcile import SETTING as TAIL
+from spark_jobs import run
+from spark_jobs.audit import JOBS
 from tools.sources import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "audits.md", ROOT / "docs" / "operations.md"]
 AUDITS = (ROOT / "docs" / "audits.md").read_text(encoding="utf-8")
-SETTINGS: dict[str, set[str]] = {
-    "compare": set(), "log-audit": set(), "repair": set(repair.SETTINGS), "reconcile": {TAIL}, "replay": set(replay.SETTINGS),
-}
 UNITS = re.findall(r"```ini\n# /etc/systemd/system/(\S+)\n(.*?)```", AUDITS, re.DOTALL)
 
 
@@ -33,12 +30,11 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", sorted(set(commands())))
 def test_a_command_of_a_page_has_the_options_and_settings_that_there_are(command: str) -> None:
     options = run.parser().parse_args(shlex.split(command, comments=True))
-    assert options.job in SETTINGS
-    assert set(run._pairs(options.set, "--set")) <= SETTINGS[options.job]
+    assert set(run._pairs(options.set, "--set")) <= JOBS[options.job].settings.keys()
 
 
 def test_the_pages_show_every_job() -> None:
-    assert {command.split()[0] for command in commands()} >= set(SETTINGS) - {"log-audit"}
+    assert {command.split()[0] for command in commands()} >= JOBS.keys() - {"log-audit"}
     assert len(UNITS) == 2
 
 

@@ -14,7 +14,6 @@ from spark_jobs.job import Outcome, Request
 from spark_jobs.reconcile_tail import read_tail
 from spark_jobs.snapshot import Range
 from storage.engine import StoredRow
-from storage.errors import InvalidInput
 from storage.frame import Frame, make_frame
 from storage.record import Kind, Record
 from storage.rows import RowCodec
@@ -134,7 +133,7 @@ async def test_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     assert (outcome.good, outcome.findings.count(), {row["kind"] for row in rows.values()}) == (True, 0, {"applied"})
 
 
-def test_what_is_no_tail(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_no_tail(tmp_path: Path) -> None:
     folder = put_aside(tmp_path / "quarantine", TAIL)
     file = folder / "000000000001-12.frames"
     file.write_bytes(file.read_bytes()[:-1])
@@ -146,11 +145,6 @@ def test_what_is_no_tail(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(Exception, match=said):
             read_tail(path)
-    asked = Request("reconcile", "test", None, None, tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="reconcile what"):
-        reconcile.run(spark, asked, Silent())
-    with pytest.raises(InvalidInput, match="no setting 'tial'"):
-        reconcile.run(spark, replace(asked, options={"tial": "x"}), Silent())
 
 
 def test_many_keys_are_read_as_few_ranges() -> None:

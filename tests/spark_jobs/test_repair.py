@@ -110,7 +110,6 @@ def run(spark: SparkSession, asked: Request) -> tuple[Outcome, dict[str, str]]:
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({}, "which differences"), ({"audit": COMPARED, "wirte": "yes"}, "no setting 'wirte'"),
     ({"audit": COMPARED, "write": "true"}, "it is yes or no"),
     ({"audit": COMPARED, "truth": "c"}, "the sites of this pair are a and b"),
 ])

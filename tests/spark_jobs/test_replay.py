@@ -133,8 +133,6 @@ def test_what_is_refused_leaves_nothing(spark: SparkSession, tmp_path: Path) -> 
         (LogGap, "applied is 0", {"log": str(gap), "into": into}),
         (DamagedLog, "offset", {"log": str(bad), "into": into}),
         (InvalidInput, "there already", {"log": str(gap), "into": str(tmp_path)}),
-        (InvalidInput, "no setting 'form'", {"form": "x"}),
-        (InvalidInput, "needs --set into=FOLDER", {"log": str(gap)}),
         (Refused, "only the snapshot of a RocksDB", {"log": str(gap), "into": into, "base": "sqlite:/x"}),
         (NotFound, "no checkpoint", {"log": str(gap), "into": into, "base": f"rocksdb:{tmp_path}"}),
     ]
