@@ -18,7 +18,7 @@ import structlog
 
 from gateway.commit import CommitLog, CommitSettings
 from gateway.commit_core import CommitCore, Mode
-from gateway.modes import Modes
+from gateway.modes import PINNED, Modes
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
@@ -192,7 +192,7 @@ class ActiveEpoch:
             if not self.core.needs_remote or self._proof_age_s < after_s:
                 continue
             try:
-                await self.degrade(by_command=False)
+                await self.degrade(by_command=False, unproved_s=after_s)
             except Fenced as error:
                 self._on_end(error)
                 return
@@ -215,14 +215,21 @@ class ActiveEpoch:
         self.commit.lease_proved(started_s)
 
     # ---- modes
-    async def degrade(self, *, by_command: bool) -> None:
+    async def degrade(self, *, by_command: bool, unproved_s: float = 0.0) -> None:
+        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended."""
         self.modes.degrades_waiting += 1
         try:
             async with self._mode_lock:
+                if self._proof_age_s < unproved_s:
+                    return
+                was_async = self.core.mode is Mode.ASYNC
                 if by_command:
                     self.auto_resync = False
                 await self.modes.degrade(by_command=by_command)
                 self._well_since_s = None
+                if not (by_command or was_async or self.auto_resync):  # a command of old failed: it does not bind this degrade
+                    self.auto_resync = True
+                    await self.ports.engine.set_meta(PINNED, None)
         finally:
             self.modes.degrades_waiting -= 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gateway.modes import PINNED
 from gateway.site import Site
 from gateway.site_facts import site_facts
 from remote_log.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
@@ -26,7 +27,6 @@ from switchover.roles import Event, Role
 CANARY_TIMEOUT_S = 10.0
 MERGE_CHUNK = 500
 MERGE_TIMEOUT_S = 60.0
-PINNED = "degraded_by_command"
 MergeRow = tuple[int, str, bytes, bytes, int]  # table, operation, key, value, version
 OPERATIONS = {Kind.UPSERT: "upsert", Kind.UPDATE: "update", Kind.DELETE: "delete"}
 

@@ -30,6 +30,7 @@ from switchover.failpoints import Failpoints
 from switchover.register import downgrade, renew_lease, resync
 from switchover.rejoin import ASYNC_EPOCH
 
+PINNED = "degraded_by_command"  # in the engine's meta: async until a resync is asked for
 POLL_S = 0.05
 MARK_TIMEOUT_S = 10.0
 RECOVERY_DEADLINE_S = 30.0

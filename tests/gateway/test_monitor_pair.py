@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.control import PINNED
+from gateway.modes import PINNED
 from storage.errors import InvalidInput, PeerError, Refused
 from switchover.findings import Kind, Thresholds
 from switchover.monitor import Advice

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.commit_core import Mode
+from gateway.modes import PINNED
 from remote_log.claims import segments_of
 from storage.errors import OutcomeUnknown, Unavailable
 from switchover.coordinator import PairState
@@ -132,6 +133,37 @@ async def test_the_policy_degrades_when_the_remote_log_is_gone_and_says_so_at_on
         assert (await put(pair, "a", 1, "x")).mode == "async"
         await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE", timeout_s=3)
         assert (await put(pair, "a", 2, "y")).mode == "async"
+
+
+async def test_the_policy_does_not_degrade_for_what_is_over_when_its_turn_comes(tmp_path: Path) -> None:
+    """Found by the simulator (seed 5044892): it had waited for another change of mode, and all was well again by then."""
+    async with open_pair(tmp_path, resync_after_s=None, degrade_after_s=0.6) as pair:
+        active = epoch(pair, "a")
+        async with active._mode_lock:
+            pair.faults["a"].hold_remote.clear()
+            await pair.until(lambda: active.modes.degrades_waiting == 1, timeout_s=3)
+            pair.faults["a"].hold_remote.set()
+            assert (await put(pair, "a", 1, "both logs")).mode == "sync"
+        await pair.until(lambda: active.modes.degrades_waiting == 0)
+        assert (pair.role("a"), active.core.mode) == ("ACTIVE", Mode.SYNC)
+
+
+async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_back_by_itself(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=0.1, degrade_after_s=0.6) as pair:
+        lose_answer(pair, "a", "async")
+        assert (await pair.operate("a", "degrade"))["state"] == "failed"
+        pair.faults["a"].hold_remote.clear()
+        await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE", timeout_s=3)
+        pair.faults["a"].hold_remote.set()
+        await pair.until(lambda: pair.role("a") == "ACTIVE")
+        assert site(pair, "a").ports.engine.meta(PINNED) is None
+
+
+async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        await epoch(pair, "a").degrade(by_command=False)
+        assert (epoch(pair, "a").auto_resync, site(pair, "a").ports.engine.meta(PINNED)) == (False, b"1")
 
 
 async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_at_once(tmp_path: Path) -> None:
