@@ -193,7 +193,9 @@ class _Search:
             write = self._table.by_value.get(value) if self._table.use.unique else None
             if value is None:
                 return False
-            return None if write is None or not write.version else write.version == guard.version
+            if write is None or not write.version or write.lost:  # an earlier attempt at a lost one has a version of its own
+                return None
+            return write.version == guard.version
         if guard.column == self._table.use.value and guard.op == "=":
             return bool(guard.value == value)
         return None
