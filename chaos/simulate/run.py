@@ -41,7 +41,7 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
-MODE_SLACK_S = 9.0  # a degrade of which the register has been told takes effect, or is taken back, at the third call if two get lost
+MODE_SLACK_S = 9.0  # a degrade that the register was told of takes effect, or is taken back: at the third call if two get lost
 # a site that is stopped, or is not told what became of its change of the register, does so later
 DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs", "slow-disk", "slow-link")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
