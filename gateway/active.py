@@ -233,10 +233,13 @@ class ActiveEpoch:
         finally:
             self.modes.degrades_waiting -= 1
 
-    async def resync(self) -> None:
+    async def resync(self, *, by_command: bool) -> None:
         """Back to sync; waits for as long as it takes, gives way to a degrade, and ends with the epoch."""
         async with self._mode_lock:
-            self.auto_resync = True
+            if by_command:
+                self.auto_resync = True
+            elif not self.auto_resync:
+                return  # a person has degraded it while all was looked at
             await self.modes.resync()
 
     async def _resync_loop(self) -> None:
@@ -255,7 +258,7 @@ class ActiveEpoch:
             self._well_since_s = self._well_since_s if self._well_since_s is not None else now
             if now - self._well_since_s >= after_s:
                 try:
-                    await self.resync()
+                    await self.resync(by_command=False)
                 except Fenced as error:
                     self._on_end(error)
                     return

@@ -141,7 +141,7 @@ class Control:
     async def resync(self) -> None:
         active = self._site.for_writes()
         await self._site.ports.engine.set_meta(PINNED, None)
-        await active.resync()
+        await active.resync(by_command=True)
 
     # ---- quarantine
     async def merge_quarantine(self, put_absent: bool) -> dict[str, Any]:

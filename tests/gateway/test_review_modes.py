@@ -70,7 +70,7 @@ async def tightening(pair: Pair) -> asyncio.Task[None]:
     """a is on its way back to sync and has tightened its rule, but the remote log hangs: writes wait for it."""
     await pair.operate("a", "degrade")
     pair.cut = True
-    resyncing = asyncio.ensure_future(epoch(pair, "a").resync())
+    resyncing = asyncio.ensure_future(epoch(pair, "a").resync(by_command=True))
     await pair.until(lambda: epoch(pair, "a").core.mode is Mode.CATCHING)
     pair.faults["a"].hold_remote.clear()
     assert (await put(pair, "a", 1, "caught")).mode == "async"
@@ -163,6 +163,8 @@ async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: P
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
         await epoch(pair, "a").degrade(by_command=False)
+        await epoch(pair, "a").resync(by_command=False)
+        assert pair.role("a") == "DOWNGRADE_ACTIVE"
         assert (epoch(pair, "a").auto_resync, site(pair, "a").ports.engine.meta(PINNED)) == (False, b"1")
 
 
@@ -216,7 +218,7 @@ async def test_the_trimmer_takes_no_segment_of_a_writer_that_is_being_made_for_o
     async with open_pair(tmp_path, resync_after_s=None, trim_interval_s=3600.0) as pair:
         await pair.operate("a", "degrade")
         pair.faults["a"].hold_remote.clear()  # the header of the new segment
-        resyncing = asyncio.ensure_future(epoch(pair, "a").resync())
+        resyncing = asyncio.ensure_future(epoch(pair, "a").resync(by_command=True))
         dfs, layout = site(pair, "a").ports.peer_dfs, site(pair, "a").layout
         mine = epoch(pair, "a").epoch
         async with asyncio.timeout(10):
