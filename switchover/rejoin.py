@@ -143,11 +143,13 @@ class Rejoin:
             end = 0
         diverging = [frame for frame in standing(frames) if not self._shared(frame)]
         await self._quarantine(diverging)
+        touched = [frame for frame in diverging if frame.last_seq <= engine.applied_seq]
+        reaches_back = bool(touched) and touched[0].previous <= end
+        if reaches_back:  # what this site's WAL failed to keep, and went on without, the active may have from the remote log
+            end = touched[0].previous
         self.report.end_seq = end
         if end >= engine.applied_seq or self.report.base_needed:
             return
-        touched = [frame for frame in diverging if frame.last_seq <= engine.applied_seq]
-        reaches_back = bool(touched) and touched[0].previous <= end
         if not reaches_back or any(r.kind == Kind.DDL for frame in touched for r in frame.records):
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
             return

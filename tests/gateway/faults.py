@@ -20,6 +20,7 @@ from switchover.one_register import OneRegister
 class Faults:
     fail_local: int = 0
     local_lands: bool = False
+    hold_local: asyncio.Event = field(default_factory=asyncio.Event)  # appends that fail wait for it
     fail_remote: int = 0
     remote_lands: bool = False
     remote_down: bool = False  # every call of the DFS fails
@@ -32,6 +33,7 @@ class Faults:
     left_open: list[Any] = field(default_factory=list)  # what a dead process did not close
 
     def __post_init__(self) -> None:
+        self.hold_local.set()
         self.hold_remote.set()
         self.hold_deletes.set()
 
@@ -57,6 +59,7 @@ class FaultyLogFile:
     async def _fail(self, landing: Awaitable[None] | None) -> None:
         if landing is not None:
             await landing
+        await self._faults.hold_local.wait()
         raise SyncFailed("injected: the sync failed")
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from remote_log.claims import segments_below
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
-from storage.errors import Conflict, DfsError, SyncFailed
+from storage.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
 from storage.prefix import FLOOR
 from tests.gateway.faults import FaultyDfsWriter
 from tests.gateway.pair import Pair
@@ -68,6 +68,32 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         assert len(set(quarantined_keys(pair, "a"))) == 20
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
         assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
+
+
+async def test_a_site_gets_what_its_own_log_failed_to_keep_and_the_new_active_found_in_the_remote_log(tmp_path: Path) -> None:
+    """Found by the simulator (seed 5079360): by its number it lies below what the site holds, and the site goes on without."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await put(pair, "a", 1, "shared")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        faults, core = pair.faults["a"], epoch(pair, "a").core
+        faults.hold_local.clear()
+        faults.fail_local = 1
+        writing = asyncio.ensure_future(put(pair, "a", 2, "in the remote log"))
+        await pair.until(lambda: core.remote > core.local)
+        pair.cut = faults.remote_down = True
+        faults.hold_local.set()
+        with pytest.raises(OutcomeUnknown):
+            await writing
+        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        assert (await put(pair, "a", 3, "alone")).mode == "async"
+        faults.remote_down = False
+        await take_over(pair)
+        expected = {1: "shared", 2: "in the remote log"}
+        assert await rows(pair, "b") == expected
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert await holds(pair, "a", expected)
+        assert len(quarantined_keys(pair, "a")) == 1
 
 
 async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: Path) -> None:
