@@ -83,7 +83,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     `rows`: of a read none or one, of a scan all in the order told; a scan stopped by its limit is not `complete`.
     `error`: the problem's code. not_applied with precondition-failed, conflict or not-found tells what was stored, as a
-    read does. `site`, `epoch`: who answered, where known. `served_s`: when the site let go of the answer, where known.
+    read does. `site`, `epoch`: who answered, where known. `served_s`: when the site let go of the answer, where known. Of a
+    scan of several pages all three are those of the last page of its lowest epoch.
     """
 
     result: Result

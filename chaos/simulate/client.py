@@ -114,6 +114,7 @@ class SimClient:
     async def _scan(self, operation: Operation) -> Outcome:
         rows: list[Row] = []
         token: str | None = None
+        oldest: tuple[int, float, str] | None = None  # who gave the last page of the lowest epoch, and when: it knew the least
         while True:
             left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
             asked = calls.scan(
@@ -123,10 +124,11 @@ class SimClient:
             page: PageAnswer = await self._run(Asked(asked.call, _page))
             rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
             token = page.next_page_token
-            if token is None:
-                return self._outcome(rows=tuple(rows))
-            if operation.limit is not None and len(rows) >= operation.limit:
-                return self._outcome(rows=tuple(rows), complete=False)
+            gave = (self.served_epoch or 0, self.served_s or 0.0, self.served_by)
+            oldest = gave if oldest is None or gave[0] <= oldest[0] else oldest
+            if token is None or (operation.limit is not None and len(rows) >= operation.limit):
+                self.served_epoch, self.served_s, self.served_by = oldest
+                return self._outcome(rows=tuple(rows), complete=token is None)
 
     # ---- the flow of the library
     async def _run(self, asked: Asked[Any]) -> Any:
