@@ -167,8 +167,8 @@ def trimmable(segments: Sequence[Segment], below_seq: int) -> list[Segment]:
     kept = _standing(segments)
     begin = max((standing.place for standing in kept if standing.run.first_seq < below_seq), default=0)
     useful = {standing.place for standing in kept}
-    places = sorted(range(begin), key=lambda place: (place in useful, place))
-    return [segments[place] for place in places]
+    needed = {standing.place for standing in kept if standing.last_seq >= below_seq}  # out of order, if ever
+    return [segments[place] for place in sorted(set(range(begin)) - needed, key=lambda place: (place in useful, place))]
 
 
 def find_tear(segments: Sequence[Segment]) -> TornAt | None:

@@ -14,6 +14,7 @@ from storage.errors import SyncFailed
 from storage.frame import Frame
 from storage.os_files import OsFiles
 from storage.wal import Wal, WalSettings
+from storage.wal_segments import Segment, trimmable
 from tests.storage.log_frames import a_frame, run
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.noise import noise
@@ -317,3 +318,14 @@ async def test_another_epoch_in_the_same_process_does_not_build_on_what_follows_
     again = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
     assert standing(await again.read_all()) == await again.read(0, 19, ALL) == expected
     assert await wal.read(0, 19, ALL) == expected
+
+
+def test_what_stands_in_an_older_file_than_what_it_follows_is_not_trimmed() -> None:
+    """Frame 3 was copied behind 4 and 5, which stand."""
+    layout = [("1", 1, run(1, 2)), ("2", 1, run(4, 2)), ("3", 2, [a_frame(3), a_frame(6, epoch=2)])]
+    segments = [Segment(f"wal/{name}", epoch, frames[0].first_seq, 1000) for name, epoch, frames in layout]
+    for segment, (_, _, frames) in zip(segments, layout, strict=True):
+        for frame in frames:
+            segment.note(frame)
+    assert [segment.name for segment in trimmable(segments, 5)] == ["1"]
+    assert [segment.name for segment in trimmable(segments, 6)] == ["1", "2"]
