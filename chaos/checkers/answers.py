@@ -1,8 +1,8 @@
 """Who gave an answer, in which epoch and when, and which answers a later epoch had outranked already.
 
 What always holds: an answer is forgiven only where a command had the register of a pair without a coordinator decided apart
-(Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again by then; and only if
-it is of an asynchronous epoch of the other site, no later than `mode_slack_s` after they did.
+(Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again by then, or a moment
+before; and only if it is of an asynchronous epoch of the other site, no later than `mode_slack_s` after they did.
 Source: docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
 """
 
@@ -14,6 +14,8 @@ from functools import lru_cache
 from math import inf
 
 from chaos.history import Call, History, Opened
+
+OPENING_S = 0.5  # from a takeover's last look at the register to its opening: what is met in between comes too late for it
 
 
 def answered_by(call: Call, opened: Sequence[Opened], times: Sequence[float]) -> tuple[str, int | None]:
@@ -47,7 +49,7 @@ def met_s(history: History, site: str, later_s: float, now_s: float) -> float | 
     ends = [(each, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
     out_of_sight = [
         to_s for each, to_s in ends
-        if each.at_s <= now_s and later_s <= to_s and (each.at_s <= later_s or each.site == site)
+        if each.at_s <= now_s and later_s <= to_s + OPENING_S and (each.at_s <= later_s or each.site == site)
     ]
     return max(out_of_sight, default=None)
 

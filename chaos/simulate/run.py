@@ -40,7 +40,7 @@ from storage.errors import TwinlogError
 START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
-TRIM_SLACK_S = 11.0  # two rounds of the trimmer, one after the other, that end at the deadline of a call without an answer
+TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by the deadline of a call without an answer
 MODE_SLACK_S = 9.0  # a degrade that the register was told of takes effect, or is taken back: at the third call if two get lost
 # a site that is stopped, or is not told what became of its change of the register, does so later
 DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs", "slow-disk", "slow-link")

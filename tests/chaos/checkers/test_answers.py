@@ -31,6 +31,7 @@ def test_its_answers_are_forgiven_until_both_saw_each_other_and_a_lease_more() -
     assert found(forced().call(WRITE, 11, 12, Outcome("ok", Ack("a", 1, 5, 5, "async"), site="a", epoch=1))) == []
     assert found(forced(site="a", at_s=10.5).call(READ, 11, 12, OLD)) == []
     assert found(forced(met_s=None).call(READ, 40, 41, OLD)) == []
+    assert found(forced(met_s=9.7).call(READ, 10.1, 10.6, OLD)) == []
     assert found(forced().add(Opened("a", 3, 15.0, "async"), ModeRecorded(3, "async", 15.0)).call(
         READ, 16, 17, Outcome("ok", site="a", epoch=3))) == []
 
