@@ -42,7 +42,7 @@ def audited(
     spark: SparkSession, pair: StubPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Audited:
     """The command with the job `probe`: exit code and document. `at`: what happens at which step."""
-    monkeypatch.setitem(JOBS, "probe", JobKind("tests.spark_jobs.probe_job", True, "a test"))
+    monkeypatch.setitem(JOBS, "probe", JobKind("tests.spark_jobs.probe_job", True, "a test", {"findings": ""}))
     (tmp_path / "audits").mkdir()
 
     def audited(at: dict[str, Callable[[], object]], *more: str) -> tuple[int, dict[str, Any]]:

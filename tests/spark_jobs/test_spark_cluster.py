@@ -20,7 +20,7 @@ _MAIN = """
 import sys
 from spark_jobs.audit import JOBS, JobKind
 from spark_jobs.run import main
-JOBS["probe"] = JobKind("tests.spark_jobs.probe_job", True, "a test")
+JOBS["probe"] = JobKind("tests.spark_jobs.probe_job", True, "a test", {"where": ""})
 sys.exit(main())
 """
 
