@@ -179,6 +179,7 @@ def test_one_whose_java_is_killed(command: Command, pair: StubPair) -> None:
     assert command.process.returncode == 2, said
     ((one,), []) = history(command.audits)
     assert one.summary["outcome"] == "failed"
+    assert one.summary["error"]["message"]
     assert sorted(path.name for path in one.path.iterdir()) == ["spark.log", "summary.json"]
     assert not pair.held
 
