@@ -87,9 +87,11 @@ def step(settings: Thresholds, state: State, seen: Observation, *, act: bool) ->
     key = _key(advice, look)
     if why_not:
         return after, replace(advice, acts_not=why_not)
-    done = Past(now_s, True, f"{advice.kind} at {advice.site}")
+    done, name = Past(now_s, True, f"{advice.kind} at {advice.site}"), operation_of_key(key)
+    # the site has told of nothing since: what was asked for with the same key before counts, too
+    before = {f"{name} at {asked.at_s}": asked} if (asked := past.get(name)) is not None else {}
     return (
-        State(now_s, since, after.marks, answers, {**past, operation_of_key(key): done}),
+        State(now_s, since, after.marks, answers, {**past, **before, name: done}),
         replace(advice, act=True, key=key),
     )
 

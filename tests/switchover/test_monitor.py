@@ -193,6 +193,16 @@ def test_a_monitor_begun_anew_counts_what_the_journals_tell_of_the_one_before() 
     assert not any(advice.act for advice in told)
 
 
+def test_what_was_asked_for_in_vain_counts_each_time() -> None:
+    """The site that was to degrade has no word of it in its journal: each time the same is asked for, with the same key."""
+    stuck = of(VIEW_A, lease_left_s=0.0, peer_dfs_error="no space")
+    told, _ = watch(stuck, VIEW_B, act=True, seconds=400)
+    acted = [advice for advice in told if advice.act]
+    assert len({advice.key for advice in acted}) == 1
+    assert len(acted) == SETTINGS.actions_max
+    assert f"monitors have acted {SETTINGS.actions_max} times" in told[-1].acts_not
+
+
 def test_two_monitors_that_see_the_same_ask_with_the_same_key() -> None:
     keys = [
         next(advice.key for advice in watch(None, ALONE_B, able=B_CAN, act=True, begin_s=begin_s)[0] if advice.act)
