@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history_lines import Kept, Line, Taken
+from chaos.history_lines import Blind, Kept, Line, Taken, Unheard
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -296,13 +296,13 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | GivenUp | Apart | Moment
-    | Dump | SiteLog | Quarantine | TableUse | Limits | Taken | Kept
+    | Dump | SiteLog | Quarantine | TableUse | Limits | Taken | Kept | Unheard | Blind
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
-    Taken: "barriers", Kept: "kept",
+    Taken: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -329,6 +329,8 @@ class History:
     tables: tuple[TableUse, ...] = ()
     barriers: tuple[Taken, ...] = ()
     kept: tuple[Kept, ...] = ()
+    unheard: tuple[Unheard, ...] = ()
+    blind: tuple[Blind, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""What every line of a recorded history is, and the lines that tell of barriers.
+"""What every line of a recorded history is, and the lines that tell of barriers and of what a site heard of the register.
 
 What always holds: as for all of history.py, which puts them together.
 """
@@ -30,3 +30,21 @@ class Kept(Line, tag="kept", frozen=True, omit_defaults=True):
     seq: int
     digest: str
     at_s: float
+
+
+class Unheard(Line, tag="unheard", frozen=True, omit_defaults=True):
+    """A site asked the register in vain from `from_s` to `to_s`: a change that it asked for may be recorded, and it does not
+    know."""
+
+    site: str
+    from_s: float
+    to_s: float
+
+
+class Blind(Line, tag="blind", frozen=True, omit_defaults=True):
+    """Without a coordinator: a site asked for a change that it had decided without a look at the other site's DFS. The change
+    itself looks once more, in the time from `from_s` to `to_s`, and is refused when it sees that DFS."""
+
+    site: str
+    from_s: float
+    to_s: float

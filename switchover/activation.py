@@ -35,6 +35,7 @@ from switchover.coordinator import Mode, PairState, read_or_known, update
 from switchover.forgotten import Held
 from switchover.held import held, opened_here
 from switchover.homes import UNSEEN_STEP, stale_takeover
+from switchover.last_word import LastWord
 from switchover.register import abandon_plan, begin_plan, open_plan
 
 
@@ -330,14 +331,14 @@ class Activation:
         if self._needs_arbiter:
             await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
         mode = self._opening_mode()
-        now = await self._last_look()
-        value = open_plan(now, request.plan_id, mode, self._end)
+        last = self._last_word()
+        value = open_plan(await last.look(), request.plan_id, mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
         try:
             await ports.wal.append(start)
             ports.failpoints.hit("activation.started")
-            await ports.coordinator.compare_and_set(value.state_id, value)
+            await last.open(value, mode, self._end)
             self._reached("open")
             # only now: the end of what was read may never have been committed, and another plan's log may leave it out
             await self._apply([*self._tail_read, start])
@@ -347,22 +348,14 @@ class Activation:
             raise
         return Opened(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
 
-    async def _last_look(self) -> PairState | None:
-        """The value that the opening is decided on. Without a coordinator the old active may have been degraded by command, or
-        gone on asynchronously, out of this site's sight since the begin: then its lease runs out only from this look on."""
-        coordinator, request = self.ports.coordinator, self.request
-        now = await coordinator.read()
-        if now is not None and now.mode == "async" and self._mode_before == "sync" and not request.accept_data_loss:
-            await self.abandon()
-            raise PlanSuperseded(
-                "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
-                "it can go on now; if it is lost, begin anew, which shows the loss manifest", plan_id=request.plan_id,
-            )
-        apart = now is not None and now.home is not None and self._begun != (now, True)
-        if apart and self._takes_over and not request.old_stopped and coordinator.unseen is None:
-            await self.ports.clock.sleep(self.settings.lease.fencer_wait_s)
-            now = await coordinator.read()
-        return now
+    def _last_word(self) -> LastWord:
+        ports, request = self.ports, self.request
+        waits = self._takes_over and not request.old_stopped
+        return LastWord(
+            ports.coordinator, ports.clock, request.plan_id, self._begun,
+            lease_wait_s=self.settings.lease.fencer_wait_s if waits else None,
+            bars_async=self._mode_before == "sync" and not request.accept_data_loss,
+        )
 
     def _opening_mode(self) -> Mode:
         """Sync only when the peer, if it had to take over right now, would find everything."""

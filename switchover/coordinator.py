@@ -61,10 +61,11 @@ class Coordinator(Protocol):
     async def read(self) -> PairState | None:
         """The value; None for a pair that has none yet."""
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         """Replace the value that has `expected_state_id` (0: there is none) by `new`, with the next state id; that value.
 
-        Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it has another id.
+        Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it has another id, or
+        when `new` was decided `blind`, on a look that left a place `unseen`, and every place is in sight now.
         """
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> None:

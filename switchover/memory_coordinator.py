@@ -36,7 +36,7 @@ class MemoryCoordinator(OneRegister):
         self._check_reachable()
         return self._register.value
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         self._check_reachable()
         current = self._register.value
         if expected_state_id != (current.state_id if current else 0):

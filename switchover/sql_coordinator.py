@@ -58,7 +58,7 @@ class SqlCoordinator(OneRegister):
     async def read(self) -> PairState | None:
         return await self._database.run(self._read)
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         value = replace(new, state_id=expected_state_id + 1)
         row = {
             "pair": self._pair,

@@ -1,8 +1,8 @@
 """Who gave an answer, in which epoch and when, and which answers a later epoch had outranked already.
 
 What always holds: an answer is forgiven only where a command had the register of a pair without a coordinator decided apart
-(Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again by then, or a moment
-before; and only if it is of an asynchronous epoch of the other site, no later than `mode_slack_s` after they did.
+(Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again when that opening
+was asked for; and only if it is of an asynchronous epoch of the other site, no later than `mode_slack_s` after they did.
 Source: docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
 """
 
@@ -14,8 +14,6 @@ from functools import lru_cache
 from math import inf
 
 from chaos.history import Call, History, Opened
-
-OPENING_S = 0.5  # from a takeover's last look at the register to its opening: what is met in between comes too late for it
 
 
 def answered_by(call: Call, opened: Sequence[Opened], times: Sequence[float]) -> tuple[str, int | None]:
@@ -43,13 +41,21 @@ def answered_s(call: Call, history: History) -> float:
     return served_s if served_s is not None else call.returned_s - history.limits.travel_slack_s
 
 
+def decided_s(history: History, opened: Opened) -> float:
+    """When the opening was asked for, if blind: its own last look begins then, and both may see each other while it lasts."""
+    asked = [
+        each.from_s for each in history.blind if each.site == opened.site and each.from_s <= opened.at_s <= each.to_s
+    ]
+    return max(asked, default=opened.at_s)
+
+
 def met_s(history: History, site: str, later_s: float, now_s: float) -> float | None:
     """When both sites' DFSs held the same again, if what opened elsewhere at `later_s` is out of sight of `site` at `now_s`."""
     met = sorted(moment.at_s for moment in history.moments if moment.name == "met")
     ends = [(each, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
     out_of_sight = [
         to_s for each, to_s in ends
-        if each.at_s <= now_s and later_s <= to_s + OPENING_S and (each.at_s <= later_s or each.site == site)
+        if each.at_s <= now_s and later_s <= to_s and (each.at_s <= later_s or each.site == site)
     ]
     return max(out_of_sight, default=None)
 
@@ -73,7 +79,7 @@ def forgiven(history: History) -> frozenset[int]:
         later = [each for each in opened if each.epoch > epoch and each.at_s < at_s]
         if not later or any(each.site == site for each in later):
             continue
-        until_s = met_s(history, site, later[0].at_s, at_s)
+        until_s = met_s(history, site, decided_s(history, later[0]), at_s)
         if until_s is not None and at_s <= until_s + history.limits.mode_slack_s:
             found.add(call.id)
     return frozenset(found)

@@ -1,7 +1,8 @@
 """P8: an acknowledgement's mode is true. None says async before the register does; none says sync long after it said async.
 
 What always holds: the epoch that answered counts, where it is known: an answer that is repeated under its key later says what
-is true then, or still says async of what was logged so. Else it is the epoch of the acknowledgement.
+is true then, or still says async of what was logged so. Else it is the epoch of the acknowledgement. While a site asks the
+register in vain (Unheard) it cannot know what that says.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ def check(history: History) -> list[Violation]:
     forgotten = [(moment.at_s, "") for moment in history.moments if moment.name == "forgotten"]  # it says nothing from then on
     said = {epoch: sorted([*told, *forgotten]) for epoch, told in modes.items()}
     slack_s = history.limits.mode_slack_s
+    unheard = {
+        opened.epoch: sorted((each.from_s, each.to_s) for each in history.unheard if each.site == opened.site)
+        for opened in history.opened
+    }
     found: list[Violation] = []
     for call in history.calls:
         if call.outcome is None or call.returned_s is None or (ack := call.outcome.ack) is None:
@@ -38,12 +43,22 @@ def check(history: History) -> list[Violation]:
                     f" but no downgrade of that epoch was recorded {when}."
                 )
                 found.append(Violation("P8", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s)))
-        elif since_s + slack_s < call.invoked_s and _async_throughout(
-            said.get(epoch, []), call.invoked_s - slack_s, call.returned_s
-        ):
+            continue
+        from_s = _told_s(unheard.get(epoch, []), call.invoked_s, slack_s)
+        if since_s < from_s and _async_throughout(said.get(epoch, []), from_s, call.returned_s):
             sentence = f"Call {call.id} was acknowledged as sync while the register said that epoch {epoch} is async."
             found.append(Violation("P8", NAME, sentence, (call.id,), (since_s, call.invoked_s, call.returned_s)))
     return found
+
+
+def _told_s(unheard: list[tuple[float, float]], at_s: float, slack_s: float) -> float:
+    """What the register said then a site must go by at `at_s`: `slack_s` before, not counting when it asked in vain."""
+    for from_s, to_s in reversed(unheard):
+        if from_s >= at_s or to_s <= at_s - slack_s:
+            continue
+        slack_s -= max(0.0, at_s - to_s)
+        at_s = min(at_s, from_s)
+    return at_s - slack_s
 
 
 def _async_throughout(told: list[tuple[float, str]], from_s: float, to_s: float) -> bool:

@@ -80,7 +80,7 @@ class SimCoordinator(OneRegister):
         )
         return state
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState) -> PairState:
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         state: PairState = await self._network.call(
             self._src, PLACE, partial(self._register.serve_change, expected_state_id, new), self._timeout_s, _failed
         )

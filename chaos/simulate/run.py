@@ -41,9 +41,9 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by the deadline of a call without an answer
-MODE_SLACK_S = 9.0  # a degrade that the register was told of takes effect, or is taken back: at the third call if two get lost
+MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back, once the site is answered
 # a site that is stopped, or is not told what became of its change of the register, does so later
-DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs", "slow-disk", "slow-link")
+DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 FINAL_READS = 3
@@ -73,6 +73,7 @@ class Run:
         RegisterNotes(self.loop, self.recorder, self.world.watch)
         self.observer = Observer(self.world, self.recorder)
         self.world.before_kill = self.observer.look
+        self.world.heard = self.recorder.note
         self.world.before_wipe = self.observer.last_look
         self.operator = Operator(self.world, self.note, self._taken)
         self.nemesis = Nemesis(self.world, self.operator, self.note)

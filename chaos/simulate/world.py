@@ -19,6 +19,7 @@ from chaos.simulate.coordinator import SimCoordinator, SimRegister
 from chaos.simulate.dfs import SimDfs, SimDfsCluster
 from chaos.simulate.disk import SimDisk
 from chaos.simulate.engine import SimEngine
+from chaos.simulate.hearing import Hearing, Note
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import Network
 from chaos.simulate.plan import SITES, Knobs, Plan
@@ -99,6 +100,7 @@ class World:
         self.watch: Watch = self.register if plan.knobs.coordinator else DfsWatch(clusters, RemoteLayout(PAIR))
         self.lives: dict[str, Life] = {}
         self.before_kill: Callable[[], None] = lambda: None
+        self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind
         self.before_wipe: Callable[[str], None] = lambda name: None
         self._ids = 0
         self.set_links()
@@ -205,7 +207,7 @@ class World:
             SitePorts(
                 clock=here.clock, files=files, engine=here.engine,
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
-                coordinator=self._coordinator(name, own_dfs, peer_dfs),
+                coordinator=Hearing(self._coordinator(name, own_dfs, peer_dfs), name, lambda: self.loop.now_s, self.heard),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),

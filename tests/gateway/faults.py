@@ -168,8 +168,8 @@ class FaultyCoordinator(OneRegister):
     async def read(self) -> Any:
         return await self._answer(self._coordinator.read)
 
-    async def compare_and_set(self, expected_state_id: int, new: Any) -> Any:
-        return await self._answer(lambda: self._coordinator.compare_and_set(expected_state_id, new))
+    async def compare_and_set(self, expected_state_id: int, new: Any, *, blind: bool = False) -> Any:
+        return await self._answer(lambda: self._coordinator.compare_and_set(expected_state_id, new, blind=blind))
 
     async def _answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         if self._faults.coordinator_down or self._faults.dead:

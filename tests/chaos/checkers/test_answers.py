@@ -6,6 +6,7 @@ import pytest
 
 from chaos.checkers import linearizable, one_active
 from chaos.history import Ack, Apart, Limits, ModeRecorded, Moment, Mutation, Opened, Operation, Outcome, Row
+from chaos.history_lines import Blind
 from tests.chaos.plots import Plot
 
 READ = Operation("read", "t", key="k")
@@ -31,7 +32,7 @@ def test_its_answers_are_forgiven_until_both_saw_each_other_and_a_lease_more() -
     assert found(forced().call(WRITE, 11, 12, Outcome("ok", Ack("a", 1, 5, 5, "async"), site="a", epoch=1))) == []
     assert found(forced(site="a", at_s=10.5).call(READ, 11, 12, OLD)) == []
     assert found(forced(met_s=None).call(READ, 40, 41, OLD)) == []
-    assert found(forced(met_s=9.7).call(READ, 10.1, 10.6, OLD)) == []
+    assert found(forced(met_s=9.7).add(Blind("b", 9.6, 10.1)).call(READ, 10.1, 10.6, OLD)) == []
     assert found(forced().add(Opened("a", 3, 15.0, "async"), ModeRecorded(3, "async", 15.0)).call(
         READ, 16, 17, Outcome("ok", site="a", epoch=3))) == []
 
@@ -43,11 +44,14 @@ def test_its_answers_are_forgiven_until_both_saw_each_other_and_a_lease_more() -
     forced(at_s=10.5).call(READ, 11, 12, OLD),
     forced(site="a", at_s=12.5).call(READ, 11, 12, OLD),
     forced(met_s=9.0).call(READ, 9.5, 10.5, OLD),
+    forced(met_s=9.5).add(Blind("b", 9.6, 10.1)).call(READ, 10.1, 10.4, OLD),
+    forced(met_s=9.7).add(Blind("b", 9.6, 9.9)).call(READ, 10.1, 10.6, OLD),
+    forced(met_s=9.7).add(Blind("a", 9.6, 10.1)).call(READ, 10.1, 10.6, OLD),
     forced().add(Opened("a", 3, 15.0, "sync"), ModeRecorded(3, "sync", 15.0)),
     forced().add(Opened("a", 3, 25.0, "async"), ModeRecorded(3, "async", 25.0)),
 ], ids=[
-    "too late", "sync epoch", "called sync", "forced later", "degraded later", "opened after they met", "reopened in sync",
-    "reopened late",
+    "too late", "sync epoch", "called sync", "forced later", "degraded later", "opened after they met",
+    "they met before it asked", "they met after it had asked", "another asked", "reopened in sync", "reopened late",
 ])
 def test_nothing_else_is(plot: Plot) -> None:
     assert found(plot) == ["one_active"]

@@ -25,7 +25,7 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
-from chaos.history_lines import Kept, Taken
+from chaos.history_lines import Kept, Taken, Unheard
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -99,6 +99,9 @@ CLEAN: dict[str, dict[str, Build]] = {
             p.add(ModeRecorded(1, "async", 5), ModeRecorded(1, "sync", 9)).call(WRITE, 8, 9.5, ack("a", 1))
         ),
         "on its way while it was recorded": lambda p: p.add(ModeRecorded(1, "async", 5)).call(WRITE, 4, 6, ack("a", 1)),
+        "it was not answered by the register, and then not again": lambda p: p.add(
+            Opened("a", 1, 0, "sync"), ModeRecorded(1, "async", 1), Unheard("a", 0.9, 4), Unheard("a", 4.4, 7)
+        ).call(WRITE, 7.5, 8, ack("a", 1)),
         "the register forgot that it said async": lambda p: (
             p.add(ModeRecorded(1, "async", 0), Moment("forgotten", 4)).call(WRITE, 5, 6, ack("a", 1))
         ),
@@ -195,6 +198,16 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         ),
         "sync in asynchronous mode": (
             lambda p: p.add(ModeRecorded(1, "async", 0)).call(WRITE, 5, 6, ack("a", 1)), "while the register said",
+        ),
+        "sync long after the register answered again": (
+            lambda p: p.add(
+                Opened("a", 1, 0, "sync"), ModeRecorded(1, "async", 1), Unheard("a", 0.9, 4), Unheard("a", 4.4, 7)
+            ).call(WRITE, 7.7, 8, ack("a", 1)), "while the register said",
+        ),
+        "sync in asynchronous mode, while the register did not answer the other site": (
+            lambda p: p.add(Opened("a", 1, 0, "sync"), ModeRecorded(1, "async", 1), Unheard("b", 0.9, 7)).call(
+                WRITE, 5, 6, ack("a", 1)
+            ), "while the register said",
         ),
         "sync in asynchronous mode, long before the register forgot it": (
             lambda p: p.add(ModeRecorded(1, "async", 0), Moment("forgotten", 9)).call(WRITE, 5, 6, ack("a", 1)),
