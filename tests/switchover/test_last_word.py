@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from storage.clock import SystemClock
 from storage.errors import PlanSuperseded, Unavailable
 from switchover.coordinator import PairState, update
+from switchover.dfs_register import HURRY
 from switchover.last_word import LastWord
 from switchover.register import abandon_plan, begin_plan, downgrade_closed, open_plan
+from tests.remote_log.memory_dfs import Fault
 from tests.switchover.register_world import RegisterWorld
 
 LEASE_S = 4.0
@@ -101,6 +104,21 @@ async def test_a_lease_is_waited_out_when_the_old_active_was_at_this_register() 
     await plan.last.open(await plan.value(), "async", 9)
     assert plan.clock.told == [LEASE_S]
     assert epoch_of(await plan.opened()) == 1002
+
+
+async def test_a_dfs_that_hung_a_moment_ago_is_given_all_its_time_before_an_opening_is_decided_blind() -> None:
+    """Seed 6100095: it answers again, but slowly, and the old active could see this site's register meanwhile."""
+    plan = await taking()
+    plan.door._hung_s["a"], plan.door._deadline_s = plan.clock.monotonic_s(), 10.0
+    value = await plan.value()
+    plan.world.cut("a", sites="b", down=False)
+    way, gate = plan.world.ways["b", "a"], asyncio.Event()
+    way.faults["list", way.calls["list"] + 1] = Fault(gate=gate)
+    asyncio.get_running_loop().call_later(1.5 * HURRY * plan.door._deadline_s, gate.set)
+    await plan.last.open(value, "async", 9)
+    assert gate.is_set()
+    assert plan.clock.told == [LEASE_S]
+    assert plan.door._hung_s == {}, "it hangs no more"
 
 
 async def test_a_plan_that_lost_the_pair_meanwhile_does_not_open() -> None:
