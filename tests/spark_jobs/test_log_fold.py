@@ -10,10 +10,11 @@ import pytest
 
 from spark_jobs import log_fold, log_runs
 from spark_jobs.log_audit import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
-from spark_jobs.log_columns import RUNS_SCHEMA
-from spark_jobs.log_files import Place
+from spark_jobs.log_columns import COUNTER_BITS, RUNS_SCHEMA
+from spark_jobs.log_files import Place, Segment
 from spark_jobs.log_walk import Walk
-from storage.frame import Flags
+from storage.frame import Flags, make_frame
+from storage.record import Kind, Record
 from tests.spark_jobs.log_rig import offset_of, put_in, walk_file, write_wal
 from tests.spark_jobs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
 from tests.storage.log_frames import run
@@ -73,6 +74,46 @@ def test_bytes_between_two_frames_end_a_run(tmp_path: Path) -> None:
     found = walk_file(file)
     assert found.frames["seq"].tolist() == list(range(1, 11))
     assert log_fold.run_begins(found).tolist() == [0, 5]
+
+
+def test_an_epoch_that_goes_on_in_the_same_segment_ends_a_run(tmp_path: Path) -> None:
+    (file,) = write_wal(tmp_path / "wal", [[*run(1, 4, epoch=1), *run(5, 6, epoch=2)]], epoch=2).iterdir()
+    assert log_fold.run_begins(walk_file(file)).tolist() == [0, 4]
+
+
+def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(tmp_path: Path) -> None:
+    """(made at ms, committed) of each frame: the clock goes back once, and so does what is known to be committed."""
+    made = [(50, 0), (10, 0), (40, 3), (90, 2), (70, 5), (200, 6)]
+    frames = [
+        make_frame(epoch=1, first_seq=seq, previous=seq - 1, timestamp=ms << COUNTER_BITS, committed=committed,
+                   records=[Record(Kind.UPSERT, 1, b"k", b"v")])
+        for seq, (ms, committed) in enumerate(made, 1)
+    ]
+    (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
+    found = walk_file(file)
+    assert log_fold.waited_ms(found).tolist() == [
+        0,  # itself
+        0,  # the first one, which was made later by its clock
+        0,
+        50,  # since the third, made at 40
+        0,
+        0,
+    ]
+    segment = Segment(file.name, 0, 1, file.name, 0)
+    (row,) = log_fold.fold(found, log_fold.run_begins(found), segment, "a", RUNS_SCHEMA).to_pylist()
+    assert (row["timestamp"] >> COUNTER_BITS, row["last_timestamp"] >> COUNTER_BITS) == (10, 200)
+    assert (row["committed"], row["waited_ms"], row["frames"]) == (6, 50, 6)
+
+
+def test_a_wait_is_counted_from_the_first_frame_above_what_is_committed_also_out_of_order(tmp_path: Path) -> None:
+    order = [1, 5, 2, 3, 4, 6]
+    frames = [
+        make_frame(epoch=1, first_seq=seq, previous=seq - 1, timestamp=(10 * at) << COUNTER_BITS,
+                   committed=4 if seq == 6 else seq, records=[Record(Kind.UPSERT, 1, b"k", b"v")])
+        for at, seq in enumerate(order)
+    ]
+    (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
+    assert log_fold.waited_ms(walk_file(file))[-1] == 40, "since sequence 5, made at 10"
 
 
 def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, ...]]:

@@ -125,6 +125,21 @@ async def test_a_table_that_only_the_tail_made_is_lost_with_its_rows(spark: Spar
     assert (nothing.good, nothing.counters["ROWS"], nothing.findings.count()) == (True, 0, 0)
 
 
+async def test_what_stands_in_another_table_of_the_same_number_stands_for_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Both sites made a table, each without the other; the rows of the one that stays are later ones, under the same keys."""
+    made = frames([table(1, "planes")], {1: {key(1): ROWS[key(1)]}})
+    log = [frame(each.records, 1 + n, epoch=TAIL_EPOCH, seq=END + 1 + n) for n, each in enumerate(made)]
+    since = [frame([upsert(1, "of flights")], LATER)]
+    whole = [*BEFORE, *since]
+    async with storage("rocksdb", "a", tmp_path, whole) as a, storage("sqlite", "b", tmp_path, whole) as b:
+        asked = request(await a.source(), await b.source(), replace(barrier(since[-1].last_seq), epoch=NOW_EPOCH))
+        _, rows = run(spark, asked, tail=str(put_aside(tmp_path / "quarantine", *log)))
+    assert [(row["table"], row["operation"], row["kind"]) for row in rows.values()] == [
+        ("planes", "table", "lost"), ("planes", "upsert", "lost"),
+    ]
+    assert {row["source_row"] for row in rows.values()} == {None}
+
+
 async def test_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     """A WAL as a tail: both sites have all of it."""
     tail = write_wal(tmp_path / "aside", [BEFORE])

@@ -44,6 +44,7 @@ CASES = [
     Case("applied", "upsert", (V, NEW), (V, NEW), value=None),  # as a manifest tells
     Case("applied", "delete", None, None, value=None),
     Case("superseded", "upsert", (V + 1, OTHER), (V + 1, OTHER)),
+    Case("superseded", "upsert", (V + 1, NEW), (V + 1, NEW)),  # somebody wrote the same again
     Case("superseded", "upsert", (V + 1, OTHER), (V, NEW)),
     Case("superseded", "upsert", (V, NEW), (V + 1, OTHER)),
     Case("superseded", "delete", (V + 1, OTHER), (V + 1, OTHER), value=None),

@@ -22,7 +22,7 @@ from storage.schema import TableSchema, encode_schema
 from storage.segment import HEADER_BYTES
 from tests.spark_jobs.log_rig import Silent, flip, write_wal
 from tests.spark_jobs.snapshot_rig import barrier, request, storage, table
-from tests.spark_jobs.test_reconcile import BEFORE, END, LATER, TAIL, TAIL_EPOCH, frame, key, put_aside, upsert
+from tests.spark_jobs.test_reconcile import BEFORE, CODEC, END, LATER, TAIL, TAIL_EPOCH, frame, key, put_aside, upsert
 
 
 def changed_table(schema: TableSchema | None, number: int) -> Record:
@@ -55,6 +55,13 @@ async def test_a_table_that_the_tail_dropped_took_its_earlier_rows_with_it(asked
     assert (tail.changes, tail.schemas) == ({}, {1: None})
     assert described(_looked(asked, tail)) == ({1}, set(), {}), "it still stands at the sites"
     assert described(_looked(asked, of(changed_table(None, 9)))) == (set(), set(), {}), "it is not there either"
+
+
+def test_an_update_of_a_row_that_the_tail_deleted_is_known_by_its_own_columns_only() -> None:
+    change = CODEC.encode_changes({"text": "again"})
+    tail = of(Record(Kind.DELETE, 1, key(1)), Record(Kind.UPDATE, 1, key(1), change))
+    found = tail.changes[1, key(1)]
+    assert (found.operation, found.value, found.records) == ("update", change, 2)
 
 
 async def test_a_table_that_the_tail_changed_is_the_same_table(asked: Request) -> None:
