@@ -4,18 +4,17 @@ Two RocksDB storages are filled by the product's engine with all flights, scaled
 keep a snapshot, four faults are planted in one (a row missing, stale, extra, one with a bit of a column flipped), and the audit
 must find exactly these. The alternative is what one writes first: both tables as typed rows, in the same Spark, joined by a
 full outer join and compared column by column; reading the rows as typed ones (written as Parquet) and the join are told apart.
-CPU is that of this process and all its children, Java's and Python's: it depends less than the time on what else runs.
+The rounds are interleaved; at the end medians and spreads are told.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from bench.rounds import Rounds, told
 from gateway.load_sources import open_source
 from spark_jobs import compare
 from spark_jobs.job import FORMAT, Barrier, Outcome, Request, SiteSource
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 TABLE = 1
 BATCH_ROWS = 1000
 _YEAR_US = 365 * 86_400_000_000
-_TICKS = os.sysconf("SC_CLK_TCK")
 _SPARK_TYPES = {"int32": "int", "string": "string", "timestamp": "timestamp"}
 _ARROW_TYPES = {"int32": pa.int32(), "string": pa.string(), "timestamp": pa.timestamp("us", tz="UTC")}
 
@@ -126,35 +125,6 @@ async def plant(engine: RocksEngine, schema: TableSchema) -> None:
     )
 
 
-def cpu_s() -> float:
-    """CPU so far of this process and all below it, ended ones included."""
-    parents, ticks = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)], ticks[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    total = 0
-    for pid in ticks:
-        line = pid
-        while line in parents and line != os.getpid():
-            line = parents[line]
-        total += ticks[pid] if line == os.getpid() else 0
-    return total / _TICKS
-
-
-def measured(what: str, work: Callable[[], str]) -> tuple[float, float]:
-    """Seconds, and seconds of CPU; both are said."""
-    begin, cpu = time.perf_counter(), cpu_s()
-    said = work()
-    took, spent = time.perf_counter() - begin, cpu_s() - cpu
-    sys.stdout.write(f"{what:58} {took:7.1f} s {spent:7.1f} s of CPU  {said}\n")
-    sys.stdout.flush()
-    return took, spent
-
-
 def audit(spark: SparkSession, asked: Request, faults: int) -> str:
     outcome: Outcome = compare.run(spark, asked, Silent())
     kinds = sorted(row["kind"] for row in outcome.findings.collect())
@@ -204,7 +174,7 @@ def outer_join(spark: SparkSession, pair: Pair, folder: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.audit_compare", description=__doc__)
     parser.add_argument("--years", type=int, nargs="+", default=[10, 1, 3], help="sizes, in years of 336,776 flights")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--without-join", action="store_true")
     chosen = parser.parse_args()
@@ -215,19 +185,19 @@ def main() -> None:
             began = time.perf_counter()
             pairs[years] = asyncio.run(filled(folder / str(years), years))
             sys.stdout.write(f"filled twice with {pairs[years].rows:,} rows in {time.perf_counter() - began:.0f} s\n")
-        begin, cpu = time.perf_counter(), cpu_s()
+        rounds, begun = Rounds(), time.perf_counter()
         spark = open_session(chosen.master, "bench", {})
-        sys.stdout.write(f"a session: {time.perf_counter() - begin:.1f} s, {cpu_s() - cpu:.1f} s of CPU\n")
+        told("a session", f"{time.perf_counter() - begun:7.2f} s")
         for number in range(chosen.rounds):
             for pair in pairs.values():
                 for what, asked, faults in (("equal", pair.equal, 0), ("four faults", pair.planted, 4)):
-                    name = f"round {number + 1}: compare, {pair.rows:,} rows a side, {what}"
-                    measured(name, partial(audit, spark, asked, faults))
+                    rounds.measured(f"compare, {pair.rows:,} rows a side, {what}", partial(audit, spark, asked, faults))
             largest = pairs[max(pairs)]
             if not chosen.without_join:
                 to = folder / f"typed{number}"
-                measured("  alternative: both tables as typed rows", partial(export, spark, largest, to))
-                measured("  alternative: full outer join of these", partial(outer_join, spark, largest, to))
+                rounds.measured("alternative: both tables as typed rows", partial(export, spark, largest, to))
+                rounds.measured("alternative: full outer join of these", partial(outer_join, spark, largest, to))
+        rounds.summary()
         spark.stop()
 
 

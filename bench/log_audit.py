@@ -1,21 +1,22 @@
 """`python -m bench.log_audit --mb 400`: how fast the job log-audit reads a log, in bytes of log.
 
 Makes a WAL of that size with the product's own codecs, in a temporary folder, for each size of frame; audits it in one local
-Spark session after a small one has warmed it, and says wall time, CPU time (of the whole session: Java and its Python workers)
-and what reading, the walk over the frames and folding them alone cost. A finding in such a log is an error.
+Spark session after a small one has warmed it, in interleaved rounds; says medians and spreads, the bytes a second, and those
+of reading, the walk over the frames and folding them alone (by CPU, in this process). A finding in such a log is an error.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 import time
 from argparse import ArgumentParser
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.rounds import Rounds, told
 from spark_jobs.job import Request, SiteSource
 from spark_jobs.log_audit import run
 from spark_jobs.log_columns import RUNS_SCHEMA
@@ -32,7 +33,6 @@ ROW_BYTES = 100
 RECORDS = (1, 8, 64, 256)  # in a frame: one client, some, many
 WARM_MB = 2
 SETTINGS = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
-_TICKS = os.sysconf("SC_CLK_TCK")
 _NOWHERE = "http://127.0.0.1:1"  # no gateway: the audit is of the files alone
 
 
@@ -65,35 +65,13 @@ def make_wal(folder: Path, size: int, records: int) -> int:
     return frames
 
 
-def audit(spark: SparkSession, wal: Path) -> tuple[float, float]:
-    """(wall, CPU) seconds of one audit. Raises AssertionError when it finds something."""
+def audit(spark: SparkSession, wal: Path) -> str:
+    """Raises AssertionError when it finds something."""
     request = Request("log-audit", "bench", SiteSource("a", _NOWHERE, wal=str(wal)), SiteSource("b", _NOWHERE), wal.parent)
-    begun, cpu = time.perf_counter(), cpu_s()
     outcome = run(spark, request, Silent())
-    took, used = time.perf_counter() - begun, cpu_s() - cpu
     assert outcome.good, [row.asDict() for row in outcome.findings.collect()]
     spark.catalog.clearCache()
-    return took, used
-
-
-def cpu_s() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
-    parents: dict[int, list[int]] = {}
-    spent: dict[int, float] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry))
-            spent[int(entry)] = sum(map(int, fields[11:15])) / _TICKS
-    below, total = [os.getpid()], 0.0
-    while below:
-        pid = below.pop()
-        total += spent.get(pid, 0.0)
-        below += parents.get(pid, [])
-    return total
+    return ""
 
 
 def walk_s(wal: Path) -> float:
@@ -112,20 +90,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
         spark = open_session(given.master, "bench log-audit", SETTINGS)
         make_wal(folder / "warm", WARM_MB << 20, 64)
         audit(spark, folder / "warm")
-        print(" records    frames     MB   wall s    MB/s   CPU s  MB/CPU s  walk MB/CPU s")
+        wals, sizes = {}, {}
         for records in RECORDS:
             wal = folder / str(records)
             frames = make_wal(wal, given.mb << 20, records)
-            size = sum(file.stat().st_size for file in wal.iterdir()) / 1e6
-            took, used = min(audit(spark, wal) for _ in range(given.rounds))
-            walked = walk_s(wal)
-            print(f"{records:>8} {frames:>9,} {size:>6.0f} {took:>8.2f} {size / took:>7.0f} {used:>7.2f} {size / used:>9.0f}"
-                  f" {size / walked:>14.0f}")
+            name = f"{frames:,} frames of {records} records"
+            wals[name], sizes[name] = wal, sum(file.stat().st_size for file in wal.iterdir()) / 1e6
+        rounds = Rounds()
+        for _ in range(given.rounds):
+            for name, wal in wals.items():
+                rounds.measured(name, partial(audit, spark, wal))
+        rounds.summary()
+        for name, size in sizes.items():
+            alone = size / walk_s(wals[name])
+            told(name, f"{size:,.0f} MB: {size / rounds.median_s(name):.0f} MB/s; the walk alone {alone:.0f} MB/s")
         spark.stop()
 
 

@@ -83,7 +83,7 @@ def test_an_epoch_that_goes_on_in_the_same_segment_ends_a_run(tmp_path: Path) ->
 
 def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(tmp_path: Path) -> None:
     """(made at ms, committed) of each frame: the clock goes back once, and so does what is known to be committed."""
-    made = [(50, 0), (10, 0), (40, 3), (90, 2), (70, 5), (200, 6)]
+    made = [(50, 1), (10, 0), (40, 3), (90, 2), (70, 5), (200, 6)]
     frames = [
         make_frame(epoch=1, first_seq=seq, previous=seq - 1, timestamp=ms << COUNTER_BITS, committed=committed,
                    records=[Record(Kind.UPSERT, 1, b"k", b"v")])
@@ -92,7 +92,7 @@ def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(
     (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
     found = walk_file(file)
     assert log_fold.waited_ms(found).tolist() == [
-        0,  # itself
+        0,  # nothing: it says that it is committed itself
         0,  # the first one, which was made later by its clock
         0,
         50,  # since the third, made at 40
