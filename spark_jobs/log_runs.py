@@ -31,8 +31,7 @@ def overlapping(view: DataFrame) -> DataFrame:
     """KEY of the runs that share sequences with another one of their epoch."""
     order = Window.partitionBy("epoch", "bucket").orderBy("seq", *KEY)
     before = f.max("last_seq").over(order.rowsBetween(Window.unboundedPreceding, -1))
-    behind = f.min("seq").over(order.rowsBetween(1, Window.unboundedFollowing))
-    placed = runs_of(view).withColumns({"before": before, "behind": behind})
+    placed = runs_of(view).withColumns({"before": before, "behind": f.lead("seq").over(order)})
     return placed.where((f.col("seq") <= f.col("before")) | (f.col("last_seq") >= f.col("behind"))).select(*KEY)
 
 

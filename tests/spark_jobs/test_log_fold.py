@@ -11,13 +11,14 @@ import pytest
 from spark_jobs import log_fold, log_runs
 from spark_jobs.log_audit import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
 from spark_jobs.log_columns import COUNTER_BITS, RUNS_SCHEMA
-from spark_jobs.log_files import Place, Segment
+from spark_jobs.log_files import Place, Segment, list_log
 from spark_jobs.log_walk import Walk
 from storage.frame import Flags, make_frame
 from storage.record import Kind, Record
+from storage.segment import wal_name
 from tests.spark_jobs.log_rig import offset_of, put_in, walk_file, write_wal
 from tests.spark_jobs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
-from tests.storage.log_frames import run
+from tests.storage.log_frames import a_frame, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +128,24 @@ def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, 
 def test_unfolding_gives_back_every_frame(spark: SparkSession, tmp_path: Path) -> None:
     for place in noisy(tmp_path, 1):
         assert rows(spark, place, folded=True) == rows(spark, place, folded=False)
+
+
+def test_runs_that_share_a_sequence_are_named_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
+    segments = {
+        (1, 1): run(1, 30),
+        (1, 2): [a_frame(5)],
+        (1, 3): [a_frame(20)],  # not with the one before it, but with the first
+        (1, 4): [a_frame(40, count=5)],
+        (1, 5): [a_frame(44, count=2)],  # with one sequence of the one before it
+        (1, 6): [a_frame(46)],
+        (2, 1): [a_frame(46, epoch=2)],
+    }
+    place = write(random.Random(1), tmp_path / "wal", segments, damaged=0, remote=False)
+    frame = spark.createDataFrame(view(place, folded=True), RUNS_SCHEMA)
+    named = {row["ordinal"] for row in log_runs.overlapping(frame).collect()}
+    assert [segment.name for segment in list_log(place).segments if segment.ordinal in named] == [
+        wal_name(1, index) for index in (1, 2, 3, 4, 5)
+    ]
 
 
 def told(spark: SparkSession, places: tuple[Place, Place], trimmed_to: int | None, *, folded: bool) -> list[tuple[Any, ...]]:
