@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import crc32c
 
 from gateway.site import Site
-from remote_log.claims import missing_from, segments_below
+from remote_log.claims import begins_after, missing_from, segments_below
 from remote_log.dfs import Dfs
 from storage.errors import TwinlogError
 from switchover.coordinator import PairState
@@ -75,14 +75,20 @@ async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
 
 
 async def _missing(site: Site, state: PairState | None) -> str | None:
-    """What the other site's remote log lacks here, while it is the synchronous active."""
+    """What the other site's remote log lacks here, while it is the synchronous active: the log itself, or what would lead from
+    this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
     if state is None or state.mode != "sync" or state.active in (None, site.site):
         return None
     try:
         async with asyncio.timeout(LOOK_TIMEOUT_S):
-            return await missing_from(site.ports.own_dfs, site.layout, state.epoch)
+            missing = await missing_from(site.ports.own_dfs, site.layout, state.epoch)
+            after = await begins_after(site.ports.own_dfs, site.layout, state.epoch)
     except (TimeoutError, TwinlogError):
         return None  # the probe says so
+    held = site.ports.engine.applied_seq  # asked for last: what it holds by now may be deleted by now
+    if missing is not None or after is None or after <= held:
+        return missing
+    return f"sequences {held + 1} to {after}; this site's storage had them, or they would be there, and it ends at {held}"
 
 
 async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:

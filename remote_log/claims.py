@@ -23,9 +23,10 @@ from remote_log.layout import RemoteLayout, SegmentName
 from remote_log.patience import PatientDfs
 from storage.clock import Clock
 from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
-from storage.frame import Frame
+from storage.frame import BrokenFrame, Frame, parse_frame
 from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 
+FIRST_BYTES_MAX = 8 << 20  # looked at for a frame's header; a larger first frame tells nothing
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.1
 ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs_dfs.py)
@@ -100,6 +101,21 @@ async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None
             if parse_header(await dfs.read(path, 0, HEADER_BYTES)).epoch == epoch:
                 return None
     return f"every segment below {layout.epoch_folder(epoch)}"
+
+
+async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None:
+    """The sequence that the oldest frame of this log there continues, up to `epoch`, also while it is written; whoever holds
+    less cannot follow it. None: there is no frame that tells."""
+    for path in await segments_below(dfs, layout, epoch + 1):
+        try:
+            data = await dfs.read(path, HEADER_BYTES, FIRST_BYTES_MAX)
+            if any(data):  # else nothing was written into it yet
+                return parse_frame(data, 0).previous
+        except DfsNotFound:  # trimmed meanwhile
+            continue
+        except BrokenFrame:
+            return None
+    return None
 
 
 async def fence(

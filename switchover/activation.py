@@ -36,7 +36,7 @@ from switchover.forgotten import Held
 from switchover.held import held, opened_here
 from switchover.homes import UNSEEN_STEP, stale_takeover
 from switchover.last_word import LastWord
-from switchover.register import abandon_plan, begin_plan, open_plan
+from switchover.register import abandon_plan, begin_plan
 
 
 class Activation:
@@ -327,12 +327,12 @@ class Activation:
     async def open(self) -> Opened:
         """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
         await self.wait_lease()
-        ports, request = self.ports, self.request
+        ports = self.ports
         if self._needs_arbiter:
             await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
         mode = self._opening_mode()
         last = self._last_word()
-        value = open_plan(await last.look(), request.plan_id, mode, self._end)
+        value = await last.value(mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
         try:
@@ -352,7 +352,7 @@ class Activation:
         ports, request = self.ports, self.request
         waits = self._takes_over and not request.old_stopped
         return LastWord(
-            ports.coordinator, ports.clock, request.plan_id, self._begun,
+            ports.coordinator, ports.clock, request.plan_id, self.epoch, self._begun,
             lease_wait_s=self.settings.lease.fencer_wait_s if waits else None,
             bars_async=self._mode_before == "sync" and not request.accept_data_loss,
         )

@@ -2,6 +2,7 @@
 
 What always holds, of a pair without a coordinator (a register in one place sees all, or does not answer):
 - an old active that was degraded by command out of this site's sight keeps the pair, unless a loss was accepted;
+- what is opened is the very epoch that was claimed, also when the plan began on two registers with two epochs;
 - once both registers are in sight before the opening, the old active's lease is waited out from then on: an opening that was
   decided blind is not confirmed any more when its compare-and-set sees both (P2).
 Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
@@ -26,13 +27,24 @@ class LastWord:
     coordinator: Coordinator
     clock: Clock
     plan_id: str
+    epoch: int
     begun: tuple[PairState, bool] | None
     lease_wait_s: float | None
     bars_async: bool
     blind: bool = False  # the last look left a register unseen, and with it what the old active goes by
 
-    async def look(self) -> PairState | None:
-        """The value that the opening is decided on. PlanSuperseded: the old active was degraded; it can go on now."""
+    async def value(self, mode: Mode, end: int) -> PairState:
+        """What the opening would set, by a last look. `end`: where the log of the epoch before ends. PlanSuperseded: the plan
+        has lost the pair, or the old active was degraded and can go on now."""
+        value = open_plan(await self._look(), self.plan_id, mode, end)
+        if value.epoch != self.epoch:  # it began twice: there without an answer, then here, by command
+            raise PlanSuperseded(
+                f"the register that rules has this plan with epoch {value.epoch}, but {self.epoch} was claimed: begin anew",
+                plan_id=self.plan_id,
+            )
+        return value
+
+    async def _look(self) -> PairState | None:
         now = await self.coordinator.read()
         if now is not None and now.mode == "async" and self.bars_async:
             await update(self.coordinator, lambda state: abandon_plan(state, self.plan_id))
@@ -50,10 +62,9 @@ class LastWord:
         return now
 
     async def open(self, value: PairState, mode: Mode, end: int) -> None:
-        """Set `value`, which `open_plan` made of the last look. `end`: where the log of the epoch before ends. PlanSuperseded:
-        the plan has lost the pair, or the value changed twice."""
+        """Set what `value` told. PlanSuperseded: as there, or the value changed twice."""
         try:
             await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)
         except PlanSuperseded:  # the old active's register is in sight now, or something else has changed
-            value = open_plan(await self.look(), self.plan_id, mode, end)
+            value = await self.value(mode, end)
             await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)

@@ -11,6 +11,7 @@ import pytest
 
 from remote_log.claims import (
     ClaimContent,
+    begins_after,
     check_not_fenced,
     claim,
     claimed_epochs,
@@ -120,6 +121,21 @@ async def test_a_dfs_without_ones_own_claim_proves_nothing(dfs: Dfs) -> None:
     await claim(dfs, LAYOUT, 1, content_of("older", 1))
     with pytest.raises(DfsError, match="is gone"):
         await check_not_fenced(dfs, LAYOUT, 2)
+
+
+async def test_where_a_remote_log_begins(dfs: Dfs) -> None:
+    assert await begins_after(dfs, LAYOUT, 2) is None
+    await closed_segment(dfs, segment(3), segment_bytes(run(30, 2, epoch=3), epoch=3))
+    await closed_segment(dfs, segment(2, 1), segment_bytes([], epoch=2, first_seq=12))
+    writer = await dfs.create(segment(2, 2))
+    await writer.append(segment_bytes(run(12, 3, epoch=2), epoch=2))
+    assert await begins_after(dfs, LAYOUT, 2) == 11, "also while it is open"
+    await writer.close()
+    await closed_segment(dfs, segment(1, 1), segment_bytes(run(5, 2)))
+    assert await begins_after(dfs, LAYOUT, 2) == 4, "of whatever epoch is left"
+    torn = segment_bytes(run(1, 1))
+    await closed_segment(dfs, segment(1), torn[:-220])
+    assert await begins_after(dfs, LAYOUT, 2) is None, "it cannot be told, so nothing is said"
 
 
 async def test_what_is_missing_from_a_remote_log_is_named(dfs: Dfs) -> None:

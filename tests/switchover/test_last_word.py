@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from storage.clock import SystemClock
-from storage.errors import PlanSuperseded, Unavailable
+from storage.errors import DfsError, PlanSuperseded, Unavailable
 from switchover.coordinator import PairState, update
 from switchover.dfs_register import HURRY
 from switchover.last_word import LastWord
-from switchover.register import abandon_plan, begin_plan, downgrade_closed, open_plan
+from switchover.register import abandon_plan, begin_plan, downgrade_closed
 from tests.remote_log.memory_dfs import Fault
 from tests.switchover.register_world import RegisterWorld
 
@@ -37,10 +37,11 @@ class Taking:
 
     def __init__(self, world: RegisterWorld, begun: PairState) -> None:
         self.world, self.clock, self.door = world, Sleeper(), world.doors["b"]
-        self.last = LastWord(self.door, self.clock, "p", (begun, False), lease_wait_s=LEASE_S, bars_async=False)
+        epoch = begun.epoch_allocated
+        self.last = LastWord(self.door, self.clock, "p", epoch, (begun, False), lease_wait_s=LEASE_S, bars_async=False)
 
     async def value(self) -> PairState:
-        return open_plan(await self.last.look(), "p", "async", 9)
+        return await self.last.value("async", 9)
 
     async def opened(self) -> PairState | None:
         return await self.door.read()
@@ -134,6 +135,26 @@ async def test_a_plan_that_lost_the_pair_meanwhile_does_not_open() -> None:
     with pytest.raises(PlanSuperseded, match="does not have the pair"):
         await plan.last.open(value, "async", 9)
     assert epoch_of(await plan.opened()) == 1
+
+
+async def test_a_plan_that_began_on_both_registers_opens_no_other_epoch_than_its_own() -> None:
+    """Seed 6120272: its begin got no answer from a's register, where it took place; so it began by command on b's, with another
+    epoch, and claimed that one. Then a's was in sight again, and ruled."""
+    world = RegisterWorld()
+    await world.open_at_a("async")
+    door, way = world.doors["b"], world.ways["b", "a"]
+    await door.read()
+    way.faults["create_file", way.calls["create_file"] + 1] = Fault(DfsError("the answer is lost"), landed=1)
+    way.faults["list", way.calls["list"] + 3] = Fault(DfsError("away"))
+    began = await door.force(lambda now: begin_plan(now, "p", "b", "takeover", 1, accept_data_loss=True))
+    plan = Taking(world, began)
+    ruling = await world.doors["a"].read()
+    assert ruling is not None
+    assert ruling.switching is not None
+    assert began.switching is not None
+    assert (ruling.switching.plan_id, ruling.switching.epoch, began.switching.epoch) == ("p", 3, 2)
+    with pytest.raises(PlanSuperseded, match="has this plan with epoch 3, but 2 was claimed"):
+        await plan.value()
 
 
 async def test_who_has_no_lease_to_wait_out_opens_at_once() -> None:
