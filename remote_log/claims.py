@@ -26,7 +26,7 @@ from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFou
 from storage.frame import BrokenFrame, Frame, parse_frame
 from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 
-FIRST_BYTES_MAX = 8 << 20  # looked at for a frame's header; a larger first frame tells nothing
+FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
 POLL_FIRST_S = 0.02
 POLL_MAX_S = 0.1
 ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs_dfs.py)
@@ -107,13 +107,12 @@ async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None
     """The sequence that the oldest frame of this log there continues, up to `epoch`, also while it is written; whoever holds
     less cannot follow it. None: there is no frame that tells."""
     for path in await segments_below(dfs, layout, epoch + 1):
-        try:
-            data = await dfs.read(path, HEADER_BYTES, FIRST_BYTES_MAX)
-            if any(data):  # else nothing was written into it yet
+        data = b""
+        for length in FIRST_BYTES:
+            with suppress(BrokenFrame, DfsNotFound):  # it is trimmed meanwhile
+                data = await dfs.read(path, HEADER_BYTES, length)
                 return parse_frame(data, 0).previous
-        except DfsNotFound:  # trimmed meanwhile
-            continue
-        except BrokenFrame:
+        if any(data):  # else nothing was written into it yet
             return None
     return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from remote_log.claims import (
+    FIRST_BYTES,
     ClaimContent,
     begins_after,
     check_not_fenced,
@@ -28,6 +29,7 @@ from storage.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns
 from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.noise import noise
 
 
 @pytest.fixture(params=["memory", "directory"])
@@ -133,8 +135,10 @@ async def test_where_a_remote_log_begins(dfs: Dfs) -> None:
     await writer.close()
     await closed_segment(dfs, segment(1, 1), segment_bytes(run(5, 2)))
     assert await begins_after(dfs, LAYOUT, 2) == 4, "of whatever epoch is left"
-    torn = segment_bytes(run(1, 1))
-    await closed_segment(dfs, segment(1), torn[:-220])
+    large = a_frame(3, value=noise(2 * FIRST_BYTES[0]).encode())
+    await closed_segment(dfs, segment(1), segment_bytes([large]))
+    assert await begins_after(dfs, LAYOUT, 2) == 2, "a large frame is read whole"
+    await closed_segment(dfs, segment(1, index=0), segment_bytes(run(1, 1))[:-220])
     assert await begins_after(dfs, LAYOUT, 2) is None, "it cannot be told, so nothing is said"
 
 
