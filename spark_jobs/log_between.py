@@ -24,7 +24,7 @@ def differing(wal: DataFrame, remote: DataFrame, trimmed_to: int | None) -> Data
     Both logs are cut into blocks at the same sequences, so a run that was not trimmed is found there, unless a segment begins
     within it. `trimmed_to`: as of `not_in_remote`."""
     same = ["epoch", "seq", "last_seq", "frames", "digest"]
-    digest = f.xxhash64("seqs", "crcs").alias("digest")
+    digest = f.xxhash64("crcs").alias("digest")  # a frame's CRC covers its sequences, too
     there = remote.where(f.col("entry") == RUN).select(*same[:-1], digest)
     own = _own(wal)
     wanted = own.join(_committed(own), "epoch", how="inner").where(f.col("seq") <= f.col("upto"))
