@@ -82,7 +82,7 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
             cluster = _wait_ready(plan, processes)
             document = _document(plan, processes, configs)
             _write_whole(note, msgspec.json.format(msgspec.json.encode(document), indent=2))
-            _announce(document, cluster, databases, as_json=as_json)
+            _announce(document, cluster, databases, loads=plan.load, as_json=as_json)
             if plan.load:
                 _load(note, as_json=as_json)
             return _watch(plan.directory, processes)
@@ -185,7 +185,9 @@ def _write_whole(path: Path, content: bytes) -> None:
     new.replace(path)
 
 
-def _announce(document: dict[str, Any], cluster: dict[str, Any], databases: Databases | None, *, as_json: bool) -> None:
+def _announce(
+    document: dict[str, Any], cluster: dict[str, Any], databases: Databases | None, *, loads: bool, as_json: bool,
+) -> None:
     if as_json:
         print_json(document)
         return
@@ -199,10 +201,11 @@ def _announce(document: dict[str, Any], cluster: dict[str, Any], databases: Data
     url = document["sites"][active or "a"]["url"]
     console.print("\nTry:", style="bold")
     console.print(f"  curl {url}/v1/cluster", soft_wrap=True)
-    console.print(f"  curl '{url}/v1/tables/flights/rows?limit=2'", soft_wrap=True)
+    console.print(f"  curl '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
     console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)
     other = "b" if active == "a" else "a"
-    console.print(f"  twinlog status        twinlog switchover --to {other}        twinlog scan flights")
+    scan = "scan flights" if loads else "load flights"
+    console.print(f"  twinlog status        twinlog switchover --to {other}        twinlog {scan}")
     if databases is not None:
         secret, address = databases.password.removeprefix("file:"), databases.urls[active or "a"].replace("+psycopg", "")
         console.print(f'  PGPASSWORD="$(cat {escape(shlex.quote(secret))})" psql {address}', soft_wrap=True)
