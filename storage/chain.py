@@ -33,6 +33,15 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
     return kept
 
 
+def unbroken(frames: Iterable[Frame]) -> list[Frame]:
+    """The last frames that stand, in order, as far back as no link is missing between them. Raises DamagedLog as `standing`."""
+    kept = _kept(frames)
+    first = len(kept) - 1
+    while first > 0 and kept[first].previous == kept[first - 1].last_seq:
+        first -= 1
+    return kept[max(first, 0) :]
+
+
 def reachable(frames: Iterable[Frame], applied_seq: int, applied_epoch: int = 0) -> list[Frame]:
     """The frames that stand and lead on from `applied_seq` without a gap, whatever lies behind a gap. See `tail_after`."""
     reached: list[Frame] = []

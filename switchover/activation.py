@@ -23,7 +23,7 @@ import msgspec
 from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
 from remote_log.patience import PatientDfs, patiently
-from storage.chain import standing
+from storage.chain import unbroken
 from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.frame import Flags, Frame, make_frame
 from storage.prefix import floor_of
@@ -296,10 +296,8 @@ class Activation:
         end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied_epoch, engine.applied_seq)
         if not self._takes_over or (self._anew and local):
             return tail
-        try:
-            whole = [frame for frame in standing(remote) if (frame.epoch, frame.last_seq) <= end]
-        except LogGap:  # leftovers of older epochs before what counts
-            return tail
+        # what lies before a hole is left of a trimming; and an attempt that failed must have written no less than the next one
+        whole = [frame for frame in unbroken(remote) if (frame.epoch, frame.last_seq) <= end]
         return whole if whole and (whole[-1].epoch, whole[-1].last_seq) == end else tail
 
     async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storage.chain import standing, tail_after
+from storage.chain import standing, tail_after, unbroken
 from storage.errors import DamagedLog, LogGap
 from storage.frame import Frame
 from tests.storage.log_frames import a_frame
@@ -197,6 +197,26 @@ def test_two_frames_at_one_position_are_named() -> None:
     assert f"{len(one.data)} bytes" in caught.value.message
     assert f"{len(other.data)} bytes" in caught.value.message
     assert standing([one, a_frame(4, value=b"one")]) == [one]
+
+
+@given(any_frames())
+def test_what_leads_to_the_end_is_the_longest_end_of_what_stands_without_a_hole(frames: list[Frame]) -> None:
+    try:
+        found = unbroken(frames)
+    except DamagedLog:
+        return
+    kept = sorted(by_definition(frames), key=lambda frame: frame.position)
+    assert found == kept[len(kept) - len(found) :]
+    assert all(later.previous == before.last_seq for before, later in pairwise(found))
+    if len(found) < len(kept):
+        assert found[0].previous != kept[len(kept) - len(found) - 1].last_seq
+    assert bool(found) == bool(kept)
+
+
+def test_a_hole_is_left_behind() -> None:
+    frames = [a_frame(seq) for seq in (1, 2, 4, 5)]
+    assert unbroken(frames) == frames[2:]
+    assert unbroken(frames[:1]) == frames[:1]
 
 
 def test_nothing_gives_nothing() -> None:
