@@ -4,7 +4,8 @@ What always holds:
 - a change is decided by one exclusive file on the DFS that the value before it names as home, and copied to the other one, so
   that each DFS can tell where the value is;
 - a value found on a DFS counts only if it names that DFS as its home, or once it is found at its home; when the home does not
-  answer, nothing is read or changed, except by an operator's command (`force`), which makes the own DFS the home;
+  answer, also that of a higher value met before, nothing is read or changed, except by an operator's command (`force`), which
+  makes the own DFS the home;
 - two lines of decisions that such a command made are brought together by whoever sees both: the lower one ends.
 Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md.
 """
@@ -128,8 +129,9 @@ class DfsCoordinator:
             tips = await self._look(patient=patient)
             value = max((tip.value for tip in tips.values()), key=rank, default=None)
             home = self._home_of(value)
-            if home not in tips:
-                raise Unavailable(self._out_of_reach(home), waiting_for=f"site {home}'s DFS")
+            for needed in (home, self._home_of(max(value, self._known, key=rank))):  # what is away now may have ruled before
+                if needed not in tips:
+                    raise Unavailable(self._out_of_reach(needed), waiting_for=f"site {needed}'s DFS")
             if value is None:
                 return None, tips
             whole = reconciled(value, forks(value, {site: tip.value for site, tip in tips.items()}))

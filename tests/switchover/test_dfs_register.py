@@ -192,6 +192,28 @@ async def test_a_forced_degrade_rules_over_an_untouched_register() -> None:
         await begin(world, "b")
 
 
+async def test_a_forced_degrade_is_not_forgotten_while_the_dfs_that_holds_it_is_away() -> None:
+    """Seed 6229667: the other DFS, back again, still said sync; a resync took that for the register's word."""
+    world = RegisterWorld()
+    await world.open_at_a()
+    world.cut("b")
+    forced = await forced_degrade(world)
+    world.cut("b", down=False)
+    world.cut("a")
+    door = world.doors["a"]
+    with pytest.raises(Unavailable, match="on site a's DFS"):
+        await door.read()
+    await door.renew("a", 1, BEAT)
+    stale = await world.doors["b"].read()
+    assert stale is not None
+    assert stale.mode == "sync", "who has not met it cannot know"
+    world.cut("a", down=False)
+    for each in world.doors.values():
+        read = await each.read()
+        assert read is not None
+        assert (read.mode, read.home, read.home_forced) == ("async", "a", forced.home_forced)
+
+
 async def test_nothing_is_forced_while_the_home_answers() -> None:
     world = RegisterWorld()
     await world.open_at_a()
