@@ -9,6 +9,7 @@ from msgspec.structs import replace
 import remote_log.claims
 import remote_log.remote_segments
 import switchover.activation
+import switchover.last_word
 from chaos.simulate.bugs.bug import Bug
 from gateway.modes import Modes
 from remote_log.claims import claimed_epochs
@@ -161,8 +162,8 @@ BUGS = (
     ),
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
-        ("linearizable", "liveness", "one_active"), 53, 100,
-        ((Activation, "begin", _begin_without_asking), (switchover.activation, "open_plan", _open_anyway)),
+        ("linearizable", "liveness", "one_active"), 117, 20,
+        ((Activation, "begin", _begin_without_asking), (switchover.last_word, "open_plan", _open_anyway)),
         ("degrade", "degrade", "degrade", "crash", "failover"),
     ),
     Bug(
