@@ -66,7 +66,8 @@ def linked(view: DataFrame, limits: DataFrame) -> DataFrame:
     """The chains as far as they stand, in order, and what stands before each. To be cached: it is small.
 
     `upto`, `at`, `at_end`, `at_epoch`: the last sequence that stands, its segment, where it ends, the segment's epoch; `after`,
-    `after_at`, ...: those of the chain before; `attested`: what the frames before say was committed in both logs.
+    `after_at`, ...: those of the chain before; `attested`: what all frames before, standing or not, say was
+    committed in both logs.
     """
     cut = limits.where(f.col("limit") < f.col("last_seq")).select("epoch", f.col("seq").alias("chain_seq"), "limit")
     astride = (f.col("limit").between(f.col("seq"), f.col("last_seq") - 1)) | (
@@ -86,11 +87,11 @@ def linked(view: DataFrame, limits: DataFrame) -> DataFrame:
     return (
         limits.join(f.broadcast(kept), ["epoch", "seq"], how="left")
         .withColumn("tail", f.when(whole, f.col("last")).otherwise(f.col("kept")))
+        .withColumn("attested", f.max("committed").over(order.rowsBetween(Window.unboundedPreceding, -1)))
         .where(f.col("tail").isNotNull())
         .withColumns({"upto": f.col("tail.last_seq"), "at": f.col("tail.ordinal"), "at_end": f.col("tail.end"),
                       "at_epoch": f.col("tail.segment_epoch")})
         .withColumns({name: f.lag(column).over(order) for name, column in before.items()})
-        .withColumn("attested", f.max("committed").over(order.rowsBetween(Window.unboundedPreceding, -1)))
         .drop("tail", "kept", "limit", "others")
     )
 

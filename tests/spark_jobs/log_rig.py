@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import crc32c
+import msgspec
+
 from spark_jobs.log_files import Segment
 from spark_jobs.log_walk import Walk, walk
-from storage.frame import Frame
+from storage.frame import Frame, make_frame
+from storage.record import EpochStart, Kind, Record
 from storage.segment import HEADER_BYTES, parse_wal_name, wal_name
 from tests.storage.log_frames import segment_bytes
 
@@ -36,6 +40,15 @@ def walk_file(file: Path) -> Walk:
     return walk(file.read_bytes(), str(file), Segment(file.name, 0, parsed[0], file.name, 0))
 
 
+def epoch_start(epoch: int, first_seq: int, previous: int) -> Frame:
+    """The frame with which an epoch begins."""
+    value = msgspec.msgpack.encode(EpochStart(epoch, "a", "takeover", "plan"))
+    return make_frame(
+        epoch=epoch, first_seq=first_seq, previous=previous, timestamp=first_seq, committed=0,
+        records=[Record(Kind.EPOCH_START, value=value)],
+    )
+
+
 def places(found: Walk) -> list[tuple[int, int]]:
     """[begin, end) of each frame."""
     return list(zip(found.offsets.tolist(), found.ends.tolist(), strict=True))
@@ -44,6 +57,14 @@ def places(found: Walk) -> list[tuple[int, int]]:
 def flip(file: Path, offset: int) -> None:
     data = bytearray(file.read_bytes())
     data[offset] ^= 1
+    file.write_bytes(data)
+
+
+def of_another_release(file: Path) -> None:
+    """The version of the format is another one, and the header's CRC is right."""
+    data = bytearray(file.read_bytes())
+    data[4] += 1
+    data[60:64] = crc32c.crc32c(bytes(data[:60])).to_bytes(4, "little")
     file.write_bytes(data)
 
 

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import crc32c
-import msgspec
 import pytest
 
 from spark_jobs import log_audit
 from spark_jobs.job import Request, SiteSource
-from storage.frame import Frame, make_frame
-from storage.record import EpochStart, Kind, Record
+from storage.frame import Frame
 from storage.segment import remote_name, wal_name
-from tests.spark_jobs.log_rig import Silent, offset_of
+from tests.spark_jobs.log_rig import Silent, epoch_start, of_another_release, offset_of
 from tests.storage.log_frames import a_frame, run, segment_bytes
 
 if TYPE_CHECKING:
@@ -24,14 +21,6 @@ if TYPE_CHECKING:
 
 NOBODY = "http://127.0.0.1:1"
 Told = tuple[str, str, int, int, int]  # kind, segment, offset, seq, last_seq
-
-
-def start(epoch: int, first_seq: int, previous: int) -> Frame:
-    value = msgspec.msgpack.encode(EpochStart(epoch, "a", "takeover", "plan"))
-    return make_frame(
-        epoch=epoch, first_seq=first_seq, previous=previous, timestamp=first_seq, committed=0,
-        records=[Record(Kind.EPOCH_START, value=value)],
-    )
 
 
 def put(wal: Path, epoch: int, index: int, frames: list[Frame], **header: Any) -> str:
@@ -63,16 +52,16 @@ def test_a_link_into_the_middle_of_a_frame_is_broken(spark: SparkSession, tmp_pa
 
 def test_an_epoch_must_begin_with_its_start(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "wal", 1, 1, run(1, 10))
-    put(tmp_path / "wal", 2, 1, [start(2, 11, 10), *run(12, 3, epoch=2)])
+    put(tmp_path / "wal", 2, 1, [epoch_start(2, 11, 10), *run(12, 3, epoch=2)])
     name = put(tmp_path / "wal", 3, 1, [a_frame(15, epoch=3), a_frame(16, epoch=3)])
     assert audit(spark, tmp_path / "wal") == [("epoch-without-start", name, 64, 15, 15)]
 
 
 def test_an_epoch_may_cut_off_what_was_not_committed_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "wal", 1, 1, run(1, 10, lag=3))  # the last one attests that 7 was committed
-    put(tmp_path / "wal", 2, 1, [start(2, 8, 7), a_frame(9, epoch=2)])
+    put(tmp_path / "wal", 2, 1, [epoch_start(2, 8, 7), a_frame(9, epoch=2)])
     assert audit(spark, tmp_path / "wal") == []
-    name = put(tmp_path / "wal", 2, 1, [start(2, 6, 5), a_frame(7, epoch=2)])
+    name = put(tmp_path / "wal", 2, 1, [epoch_start(2, 6, 5), a_frame(7, epoch=2)])
     assert audit(spark, tmp_path / "wal") == [("cut-committed", name, 64, 6, 7)]
 
 
@@ -83,10 +72,8 @@ def test_a_file_under_another_name_is_misplaced_and_one_of_another_release_unrea
     frames = run(1, 10)
     name = put(wal, 1, 1, frames)
     shutil.copy(wal / name, wal / wal_name(1, 2))
-    data = bytearray(segment_bytes(run(11, 3), index=3))
-    data[4] += 1  # the version of the format
-    data[60:64] = crc32c.crc32c(bytes(data[:60])).to_bytes(4, "little")
-    (wal / wal_name(1, 3)).write_bytes(data)
+    put(wal, 1, 3, run(11, 3))
+    of_another_release(wal / wal_name(1, 3))
     told = audit(spark, wal)
     assert [each[:3] for each in told] == [("misplaced", wal_name(1, 2), 0), ("unreadable", wal_name(1, 3), 64)]
 
