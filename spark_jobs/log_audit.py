@@ -102,7 +102,7 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     after = _facts(request, []) if before else {}
     progress.step("checking the chains")
     own = {
-        (each.site, each.log): Here.take(spark, each.located(findings_of(each, _durable(after, each) or 0))) for each in logs
+        (each.site, each.log): Here.take(spark, each.located(findings_of(each, _held(logs, after, each)))) for each in logs
     }
     progress.step("checking the logs against each other and storage")
     parts = [each.rows for each in own.values()]
@@ -215,6 +215,16 @@ def _is_there(store: Store, folder: PurePosixPath) -> bool:
 def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:
     """What the site holds durably that a remote log is for; None: not known, or a WAL."""
     return facts[log.site].get("durable_seq") if log.log == REMOTE and log.site in facts else None
+
+
+def _held(logs: list[Audited], facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int:
+    """What the other site is known to hold of what a log is about, so that it may be missing there."""
+    durable_seq = _durable(facts, log)
+    if durable_seq is not None or log.log == WAL:
+        return durable_seq or 0
+    writers = [each for each in logs if each.log == WAL and each.site != log.site]
+    known = [row["upto"] for each in writers for row in log_between.resynced(each.view).collect()]
+    return max((upto for upto in known if upto is not None), default=0)
 
 
 # ---- checking

@@ -94,7 +94,7 @@ def _wanted(wal: DataFrame, limits: DataFrame, differing: DataFrame) -> DataFram
 
 def _found(lacking: DataFrame) -> DataFrame:
     """One for each frame that differs, and one for each stretch of frames that are absent."""
-    order = Window.partitionBy("epoch", f.col("other").isNull()).orderBy("seq")
+    order = Window.partitionBy("epoch").orderBy("seq")
     begins = f.col("other").isNotNull() | f.coalesce(f.col("previous") != f.lag("last_seq").over(order), f.lit(True))
     grouped = (
         lacking.withColumn("stretch", f.sum(begins.cast("int")).over(order))
@@ -112,6 +112,15 @@ def _found(lacking: DataFrame) -> DataFrame:
         f.when(differs, DIFFERS).otherwise(NOT_IN_REMOTE).alias("kind"), "at.ordinal", "at.offset", "at.seq", "last_seq",
         f.when(differs, different).otherwise(absent).alias("detail"),
     )
+
+
+def resynced(wal: DataFrame) -> DataFrame:
+    """`upto`: the end of what was acknowledged asynchronously in an epoch that is synchronous again later; null: none was.
+    The other site held it durably by then (gateway/modes.py), so the remote log need not have it, nor anything below it."""
+    own = wal.where((f.col("entry") == RUN) & (f.col("epoch") == f.col("segment_epoch")))
+    again = f.broadcast(own.where(is_sync()).groupBy("epoch").agg(f.max("seq").alias("again")))
+    before = own.where(~is_sync()).join(again, "epoch", how="inner").where(f.col("seq") < f.col("again"))
+    return before.agg(f.max("last_seq").alias("upto"))
 
 
 def behind_storage(linked: DataFrame, applied_seq: int) -> DataFrame:

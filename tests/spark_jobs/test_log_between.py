@@ -134,6 +134,32 @@ def test_frames_that_are_cut_off_need_not_be_there(rig: Rig) -> None:
     assert rig.told(0) == [("not-in-remote-log", wal_name(2, 2), 64, 21, 24)]
 
 
+def test_what_stands_of_a_chain_that_is_cut_must_be_there(rig: Rig) -> None:
+    frames = run(1, 20)
+    rig.wal((1, frames), (2, [epoch_start(2, 21, 10)])).remote(frames[:5])
+    assert rig.told(0) == [("not-in-remote-log", W, offset_of(frames, 5), 6, 10)]
+
+
+def test_what_stands_behind_frames_that_failed_must_be_there(rig: Rig) -> None:
+    frames, behind = run(1, 20), [a_frame(21, previous=15, committed=15), *run(22, 9)]
+    rig.wal((1, [*frames, *behind])).remote([*frames[:15], behind[0]])
+    assert rig.told(0) == [("not-in-remote-log", W, offset_of([*frames, *behind], 21), 22, 29)]
+
+
+def test_an_asynchronous_time_is_held_by_the_other_site_once_it_has_ended(rig: Rig) -> None:
+    between = [a_frame(seq, committed=seq - 1, flags=int(Flags.ASYNC)) for seq in range(11, 16)]
+    whole = [*run(1, 10), *between, *run(16, 5)]
+    for number, (segments, upto) in enumerate([
+        ([(1, whole)], 15), ([(1, whole[:15])], None), ([(1, run(1, 10))], None),
+        ([(1, whole[:15]), (2, run(16, 5, epoch=2))], None),  # that another epoch is synchronous says nothing of this one
+        ([(2, [*whole, epoch_start(2, 21, 20)])], None),  # copied: another site wrote it
+    ]):
+        rig.root = rig.root / str(number)
+        rig.root.mkdir()
+        (row,) = log_between.resynced(rig.wal(*segments).own.view).collect()
+        assert row["upto"] == upto
+
+
 def test_the_wal_of_an_active_ends_where_its_storage_does_or_later(rig: Rig) -> None:
     frames = run(1, 40)
     rig.wal((1, frames[:20]), (1, frames[20:]))

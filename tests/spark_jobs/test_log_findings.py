@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs import log_audit
 from spark_jobs.job import Request, SiteSource
-from storage.frame import Frame
+from storage.frame import Flags, Frame
 from storage.segment import remote_name, wal_name
 from tests.spark_jobs.log_rig import Silent, epoch_start, of_another_release, offset_of
 from tests.storage.log_frames import a_frame, run, segment_bytes
@@ -101,6 +101,20 @@ def test_what_was_trimmed_before_the_other_site_held_it_is_told_once(
     assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == []
     facts(monkeypatch, applied_seq=40, durable_seq=15)
     assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == [("trimmed-early", name, 64, 16, 20)]
+
+
+def test_what_was_resynced_is_no_gap_of_the_remote_log_also_when_no_gateway_answers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The remote log of an epoch that was asynchronous in between, before the trimmer came by."""
+    between, again = [a_frame(seq, committed=seq - 1, flags=int(Flags.ASYNC)) for seq in range(11, 16)], run(16, 10)
+    put(tmp_path / "wal", 1, 1, [*run(1, 10), *between, *again])
+    put_remote(tmp_path / "dfs", 0, run(1, 10))
+    put_remote(tmp_path / "dfs", 1, again)
+    assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == []
+    name = put_remote(tmp_path / "dfs", 1, [*again[:4], *again[7:]])
+    told = audit(spark, tmp_path / "wal", tmp_path / "dfs")
+    assert told == [("gap", name, offset_of(again, 4), 20, 22)]
 
 
 def facts(monkeypatch: pytest.MonkeyPatch, *, applied_seq: int, durable_seq: int) -> None:

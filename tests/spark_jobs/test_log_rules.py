@@ -95,6 +95,27 @@ def test_another_site_may_have_written_before_a_life_of_this_one(spark: SparkSes
     assert told(spark, place) == [("gap", wal_name(5, 1), offset_of(copied, 2), 27, 27)]
 
 
+def test_a_life_may_begin_with_a_segment_that_holds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """As after its first frame failed; epoch 2, up to 24, was the other site's."""
+    place = put(tmp_path / "wal", {(1, 1): run(1, 10), (3, 2): [epoch_start(3, 26, 24), a_frame(27, epoch=3)]})
+    (tmp_path / "wal" / wal_name(3, 1)).write_bytes(segment_bytes([], epoch=3, first_seq=25))
+    assert told(spark, place) == []
+
+
+def test_a_life_may_begin_with_a_segment_that_was_made_ahead(spark: SparkSession, tmp_path: Path) -> None:
+    """As when those before it were trimmed: what its header promises at the earliest was in them."""
+    place = put(tmp_path / "wal", {(1, 1): run(1, 10), (3, 2): run(30, 5, epoch=3)})
+    (tmp_path / "wal" / wal_name(3, 2)).write_bytes(segment_bytes(run(30, 5, epoch=3), epoch=3, index=2, first_seq=26))
+    assert told(spark, place) == []
+
+
+def test_a_chain_that_begins_within_a_run_and_is_cut_stands_up_to_there(spark: SparkSession, tmp_path: Path) -> None:
+    """A frame with the first of three sequences of another one, so that what links to the third begins a chain."""
+    files = {(1, 1): run(1, 10, count=3), (1, 2): run(31, 10), (1, 3): [a_frame(19)], (2, 1): [epoch_start(2, 41, 30)]}
+    linked = read(spark, put(tmp_path / "wal", files)).linked.rows.to_pylist()
+    assert [(row["epoch"], row["seq"], row["upto"]) for row in linked] == [(1, 1, 21), (1, 22, 30), (2, 41, 41)]
+
+
 def test_a_gap_within_what_one_writer_wrote_is_one_also_between_segments(spark: SparkSession, tmp_path: Path) -> None:
     frames = run(1, 30)
     place = put(tmp_path / "wal", {(1, 1): frames[:10], (1, 2): frames[12:]})
