@@ -79,6 +79,14 @@ def test_one_frame_with_other_bytes(rig: Rig, trimmed_to: int | None) -> None:
     assert rig.told(trimmed_to) == [("logs-differ", W, offset_of(frames, 16), 17, 17)]
 
 
+def test_each_frame_with_other_bytes_is_a_finding(rig: Rig) -> None:
+    frames = run(1, 40)
+    rig.wal((1, frames)).remote(other(other(frames, 17), 18))
+    assert [(kind, seq, last_seq) for kind, _, _, seq, last_seq in rig.told(0)] == [
+        ("logs-differ", 17, 17), ("logs-differ", 18, 18),
+    ]
+
+
 @pytest.mark.parametrize("trimmed_to", [None, 20])
 def test_what_was_trimmed_need_not_be_there_what_comes_after_it_must(rig: Rig, trimmed_to: int | None) -> None:
     """The WAL's run begins below what is left of the remote log, and ends above it."""

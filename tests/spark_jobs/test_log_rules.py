@@ -146,7 +146,7 @@ def test_a_start_that_is_damaged_is_damage_and_nothing_else(spark: SparkSession,
 
 
 def test_a_start_that_is_not_the_first_frame_is_none(spark: SparkSession, tmp_path: Path) -> None:
-    place = put(tmp_path / "wal", {(1, 1): run(1, 10), (2, 1): [a_frame(11, epoch=2), epoch_start(2, 12, 11)]})
+    place = put(tmp_path / "wal", {(1, 1): run(1, 10), (2, 1): [a_frame(11, epoch=2)], (2, 2): [epoch_start(2, 12, 11)]})
     assert told(spark, place) == [("epoch-without-start", wal_name(2, 1), 64, 11, 11)]
 
 
