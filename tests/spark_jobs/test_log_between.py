@@ -53,9 +53,10 @@ class Rig:
         return audited(self.spark, "a", log, Place(str(folder)), self.spark.createDataFrame(rows, RUNS_SCHEMA))
 
     def told(self, trimmed_to: int | None) -> list[Told]:
-        """What the two logs do not have in common, but for what the remote log tells of itself."""
+        """What the two logs do not have in common, but for what the remote log tells of itself. `details`: in words."""
         faults = Here.take(self.spark, findings_of(self.far, trimmed_to or 0)).frame
         found = lacking(self.spark, self.own, self.far, faults, trimmed_to).collect()
+        self.details = [row["detail"] for row in found]
         return sorted((row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in found)
 
 
@@ -108,6 +109,7 @@ def test_what_was_committed_must_be_there(rig: Rig, trimmed_to: int | None) -> N
     frames = run(1, 40)
     rig.wal((1, frames)).remote(frames[:30])
     assert rig.told(trimmed_to) == [("not-in-remote-log", W, offset_of(frames, 30), 31, 39)]
+    assert rig.details == ["9 committed frames of epoch 1, sequences 31 to 39, are not in the remote log"]
 
 
 def test_two_stretches_are_two_findings(rig: Rig) -> None:
@@ -169,10 +171,10 @@ def test_an_asynchronous_time_is_held_by_the_other_site_once_it_has_ended(rig: R
 
 
 def test_the_wal_of_an_active_ends_where_its_storage_does_or_later(rig: Rig) -> None:
-    frames = run(1, 40)
-    rig.wal((1, frames[:20]), (1, frames[20:]))
-    end = offset_of(frames[20:], 20)
-    for applied_seq, expected in ((39, []), (40, []), (42, [("behind-storage", wal_name(1, 2), end, 41, 42)])):
+    later = [epoch_start(2, 21, 20), *run(22, 19, epoch=2)]
+    rig.wal((1, run(1, 20)), (2, later))
+    end = offset_of(later, 20)
+    for applied_seq, expected in ((39, []), (40, []), (42, [("behind-storage", wal_name(2, 2), end, 41, 42)])):
         found = rig.own.located(log_between.behind_storage(rig.own.linked.frame, applied_seq)).collect()
         assert [(row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in found] == expected
 

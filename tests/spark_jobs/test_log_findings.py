@@ -38,9 +38,11 @@ def put_remote(dfs: Path, number: int, frames: list[Frame]) -> str:
 
 
 def audit(spark: SparkSession, wal: Path, dfs: Path | None = None) -> list[Told]:
-    a = SiteSource("a", NOBODY, wal=str(wal))
-    b = SiteSource("b", NOBODY, remote_log="" if dfs is None else str(dfs))
-    rows = log_audit.run(spark, Request("log-audit", "pair", a, b, wal.parent), Silent()).findings.collect()
+    return audit_pair(spark, SiteSource("a", NOBODY, wal=str(wal)), SiteSource("b", NOBODY, remote_log=str(dfs or "")), wal.parent)
+
+
+def audit_pair(spark: SparkSession, a: SiteSource, b: SiteSource, folder: Path) -> list[Told]:
+    rows = log_audit.run(spark, Request("log-audit", "pair", a, b, folder), Silent()).findings.collect()
     return [(row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in rows]
 
 
@@ -115,6 +117,17 @@ def test_what_was_resynced_is_no_gap_of_the_remote_log_also_when_no_gateway_answ
     name = put_remote(tmp_path / "dfs", 1, [*again[:4], *again[7:]])
     told = audit(spark, tmp_path / "wal", tmp_path / "dfs")
     assert told == [("gap", name, offset_of(again, 4), 20, 22)]
+
+
+def test_what_the_other_direction_resynced_accounts_for_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    frames = run(1, 30)
+    name = put_remote(tmp_path / "dfs", 0, [*frames[:10], *frames[15:]])
+    resynced = [a_frame(41, flags=int(Flags.ASYNC)), *run(42, 3)]
+    put(tmp_path / "wal", 1, 1, resynced)
+    put_remote(tmp_path / "back", 0, resynced)
+    a = SiteSource("a", NOBODY, remote_log=str(tmp_path / "back"))
+    b = SiteSource("b", NOBODY, wal=str(tmp_path / "wal"), remote_log=str(tmp_path / "dfs"))
+    assert audit_pair(spark, a, b, tmp_path) == [("gap", name, offset_of(frames, 10), 11, 15)]
 
 
 def facts(monkeypatch: pytest.MonkeyPatch, *, applied_seq: int, durable_seq: int) -> None:
