@@ -28,7 +28,7 @@ from storage.engines.rocks_layout import APPLIED_KEY, pack_applied, row_prefix
 from storage.engines.rocks_open import RocksSettings, open_database
 from storage.engines.rocks_state import load_state
 from storage.engines.rocks_view import View
-from storage.errors import InvalidInput, NotFound, Refused
+from storage.errors import InvalidInput, LogGap, NotFound, Refused
 from storage.frame import parse_frame
 from storage.record import Kind
 
@@ -80,7 +80,7 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
     before = _state(part)
     progress.step("reading the chain of the log")
     frames = placed_frames(spark, place)
-    kept = standing_frames(frames, before.seq, before.epoch)
+    kept = _kept(place, frames, before)
     files = part / "files"
     files.mkdir()
     parts = max(spark.sparkContext.defaultParallelism, sum(frame.length for frame in kept) // PART_BYTES)
@@ -100,6 +100,23 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
         "PARTS": plan.parts, "ENTRIES": sum(row["entries"] for row in made),
         "SEQUENCE": kept[-1].last_seq if kept else before.seq,
     }
+
+
+def _kept(place: Place, frames: list[PlacedFrame], before: State) -> list[PlacedFrame]:
+    """What is to be replayed, in order. Raises LogGap, DamagedLog."""
+    try:
+        return standing_frames(frames, before.seq, before.epoch)
+    except LogGap as error:
+        held, offered = error.fields["held_seq"], error.fields["offered_previous"]
+        if held != before.seq or not isinstance(offered, int) or offered < before.seq:
+            raise
+        begins = "an empty storage" if not before.seq else f"the base, at sequence {before.seq:,},"
+        raise LogGap(
+            f"{place.path} goes on from sequence {offered:,}, and {begins} does not have what comes before that (a log is"
+            " trimmed once the other site holds it): begin from a kept snapshot of that sequence or a later one,"
+            " base=rocksdb:FOLDER",
+            **error.fields,
+        ) from error
 
 
 def _state(part: Path) -> State:

@@ -38,7 +38,8 @@ def put_remote(dfs: Path, number: int, frames: list[Frame]) -> str:
 
 
 def audit(spark: SparkSession, wal: Path, dfs: Path | None = None) -> list[Told]:
-    return audit_pair(spark, SiteSource("a", NOBODY, wal=str(wal)), SiteSource("b", NOBODY, remote_log=str(dfs or "")), wal.parent)
+    a, b = SiteSource("a", NOBODY, wal=str(wal)), SiteSource("b", NOBODY, remote_log=str(dfs or ""))
+    return audit_pair(spark, a, b, wal.parent)
 
 
 def audit_pair(spark: SparkSession, a: SiteSource, b: SiteSource, folder: Path) -> list[Told]:

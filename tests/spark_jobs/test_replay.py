@@ -130,7 +130,7 @@ def test_what_is_refused_leaves_nothing(spark: SparkSession, tmp_path: Path) -> 
     flip(sorted(bad.iterdir())[0], 130)
     into = str(tmp_path / "new" / "into")
     cases: list[tuple[type[TwinlogError], str, dict[str, str]]] = [
-        (LogGap, "applied is 0", {"log": str(gap), "into": into}),
+        (LogGap, "an empty storage does not have what comes before", {"log": str(gap), "into": into}),
         (DamagedLog, "offset", {"log": str(bad), "into": into}),
         (InvalidInput, "there already", {"log": str(gap), "into": str(tmp_path)}),
         (Refused, "only the snapshot of a RocksDB", {"log": str(gap), "into": into, "base": "sqlite:/x"}),
