@@ -61,7 +61,7 @@ JOBS = {
     }),
     "replay": JobKind("spark_jobs.replay", False, "a log, in parallel, into a new storage; byte by byte the engine's own", {
         "log": "replay what? give --set log=FOLDER, or log=hdfs://...", "base": "",
-        "into": "replay into what? give --set into=FOLDER, which must not exist",
+        "into": "replay into what? give --set into=FOLDER, which must not exist", "webhdfs": "", "user": "",
     }),
 }
 

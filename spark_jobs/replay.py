@@ -1,7 +1,8 @@
 """The job `replay`: a log, in parallel, into a new storage that is byte by byte what the engine makes of it frame by frame.
 
-Settings: `log` (folder or hdfs:// address of a WAL or a remote log), `base` (place of a kept RocksDB snapshot to begin from;
-without it from an empty storage), `into` (folder of the new storage, which must not exist; RocksEngine opens it).
+Settings: `log` (folder or hdfs:// address of a WAL or a remote log), `webhdfs` and `user` (as of the data source), `base`
+(place of a kept RocksDB snapshot to begin from; without it from an empty storage), `into` (folder of the new storage, which
+must not exist; RocksEngine opens it).
 What always holds: the log is used as the product does, along its chain (storage/chain.py), and one that is damaged or has a gap
 is refused; `into` appears whole or not at all. On a cluster it must lie at the same path everywhere. It changes no site.
 """
@@ -20,7 +21,7 @@ from pyspark.sql import functions as f
 from rocksdict import IngestExternalFileOptions
 
 from spark_jobs.job import Outcome, Progress, Request
-from spark_jobs.log_files import PATH, Place, place_of
+from spark_jobs.log_files import PATH, USER, WEBHDFS, Place, place_of
 from spark_jobs.log_standing import PlacedFrame, placed_frames, standing_frames
 from spark_jobs.replay_fold import ENTRIES, FILES, FRAMES, Plan, entries, sorted_files
 from storage.engines.applied import State
@@ -70,7 +71,7 @@ def _asked(request: Request) -> tuple[Place, str, Path]:
         raise Refused(f"base={options[BASE]}: only the snapshot of a RocksDB storage (rocksdb:FOLDER) can be begun from")
     if kind and not (Path(folder) / "CURRENT").is_file():
         raise NotFound(f"base={options[BASE]}: there is no checkpoint; it was released, or lies on another machine")
-    return place_of({PATH: options[LOG]}), folder, into
+    return place_of({PATH: options[LOG], **{name: options[name] for name in (WEBHDFS, USER) if name in options}}), folder, into
 
 
 def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, part: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A remote log on a real HDFS, read by WebHDFS while its writer goes on: as a table, as runs of frames, and as a stream."""
+"""A remote log on a real HDFS, read by WebHDFS while its writer goes on: as a table, runs of frames, a stream, a storage."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
+from spark_jobs import replay
+from spark_jobs.job import Request, SiteSource
 from tests.remote_log.hdfs_rig import opener
+from tests.spark_jobs.log_rig import Silent
 from tests.spark_jobs.log_writers import Logs
+from tests.spark_jobs.replay_rig import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,3 +89,19 @@ async def test_a_stream_has_each_record_once(spark: SparkSession, hdfs: HdfsClus
     assert left[-1] not in segments
     await asyncio.to_thread(go_on)
     assert await asyncio.to_thread(same)
+
+
+async def test_a_replay_makes_the_storage_that_the_wal_makes(
+    spark: SparkSession, hdfs: HdfsCluster, hdfs_root: str, logs: Logs
+) -> None:
+    def replayed(into: str, **settings: str) -> list[tuple[bytes, bytes]]:
+        nobody = SiteSource("a", "http://127.0.0.1:1")
+        asked = {**settings, "into": str(logs.root / into)}
+        replay.run(spark, Request("replay", "pair", nobody, nobody, logs.root, options=asked), Silent())
+        return contents(logs.root / into)
+
+    place = options(hdfs, hdfs_root)
+    place["log"] = place.pop("path")
+    remote = await asyncio.to_thread(replayed, "of the remote log", **place)
+    assert len(remote) > 100
+    assert remote == await asyncio.to_thread(replayed, "of the WAL", log=str(logs.wal_folder))
