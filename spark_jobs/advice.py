@@ -60,7 +60,10 @@ ADVICE = {
             "Frames are gone from the remote log that the other site does not hold durably. Do not fail over to it before "
             "it has caught up."
         ),
-        "quarantined": "A rejoin put aside records that the other site never had. Read them, decide, then remove the file.",
+        "quarantined": (
+            "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` says which "
+            "of them nothing has replaced, `twinlog rejoin --merge` puts back what is newer; then remove the file."
+        ),
     },
     "reconcile": {
         "lost": (
