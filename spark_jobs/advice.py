@@ -61,8 +61,8 @@ ADVICE = {
             "it has caught up."
         ),
         "quarantined": (
-            "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` says which "
-            "of them nothing has replaced, `twinlog rejoin --merge` puts back what is newer; then remove the file."
+            "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` says which"
+            " of them nothing has replaced, `twinlog rejoin --merge` puts back what is newer. Remove a file that is settled."
         ),
     },
     "reconcile": {
