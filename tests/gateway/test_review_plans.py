@@ -113,7 +113,7 @@ async def test_a_site_whose_step_down_was_refused_is_closed_and_not_stuck(tmp_pa
 
 
 async def test_a_switchover_stops_when_the_old_active_holds_more_than_arrived(tmp_path: Path) -> None:
-    async with open_pair(tmp_path, resync_after_s=None) as pair:
+    async with open_pair(tmp_path, resync_after_s=None, lease_s=30.0) as pair:  # the plan keeps the lease from being renewed
         await pair.operate("a", "degrade")
         asked, shipped = pair.running["a"].peer_api, pair.running["b"].peer_api
         answer = asked.call_bytes
