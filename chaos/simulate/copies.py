@@ -55,9 +55,13 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
         ]
         held_there = _reached(there.engine, remote)
     committed, held = site.open.core.committed, _reached(here.engine, wal)
-    if there.hollow and held_there is not None:  # its disk was replaced: one copy is left, until it is filled
-        there.hollow = held_there < committed or not there.engine.durable_epoch  # the log is trimmed by what it told before
+    if there.hollow and held_there is not None:
+        # its disk was replaced: one copy is left, until it is filled, also with what it held before that was committed
+        filled = held_there >= max(committed, there.led_to)
+        there.hollow = not filled or not there.engine.durable_epoch  # the log is trimmed by what it told before
         held_there = None if there.hollow else held_there
+    elif held_there is not None:
+        there.led_to = held_there
     return Copies(name, site.open.epoch, world.loop.now_s, committed, held, held_there)
 
 

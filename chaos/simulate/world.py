@@ -60,7 +60,8 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 @dataclass(slots=True)
 class Machine:
     """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`: it was not
-    seen whole again since. `rotten`: paths on its disk and its DFS of which a bit turned."""
+    seen whole again since; `led_to`: how far it alone led when it was. `rotten`: paths on its disk and its DFS of which a bit
+    turned."""
 
     clock: SimClock
     disk: SimDisk
@@ -69,6 +70,7 @@ class Machine:
     journal: MemoryJournal
     lost: bool = False
     hollow: bool = False
+    led_to: int = 0
     rotten: set[str] = field(default_factory=set)
 
     def is_rotten(self) -> tuple[bool, bool]:

@@ -47,6 +47,19 @@ def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
     assert {fault.kind for before, hurried in plans for fault in set(hurried.faults) - set(before.faults)} == {"crash"}
 
 
+def test_frames_that_were_in_a_lost_remote_log_and_are_committed_later_have_one_copy() -> None:
+    """The active's disk hangs, so the other site has more than it, and is lost; filled anew it has what the active had applied.
+    What is committed when the disk answers again has one copy, until the pair was asynchronous and is synchronous again."""
+    faults = "at 1.835 hang-disk a for 2.962\nat 2.222 site-lost b for 0.628\nat 3.8 crash b for 4.404 how process\n"
+    skipped = ",".join(str(number) for number in range(5))
+    knobs = "knob lease_s 2.0\nknob op_interval_s 0.14\nknob link_s 0.02\nknob link_jitter 0.1\nknob monitor act\n"
+    plan = parse(f"seed 6396291\nworkload sets\nclients 8\noperations 1\nskipped {skipped}\n{knobs}{faults}")
+    result = _clean(plan)
+    alone = [look for look in result.history.copies if look.held_there is None]
+    assert alone
+    assert max(look.committed for look in alone) > min(look.committed for look in alone), "some were committed meanwhile"
+
+
 @pytest.mark.parametrize("coordinator", ["True", "False"])
 @pytest.mark.parametrize("site", ["active", "standby"])
 @pytest.mark.parametrize("disaster", ["replace-disk", "site-lost"])
