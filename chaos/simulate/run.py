@@ -300,6 +300,7 @@ def _quiet(internal: list[str]) -> Iterator[None]:
             internal.append(f"{event.get('event')}: {' | '.join(line.strip() for line in lines[-3:])}")
         raise structlog.DropEvent
 
+    logging_before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[keep])
     hook: Any = sys.unraisablehook
     sys.unraisablehook = lambda _: None
@@ -310,6 +311,7 @@ def _quiet(internal: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
+            structlog.configure(**logging_before)
             sys.unraisablehook = hook
             if collecting:
                 gc.enable()

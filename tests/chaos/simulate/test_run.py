@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -99,6 +100,13 @@ def test_an_error_that_the_product_survives_without_knowing_it_is_a_violation(ow
     with patch.object(owner, name, _wrong):
         result = Run(replace(draw(3), faults=())).execute()
     assert any(each.promise == "internal" and "planted" in each.sentence for each in result.violations)
+
+
+def test_a_run_leaves_the_logging_of_its_process_as_it_was() -> None:
+    before = structlog.get_config()
+    Run(draw(1)).execute()
+    collect()
+    assert structlog.get_config() == before
 
 
 @pytest.mark.parametrize("kept", sorted((ROOT / "tests/scenarios").glob("simulated_*.txt")), ids=lambda path: path.stem)
