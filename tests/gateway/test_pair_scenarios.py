@@ -13,6 +13,7 @@ import pytest
 from switchover.failpoints import Crash
 from tests.gateway.scenario import Scenario, ScenarioError, load, run
 from tests.gateway.scenario_commands import PairCommands
+from tools.sources import ROOT
 
 ALONE = (  # also played by a pair without a coordinator
     "pair_register_lost", "pair_register_lost_active", "pair_register_lost_async", "pair_register_lost_disk_replaced",
@@ -24,7 +25,7 @@ ALONE = (  # also played by a pair without a coordinator
     "pair_takeover_dies_old_active_restarts", "pair_takeover_dies_twice", "pair_takeover_dies_while_aborted",
     "pair_takeover_dies_no_longer_wanted", "pair_switchover_dies_past_return", "pair_switchover_dies",
 )
-FILES = sorted((Path(__file__).parents[1] / "scenarios").glob("pair_*.txt"))
+FILES = sorted((ROOT / "tests" / "scenarios").glob("pair_*.txt"))
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from remote_log import directory_lease
 from remote_log.directory_dfs import AHEAD_BYTES, DirectoryDfs
 from storage.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
 from tests.remote_log.dfs_contract import DfsContract, close_by_recovery, content
+from tools.sources import ROOT
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def sleeper(root: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.P
     """A writer process that has stopped itself in the middle of its second append, before the step `request.param`."""
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(root), request.param], stdout=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spark_jobs import compare_frames, log_audit, reconcile_frames
 from spark_jobs.advice import ADVICE, advice_for
+from tools.sources import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "audits.md").read_text(encoding="utf-8")
 
 
 def test_every_kind_has_its_advice_and_its_line() -> None:

@@ -13,8 +13,8 @@ import pytest
 from chaos.spark_cluster import SparkCluster
 from tests.spark_jobs.needed import need_spark
 from tests.spark_jobs.stub_sites import StubPair
+from tools.sources import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 360.0  # six Java machines on two cores, next to other tests
 _MAIN = """
 import sys

@@ -15,8 +15,9 @@ from storage.chain import standing, tail_after, unbroken
 from storage.errors import DamagedLog, LogGap
 from storage.frame import Frame
 from tests.storage.log_frames import a_frame
+from tools.sources import ROOT
 
-SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("chain_*.txt"))
+SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("chain_*.txt"))
 
 
 def parse_name(name: str) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from storage.data_dir import open_data_dir
 from storage.errors import DataDirectoryError
+from tools.sources import ROOT
 
 
 def test_a_first_start_founds_it_and_later_ones_find_it(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ sys.stdin.read()
 def test_a_running_process_is_named_and_a_killed_one_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"

@@ -15,6 +15,7 @@ import pytest
 
 from storage.errors import LogError, SyncFailed
 from storage.os_files import OsFiles
+from tools.sources import ROOT
 
 HEADER = b"H" * 64
 
@@ -150,7 +151,7 @@ def test_a_full_disk_fails_clearly_gives_its_space_back_and_heals(tmp_path: Path
     # a file size limit is the full disk that needs no privileges: writes end with EFBIG in the kernel itself
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", FULL_DISK, str(tmp_path)],
-        capture_output=True, text=True, timeout=50, cwd=Path(__file__).parents[2], check=False,
+        capture_output=True, text=True, timeout=50, cwd=ROOT, check=False,
     )
     lines = ended.stdout.splitlines()
     assert len(lines) == 4, ended.stderr

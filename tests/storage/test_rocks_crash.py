@@ -14,8 +14,7 @@ import pytest
 from storage.engines.rocks import RocksEngine
 from tests.storage.apply_until_killed import KEPT, PER_FRAME, SETTINGS, SHARED, TABLE, frame_number
 from tests.storage.engine_rig import value
-
-ROOT = Path(__file__).parents[2]
+from tools.sources import ROOT
 
 
 def run_and_kill(folder: Path, seed: int) -> tuple[int, int]:

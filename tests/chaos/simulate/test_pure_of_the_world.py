@@ -30,9 +30,9 @@ import pytest
 from chaos.simulate.plan import draw
 from chaos.simulate.run import Run, collect
 from gateway.site import Site
+from tools.sources import ROOT
 
 OURS = ("chaos", "gateway", "switchover", "remote_log", "storage")
-ROOT = Path(__file__).parents[3]
 BUILT_IN = {
     time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.perf_counter_ns, time.process_time,
     time.clock_gettime, time.sleep, time.localtime, time.gmtime, datetime.datetime.now, datetime.datetime.utcnow,

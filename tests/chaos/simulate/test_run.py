@@ -25,8 +25,8 @@ from gateway.rows_service import RowsService
 from gateway.supervisor import Supervisor
 from storage.errors import InvalidInput
 from switchover.activation import Activation
+from tools.sources import ROOT
 
-ROOT = Path(__file__).parents[3]
 CLEAN_SEEDS = 60
 _PRINT = "from chaos.simulate.plan import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"
 

@@ -6,18 +6,18 @@ import asyncio
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.process import Process
 from tests.chaos.simulate.all_twins import play
 from tests.chaos.simulate.on_virtual_loop import run
+from tools.sources import ROOT
 
 
 def played(hash_seed: str) -> str:
     return subprocess.run(
         [sys.executable, "-m", "tests.chaos.simulate.all_twins", "3"], capture_output=True, text=True, check=True, timeout=50,
-        cwd=Path(__file__).parents[3], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed},
     ).stdout
 
 
