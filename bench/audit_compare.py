@@ -29,14 +29,14 @@ from gateway.load_sources import open_source
 from spark_jobs import compare
 from spark_jobs.job import FORMAT, Barrier, Outcome, Request, SiteSource
 from spark_jobs.session import open_session
-from storage.arrow_rows import arrow_records
 from storage.engine import StoredRow
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record, SchemaChange
-from storage.rows import RowCodec
-from storage.schema import TableSchema, decode_schema, encode_schema, parse_table
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record, SchemaChange
+from storage.rows.arrow import arrow_records
+from storage.rows.codec import RowCodec
+from storage.rows.schema import TableSchema, decode_schema, encode_schema, parse_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

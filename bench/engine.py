@@ -15,10 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
 
 TABLE = 1
 VALUE = b"v" * 100

@@ -24,9 +24,9 @@ from spark_jobs.log_files import Place, list_log
 from spark_jobs.log_fold import run_batch
 from spark_jobs.log_walk import walk
 from spark_jobs.session import open_session
-from storage.frame import make_frame
-from storage.record import Kind, Record
-from storage.segment import SegmentHeader, encode_header, wal_name
+from storage.log.frame import make_frame
+from storage.log.record import Kind, Record
+from storage.log.segment import SegmentHeader, encode_header, wal_name
 
 SEGMENT_BYTES = 16 << 20
 ROW_BYTES = 100

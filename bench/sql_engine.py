@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 
 from chaos.postgres_server import PostgresServer, running
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record, SchemaChange
-from storage.rows import RowCodec
-from storage.schema import TableSchema, encode_schema, parse_table
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record, SchemaChange
+from storage.rows.codec import RowCodec
+from storage.rows.schema import TableSchema, encode_schema, parse_table
 
 COLUMNS = {
     "year": "int32", "month": "int32", "day": "int32", "dep_time": "int64", "sched_dep_time": "int64", "dep_delay": "float64",

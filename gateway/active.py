@@ -26,13 +26,13 @@ from remote_log.shipper import PeerView, Shipper, ShipperSettings
 from remote_log.transport import Transport
 from remote_log.trimmer import Trimmer
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
-from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
-from storage.cursors import CursorRegistry
 from storage.engine import StorageEngine
+from storage.engines.barriers import Barriers
 from storage.errors import Fenced, Refused, TwinlogError
-from storage.record import Kind, Record
-from storage.wal import Wal
+from storage.log.cursors import CursorRegistry
+from storage.log.record import Kind, Record
+from storage.log.wal import Wal
 from switchover.activation_parts import Opened
 from switchover.coordinator import Beat, Coordinator, PairState
 from switchover.failpoints import Failpoints

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.rows_service import ActiveSource
-from storage.barriers import Barriers
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
+from storage.engines.barriers import Barriers
 from storage.errors import Conflict, EngineFailed, NotFound, Unavailable
 
 

@@ -13,9 +13,9 @@ from gateway.door import Door
 from gateway.http_request import ARROW, JSON, MSGPACK, NDJSON, Head, etag, expect_type, wanted_type
 from gateway.problems import Answer
 from gateway.service import Mutation, WriteResult
-from storage.arrow_rows import arrow_records
 from storage.errors import InvalidInput, NotFound
-from storage.record import Record
+from storage.log.record import Record
+from storage.rows.arrow import arrow_records
 
 T = TypeVar("T")
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)

@@ -16,8 +16,8 @@ from gateway.documents import BatchBody, CheckBody, MutationBody
 from gateway.http_request import JSON, MSGPACK, NDJSON
 from gateway.service import Condition, Mutation
 from storage.errors import InvalidInput, TooLarge
-from storage.predicates import compile_predicates
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
+from storage.rows.predicates import compile_predicates
 
 _batch_json = msgspec.json.Decoder(BatchBody).decode
 _batch_msgpack = msgspec.msgpack.Decoder(BatchBody).decode

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from storage.engine import StorageEngine
 from storage.errors import NotFound
-from storage.schema import TableSchema, decode_schema
+from storage.rows.schema import TableSchema, decode_schema
 
 
 class Catalog:

@@ -25,11 +25,11 @@ from gateway.config_load import load_site_config
 from gateway.dfs_choice import open_dfs
 from remote_log.claims import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.chain import standing
 from storage.errors import DamagedLog, LogError, LogGap, NotFound
-from storage.frame import Flags, Frame
-from storage.record import Kind
-from storage.segment import SegmentScan, parse_wal_name, scan_segment
+from storage.log.chain import standing
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind
+from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from switchover.cli_views import figure, moment, size
 from switchover.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 

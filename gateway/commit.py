@@ -25,12 +25,12 @@ import structlog
 
 from gateway.commit_core import CommitCore, Committed, Mode
 from remote_log.lease import ReadLease
-from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
+from storage.engines.barriers import Barriers
 from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
-from storage.frame import Flags, Frame
-from storage.record import Kind, Record
-from storage.wal import Wal
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind, Record
+from storage.log.wal import Wal
 from switchover.failpoints import Failpoints
 
 log = structlog.get_logger("twinlog.commit")

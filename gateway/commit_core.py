@@ -17,8 +17,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from storage.frame import Flags, Frame, make_frame
-from storage.record import Record
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import Record
 
 _ASYNC = int(Flags.ASYNC)
 

@@ -13,8 +13,8 @@ from remote_log.patience import PatientDfs
 from remote_log.sink import Sink
 from storage.clock import Clock
 from storage.errors import Refused
-from storage.frame import Frame, parse_frame
-from storage.record import Kind, Record
+from storage.log.frame import Frame, parse_frame
+from storage.log.record import Kind, Record
 from switchover.activation import Activation
 from switchover.activation_parts import ActivationRequest, Opened
 from switchover.coordinator import Coordinator, PairState

@@ -16,9 +16,9 @@ from gateway.problems import Answer, answer_for, known
 from gateway.service import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
 from storage.errors import TwinlogError
-from storage.record import Record
-from storage.rows import RowCodec, RowCodecs
-from storage.schema import TableSchema
+from storage.log.record import Record
+from storage.rows.codec import RowCodec, RowCodecs
+from storage.rows.schema import TableSchema
 
 
 class Door:

@@ -19,8 +19,8 @@ from gateway.service import WriteRequest, WriteResult
 from gateway.site import Site
 from gateway.site_metrics import site_metrics
 from storage.engine import StoredRow
-from storage.record import RequestMark
-from storage.schema import TableSchema
+from storage.log.record import RequestMark
+from storage.rows.schema import TableSchema
 from switchover.roles import Role
 from switchover.sight import SiteView
 

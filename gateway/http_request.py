@@ -21,8 +21,8 @@ from gateway.config import HttpConfig
 from gateway.service import Condition
 from storage.engine import StoredRow
 from storage.errors import InvalidInput, MalformedBody, TooLarge
-from storage.record import RequestMark
-from storage.timestamps import COUNTER_BITS
+from storage.log.record import RequestMark
+from storage.log.timestamps import COUNTER_BITS
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

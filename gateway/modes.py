@@ -24,7 +24,7 @@ from remote_log.writer import RemoteWriter
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
-from storage.record import Kind, Record
+from storage.log.record import Kind, Record
 from switchover.coordinator import Coordinator, PairState, update
 from switchover.failpoints import Failpoints
 from switchover.register import downgrade, renew_lease, resync

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import HistoryNotHeld
-from storage.schema import TableSchema
-from storage.timestamps import COUNTER_BITS
+from storage.log.timestamps import COUNTER_BITS
+from storage.rows.schema import TableSchema
 
 
 async def read_row(engine: StorageEngine, clock: Clock, table: TableSchema, key: bytes, as_of: int | None) -> StoredRow | None:

@@ -45,7 +45,7 @@ from remote_log.messages import (
     to_message,
 )
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
-from storage.schema import TableSchema
+from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
 from switchover.roles import Role
 

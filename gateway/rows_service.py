@@ -27,8 +27,8 @@ from remote_log.lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
-from storage.record import Kind, Record, RequestMark
-from storage.schema import TableSchema
+from storage.log.record import Kind, Record, RequestMark
+from storage.rows.schema import TableSchema
 
 RECORD_OVERHEAD_BYTES = 24
 LEASE_POLL_S = 0.01

@@ -22,8 +22,8 @@ from gateway.door import Door
 from gateway.http_request import column_list, point_in_time
 from storage.engine import StoredRow
 from storage.errors import InvalidInput
-from storage.predicates import Predicate, compile_predicates
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
+from storage.rows.predicates import Predicate, compile_predicates
 
 PAGE_ROWS_DEFAULT = 1000
 PAGE_BYTES = 16 << 20

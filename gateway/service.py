@@ -16,8 +16,8 @@ from gateway.audits import AuditBody, Audits
 from gateway.durations import Durations
 from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
-from storage.record import Record, RequestMark
-from storage.schema import TableSchema
+from storage.log.record import Record, RequestMark
+from storage.rows.schema import TableSchema
 from switchover.sight import SiteView
 
 

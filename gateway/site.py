@@ -31,14 +31,14 @@ from remote_log.lease import ReadLease
 from remote_log.sink import Sink
 from remote_log.transport import Transport
 from remote_log.writer import RemoteWriter
-from storage.barriers import BarrierLimits, Barriers
 from storage.clock import Clock, HybridClock
-from storage.cursors import CursorRegistry
+from storage.disk.port import Files
 from storage.engine import StorageEngine
+from storage.engines.barriers import BarrierLimits, Barriers
 from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
-from storage.files import Files
-from storage.schema import TableSchema
-from storage.wal import Wal
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal
+from storage.rows.schema import TableSchema
 from switchover.activation import Activation
 from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened
 from switchover.coordinator import Coordinator, PairState

@@ -22,8 +22,8 @@ from gateway.rows_service import ActiveSource
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.errors import Conflict, InvalidInput, Unavailable
-from storage.record import Kind, Record, RequestMark, SchemaChange
-from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from storage.log.record import Kind, Record, RequestMark, SchemaChange
+from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 
 DDL_BYTES = 1024
 TABLES_PER_EPOCH_BITS = 20

@@ -33,7 +33,7 @@ from remote_log.messages import (
 from storage.clock import Clock
 from storage.engine import EpochEntry, Snapshot, StorageEngine
 from storage.errors import EngineFailed, Refused
-from storage.wal import Wal
+from storage.log.wal import Wal
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from remote_log.layout import RemoteLayout, SegmentName
 from remote_log.patience import PatientDfs
 from storage.clock import Clock
 from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
-from storage.frame import BrokenFrame, Frame, parse_frame
-from storage.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
+from storage.log.frame import BrokenFrame, Frame, parse_frame
+from storage.log.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 
 FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
 POLL_FIRST_S = 0.02

@@ -8,7 +8,7 @@ least when they go out with the append that needs them; larger steps only length
 file, and of one that was closed by recovery, may include as many zeros behind the data, which readers of segments cut
 like any torn tail; a file closed by its writer has its exact length. The directory must be on a file system whose processes all
 see one state at once: a local one, or a cluster file system; not NFS, whose clients may remember that a mark is absent.
-Threads live here and in storage/threads.py only. Source: protocol.md section 5,
+Threads live here and in storage/disk/workers.py only. Source: protocol.md section 5,
 docs/decisions/2026-11-21-directory-dfs-leases.md.
 """
 

@@ -29,8 +29,8 @@ from remote_log.hdfs_errors import mapped
 from remote_log.hdfs_jvm import Java
 from remote_log.hdfs_login import KeytabLogin
 from remote_log.hdfs_writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
+from storage.disk.workers import Crew, Worker
 from storage.errors import DfsError, DfsNotFound
-from storage.threads import Crew, Worker
 
 T = TypeVar("T")
 CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up

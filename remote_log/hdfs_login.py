@@ -15,7 +15,7 @@ from typing import Any
 
 from remote_log.hdfs_client import HdfsSettings, configuration, connect, use_security
 from remote_log.hdfs_jvm import Java
-from storage.threads import Worker
+from storage.disk.workers import Worker
 
 LOOK_INTERVAL_S = 2.0  # at most so often; whether it is time is Hadoop's to say
 CLOSE_S = 1.0

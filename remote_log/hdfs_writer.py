@@ -16,8 +16,8 @@ from remote_log.hdfs_client import HdfsSettings
 from remote_log.hdfs_errors import is_lease_lost, mapped
 from remote_log.hdfs_jvm import Java
 from remote_log.queued_writer import QueuedWriter
+from storage.disk.workers import Worker
 from storage.errors import DfsError, LeaseLost
-from storage.threads import Worker
 
 COPY_BYTES = 256 << 10  # bytes go to Java in pieces of at most so many
 LOOK_INTERVAL_S = 0.1  # a writer's looks for the mark

@@ -2,7 +2,7 @@
 
     /<pair>/<log>/claims/<epoch>                12 digits
     /<pair>/<log>/register/<number>             12 digits; only in a pair without a coordinator
-    /<pair>/<log>/<epoch>/<wal-name>.<n>        as storage/segment.py names remote segments
+    /<pair>/<log>/<epoch>/<wal-name>.<n>        as storage/log/segment.py names remote segments
 
 What always holds: `parse` is the inverse of `claim` and `segment`; anything else in these folders parses to None and is
 nobody's business; names sort as their numbers do. Source: protocol.md section 5.
@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from storage.errors import InvalidInput
-from storage.segment import parse_remote_name, remote_name
+from storage.log.segment import parse_remote_name, remote_name
 
 EPOCH_MAX = 10**12 - 1
 _PAIR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

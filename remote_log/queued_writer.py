@@ -2,7 +2,7 @@
 
 What always holds: bytes land in the order of `append`; an append that is not answered by its deadline fails, with everything
 behind it, and what became of it is unknown; the first failure is for good, a sync that failed is never tried again on the same
-file; the event loop never waits for the thread. Source: dfs.py, storage/threads.py.
+file; the event loop never waits for the thread. Source: dfs.py, storage/disk/workers.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
+from storage.disk.workers import GroupWorker
 from storage.errors import DfsError
-from storage.threads import GroupWorker
 
 
 class _Order(Enum):

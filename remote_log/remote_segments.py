@@ -4,7 +4,7 @@ What always holds: no frame goes into a segment before the claims were listed af
 durable before the first frame is sent; a segment is marked closed only when the DFS has proven it; only a file that
 this writer has surely made itself is in its list, for the trimmer deletes by that list what it does not read first. A
 file whose creation may have happened is closed like the others, and left to the trimmer's eyes.
-Source: protocol.md sections 3 and 5, storage/segment.py.
+Source: protocol.md sections 3 and 5, storage/log/segment.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remote_log.dfs import Dfs, DfsWriter
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.errors import DfsError, DfsExists
-from storage.segment import SegmentHeader, encode_header
+from storage.log.segment import SegmentHeader, encode_header
 
 
 @dataclass(slots=True)

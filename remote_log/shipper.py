@@ -33,7 +33,7 @@ from remote_log.transport import Transport
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.errors import Fenced, LogGap, TwinlogError
-from storage.wal import Wal
+from storage.log.wal import Wal
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,11 @@ from remote_log.messages import (
     unpack_history,
     unpack_outcomes,
 )
-from storage.barriers import Barriers
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
+from storage.engines.barriers import Barriers
 from storage.errors import Fenced, Refused, Unavailable
-from storage.frame import Frame, parse_frame
+from storage.log.frame import Frame, parse_frame
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
 
 FOLLOWED_EPOCH = "followed_epoch"

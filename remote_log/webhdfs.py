@@ -25,8 +25,8 @@ from hdfs.util import HdfsError  # type: ignore[import-untyped]
 
 from remote_log.dfs import DfsEntry, DfsWriter, path_parts
 from remote_log.hdfs_errors import judged
+from storage.disk.workers import Crew
 from storage.errors import ConfigError, DfsError, DfsNotFound
-from storage.threads import Crew
 
 T = TypeVar("T")
 CALLS_MAX = 8

@@ -27,7 +27,7 @@ from remote_log.layout import RemoteLayout
 from remote_log.remote_segments import RemoteSegment, RemoteSegments
 from storage.clock import Clock
 from storage.errors import DfsError, Fenced, TwinlogError, Unavailable
-from storage.frame import Frame
+from storage.log.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)

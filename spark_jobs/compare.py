@@ -21,7 +21,7 @@ from spark_jobs.compare_ranges import RANGES, Counts, check_explained, counters,
 from spark_jobs.job import FORMAT, Outcome, Progress, Request, SiteSource
 from spark_jobs.snapshot import Range, encode_ranges, open_snapshot
 from spark_jobs.snapshot_plan import pieces_of
-from storage.schema import encode_schema
+from storage.rows.schema import encode_schema
 
 TASKS_PER_CORE = 4
 _UNSIGNED = (1 << 64) - 1

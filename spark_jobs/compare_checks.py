@@ -14,7 +14,7 @@ import msgspec
 from spark_jobs.job import Barrier
 from spark_jobs.snapshot import Catalog
 from storage.errors import NotFound, Refused
-from storage.schema import Column, TableSchema
+from storage.rows.schema import Column, TableSchema
 
 LOCAL = "local"
 _SHOWN_MAX = 20

@@ -23,8 +23,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from storage.rows import RowCodec
-from storage.schema import decode_schema
+from storage.rows.codec import RowCodec
+from storage.rows.schema import decode_schema
 
 KINDS = MISSING, EXTRA, STALE, DAMAGED = "missing", "extra", "stale", "damaged"
 MISSING_TABLE, EXTRA_TABLE = "missing table", "extra table"

@@ -4,7 +4,8 @@ Functions DataFrame -> DataFrame over the view `runs` of one log (log_fold.py). 
 (log_runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these
 are small.
 A reader takes frames in the order of (epoch, sequence), and one whose `previous` lies below what was read cuts off what came
-after that (storage/chain.py). What always holds: what the rules of the log allow is no finding, and one fault is one finding:
+after that (storage/log/chain.py). What always holds: what the rules of the log allow is no finding, and one fault is one
+finding:
 - a frame that stands in several segments, as after a retry, is one frame; what is cut off needs no link;
 - frames may be missing before the first one that is held, below `trimmed_to` (what the other site holds durably), around a
   segment that was deleted while the log was read, and before a life of this writer, when another site wrote the log;
@@ -20,7 +21,7 @@ from pyspark.sql import functions as f
 from spark_jobs.log_columns import SEGMENT
 from spark_jobs.log_runs import KEY, runs_of, unfolded
 from spark_jobs.log_walk import DAMAGED, EPOCH, GONE, MISPLACED, TORN, UNREADABLE
-from storage.frame import Flags
+from storage.log.frame import Flags
 
 GAP, BROKEN_LINK, DUPLICATE, NO_START, CUT_COMMITTED = "gap", "broken-link", "duplicate", "epoch-without-start", "cut-committed"
 FOUND = ("kind", "ordinal", "offset", "seq", "last_seq", "detail")

@@ -29,8 +29,8 @@ from pyspark.sql.types import (
 from spark_jobs.log_files import Segment
 from spark_jobs.log_walk import Walk
 from storage.errors import InvalidInput, LogError
-from storage.frame import Frame
-from storage.record import Kind, Record
+from storage.log.frame import Frame
+from storage.log.record import Kind, Record
 
 FRAME, RUN, SEGMENT = "frame", "run", "segment"
 COUNTER_BITS = 16  # of a version; above them are milliseconds

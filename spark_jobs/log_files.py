@@ -1,7 +1,7 @@
 """Where a log's segments lie, and how their bytes are read: a folder of this machine, or one on HDFS through WebHDFS.
 
 A log is the folder of a WAL (files `<epoch>-<index>`), or one of a remote log (`claims`, and a folder for each epoch with files
-`<wal-name>.<n>`), as storage/segment.py and remote_log/layout.py name them.
+`<wal-name>.<n>`), as storage/log/segment.py and remote_log/layout.py name them.
 What always holds: a place is picklable and opens nothing by itself, so executors make their own client; segments are listed
 in the order in which they were made; what is no segment is left alone; a wrong place is an error that names the option.
 """
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from remote_log.layout import RemoteLayout
 from storage.errors import ConfigError, DfsError, InvalidInput, NotFound
-from storage.segment import parse_remote_name, parse_wal_name
+from storage.log.segment import parse_remote_name, parse_wal_name
 
 PATH, WEBHDFS, USER = "path", "webhdfs", "user"  # options of the read
 CLAIMS = "claims"

@@ -21,7 +21,7 @@ from spark_jobs.log_columns import COUNTER_BITS, RUN, batch, origin
 from spark_jobs.log_files import Segment
 from spark_jobs.log_headers import Offsets
 from spark_jobs.log_walk import Walk
-from storage.frame import Flags
+from storage.log.frame import Flags
 
 BLOCK_BITS = 12  # sequences of a block, as a power of two
 

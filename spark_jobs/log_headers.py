@@ -1,4 +1,4 @@
-"""The headers of many frames at once, as one array: what storage/frame.py's `sound_header` takes frame by frame. Pure.
+"""The headers of many frames at once, as one array: what storage/log/frame.py's `sound_header` takes frame by frame. Pure.
 
 What always holds: `sound_offsets` ends exactly where `sound_header` would find the first frame that is not sound, so it is only
 faster. A log of single rows has a frame for every 200 bytes: taken one by one they cost several times what their CRCs do.
@@ -13,7 +13,7 @@ import crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.frame import HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION, Flags
+from storage.log.frame import HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION, Flags
 
 Headers: TypeAlias = NDArray[np.void]
 Offsets: TypeAlias = NDArray[np.int64]

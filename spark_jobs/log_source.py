@@ -35,8 +35,8 @@ from spark_jobs.log_fold import run_batch
 from spark_jobs.log_ranges import Range, Ranges
 from spark_jobs.log_walk import DAMAGED, GONE, MISPLACED, UNREADABLE, Mark, Walk, walk
 from storage.errors import DamagedLog, DfsError, LogError
-from storage.frame import BrokenFrame, parse_frame, sound_header
-from storage.segment import HEADER_BYTES, parse_header
+from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from storage.log.segment import HEADER_BYTES, parse_header
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this

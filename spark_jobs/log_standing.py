@@ -1,7 +1,7 @@
 """Which frames of a log stand, and where their bytes are: the chain of a log that was read in parallel.
 
-What always holds: the rule is the product's own (storage/chain.py), asked with headers alone; a frame that stands is named by
-segment and offset, once, wherever else a copy of it lies; a damaged log is an error here, never a shorter log.
+What always holds: the rule is the product's own (storage/log/chain.py), asked with headers alone; a frame that stands is named
+by segment and offset, once, wherever else a copy of it lies; a damaged log is an error here, never a shorter log.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from spark_jobs.job import FORMAT
 from spark_jobs.log_columns import FRAME, FRAMES_SCHEMA
 from spark_jobs.log_files import PATH, USER, WEBHDFS, Place
 from spark_jobs.log_walk import DAMAGED, GONE, MISPLACED, UNREADABLE
-from storage.chain import standing, tail_after
 from storage.errors import DamagedLog
-from storage.frame import Frame
+from storage.log.chain import standing, tail_after
+from storage.log.frame import Frame
 
 _COLUMNS = (
     "entry", "log", "epoch", "seq", "last_seq", "previous", "timestamp", "committed", "flags", "crc", "segment", "ordinal",

@@ -23,8 +23,8 @@ from spark_jobs.log_ranges import Ranges
 from spark_jobs.log_source import raise_damage, records
 from spark_jobs.log_walk import Walk, add_frames, walk
 from storage.errors import DamagedLog, LogGap, NotFound
-from storage.frame import MAGIC
-from storage.segment import HEADER_BYTES, BrokenHeader, parse_header
+from storage.log.frame import MAGIC
+from storage.log.segment import HEADER_BYTES, BrokenHeader, parse_header
 
 Offset = dict[str, Any]
 

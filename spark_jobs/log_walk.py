@@ -2,7 +2,7 @@
 
 What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
 `torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
-does; then the walk goes on at the next sound frame. The proof is storage/segment.py's.
+does; then the walk goes on at the next sound frame. The proof is storage/log/segment.py's.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from spark_jobs.log_files import Segment
 from spark_jobs.log_headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.errors import DamagedLog, LogError
-from storage.frame import HEADER_BYTES as FRAME_HEADER_BYTES
-from storage.frame import BrokenFrame, parse_frame, sound_header
-from storage.record import EpochStart, Kind
-from storage.segment import (
+from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
+from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from storage.log.record import EpochStart, Kind
+from storage.log.segment import (
     HEADER_BYTES,
     BrokenHeader,
     SegmentHeader,

@@ -22,7 +22,7 @@ from spark_jobs.reconcile_frames import CHANGES, LOST, OUTCOMES, RECONCILED, jud
 from spark_jobs.reconcile_tail import Change, Tail, read_tail
 from spark_jobs.snapshot import Catalog, Range, encode_ranges, open_snapshot
 from storage.errors import LogError, NotFound
-from storage.schema import TableSchema, encode_schema
+from storage.rows.schema import TableSchema, encode_schema
 
 SETTING = "tail"
 POINTS_MAX = 10_000  # up to so many keys are looked up one by one; more are read as ranges with what lies between

@@ -22,8 +22,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark_jobs.compare_frames import key_text, row_json
-from storage.rows import RowCodec
-from storage.schema import decode_schema
+from storage.rows.codec import RowCodec
+from storage.rows.schema import decode_schema
 
 OUTCOMES = APPLIED, SUPERSEDED, LOST = "applied", "superseded", "lost"
 CHANGES = (

@@ -3,8 +3,8 @@
 Settings: `log` (folder or hdfs:// address of a WAL or a remote log), `webhdfs` and `user` (as of the data source), `base`
 (place of a kept RocksDB snapshot to begin from; without it from an empty storage), `into` (folder of the new storage, which
 must not exist; RocksEngine opens it).
-What always holds: the log is used as the product does, along its chain (storage/chain.py), and one that is damaged or has a gap
-is refused; `into` appears whole or not at all. On a cluster it must lie at the same path everywhere. It changes no site.
+What always holds: the log is used as the product does, along its chain (storage/log/chain.py), and one that is damaged or has a
+gap is refused; `into` appears whole or not at all. On a cluster it must lie at the same path everywhere. It changes no site.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from spark_jobs.log_files import PATH, USER, WEBHDFS, Place, place_of
 from spark_jobs.log_standing import PlacedFrame, placed_frames, standing_frames
 from spark_jobs.replay_fold import ENTRIES, FILES, FRAMES, Plan, entries, sorted_files
 from storage.engines.applied import State
-from storage.engines.rocks_layout import APPLIED_KEY, pack_applied, row_prefix
-from storage.engines.rocks_open import RocksSettings, open_database
-from storage.engines.rocks_state import load_state
-from storage.engines.rocks_view import View
+from storage.engines.entries.layout import APPLIED_KEY, pack_applied, row_prefix
+from storage.engines.rocks.opening import RocksSettings, open_database
+from storage.engines.rocks.state import load_state
+from storage.engines.rocks.view import View
 from storage.errors import InvalidInput, LogGap, NotFound, Refused
-from storage.frame import parse_frame
-from storage.record import Kind
+from storage.log.frame import parse_frame
+from storage.log.record import Kind
 
 LOG, BASE, INTO = "log", "base", "into"
 PART_BYTES = 32 << 20  # of the log: what one task folds lies in its memory

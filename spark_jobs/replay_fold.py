@@ -24,9 +24,8 @@ from rocksdict import BlockBasedOptions, DBCompressionType, Options, SstFileWrit
 from spark_jobs.log_files import Place
 from spark_jobs.snapshot import Snapshot
 from spark_jobs.snapshot_rocks import open_rocks
-from storage.engines.effects import Tables, epoch_entry, request_outcome
-from storage.engines.rocks_changes import Changes
-from storage.engines.rocks_layout import (
+from storage.engines.entries.changes import Changes
+from storage.engines.entries.layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
     SCHEMAS,
@@ -36,9 +35,10 @@ from storage.engines.rocks_layout import (
     request_entries,
     row_prefix,
 )
+from storage.engines.meaning import Tables, epoch_entry, request_outcome
 from storage.errors import LogError
-from storage.frame import Frame, parse_frame
-from storage.record import Kind
+from storage.log.frame import Frame, parse_frame
+from storage.log.record import Kind
 
 FRAMES = "segment string, offsets array<bigint>"
 ENTRIES = "part int, seq bigint, entries binary"  # msgpack of [Entry]: what one frame, of that first sequence, has for a part
@@ -211,7 +211,7 @@ def _written(plan: Plan, part: int, changes: Changes) -> pa.RecordBatch:
 
 
 def _options() -> Options:
-    """As far as a file has options: those of storage/engines/rocks_open.py."""
+    """As far as a file has options: those of storage/engines/rocks/opening.py."""
     table = BlockBasedOptions()
     table.set_bloom_filter(10, False)
     table.set_block_size(16 << 10)

@@ -14,9 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from storage.engines.effects import Tables
+from storage.engines.meaning import Tables
 from storage.errors import InvalidInput, NotFound, Refused
-from storage.schema import TableSchema, decode_schema
+from storage.rows.schema import TableSchema, decode_schema
 
 PLACES = "rocksdb:FOLDER, postgresql:SNAPSHOT or sqlite:FILE"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from spark_jobs.snapshot import Catalog, catalog_of
-from storage.engines import rocks_layout as layout
-from storage.engines.rocks_state import load_state
-from storage.engines.rocks_view import ROCKS_ERRORS, View
+from storage.engines.entries import layout
+from storage.engines.rocks.state import load_state
+from storage.engines.rocks.view import ROCKS_ERRORS, View
 from storage.errors import EngineFailed, NotFound, Refused
 
 GLANCE_ROWS = 1000

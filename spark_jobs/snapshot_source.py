@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Struc
 from spark_jobs.snapshot import Range, Snapshot, decode_ranges, open_snapshot
 from spark_jobs.snapshot_digest import Digest, cut_digests, digest_of
 from spark_jobs.snapshot_plan import packed, pieces_of
-from storage.engines.rocks_layout import VERSION_BYTES
+from storage.engines.entries.layout import VERSION_BYTES
 from storage.errors import InvalidInput
 
 PARTITIONS = 8

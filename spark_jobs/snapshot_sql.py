@@ -19,11 +19,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import NullPool
 
 from spark_jobs.snapshot import Catalog, catalog_of
-from storage.engines import sql_tables as place
-from storage.engines.rocks_layout import VERSION_BYTES
-from storage.engines.sql_read import load
-from storage.engines.sql_tables import Home
-from storage.engines.sql_types import KEY, ROW_VERSION, VALUE
+from storage.engines.entries.layout import VERSION_BYTES
+from storage.engines.sql import tables as place
+from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
+from storage.engines.sql.reading import load
+from storage.engines.sql.tables import Home
 from storage.errors import ConfigError, EngineFailed, NotFound, Refused
 
 _FETCHED_ROWS = 500

@@ -7,7 +7,7 @@ What always holds:
 - two engines that applied the same frames hold the same rows: same key bytes, value bytes, version;
 - a write or flush that failed is the last one: `failure` says why, and nothing more is written before `reopen`, since what
   the database still has in memory is not to be trusted.
-One contract test (tests/storage/engine_contract.py) runs against every engine. Source: protocol.md 4, product.md 3.
+One contract test (tests/storage/engines/engine_contract.py) runs against every engine. Source: protocol.md 4, product.md 3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from storage.frame import Frame
+from storage.log.frame import Frame
 
 
 class StoredRow(msgspec.Struct, frozen=True, gc=False):

@@ -23,12 +23,12 @@ import msgspec
 from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from remote_log.dfs import Dfs
 from remote_log.patience import PatientDfs, patiently
-from storage.chain import unbroken
+from storage.engines.replay import replay
 from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
-from storage.frame import Flags, Frame, make_frame
+from storage.log.chain import unbroken
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record
 from storage.prefix import floor_of
-from storage.record import EpochStart, Kind, Record
-from storage.replay import replay
 from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 from switchover.coordinator import Mode, PairState, read_or_known, update

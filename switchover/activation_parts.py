@@ -9,11 +9,11 @@ from typing import Protocol
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.lease import ReadLease
-from storage.barriers import Barriers
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.frame import Frame
-from storage.wal import Wal
+from storage.engines.barriers import Barriers
+from storage.log.frame import Frame
+from storage.log.wal import Wal
 from switchover.coordinator import Coordinator, Mode
 from switchover.failpoints import Failpoints
 

@@ -10,7 +10,7 @@ from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
 from storage.errors import DfsError
-from storage.wal import Wal
+from storage.log.wal import Wal
 from switchover.forgotten import Held
 
 LOOK_TIMEOUT_S = 2.0

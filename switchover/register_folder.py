@@ -19,8 +19,8 @@ import msgspec
 from remote_log.dfs import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
+from storage.disk.sealed_json import seal, unseal
 from storage.errors import DfsError, DfsExists, DfsNotFound
-from storage.sealed import seal, unseal
 from switchover.coordinator import PairState
 
 KEPT = 16

@@ -31,16 +31,16 @@ from remote_log.messages import (
 )
 from remote_log.sink import Sink
 from remote_log.transport import Transport
-from storage.barriers import Barriers
-from storage.chain import standing
+from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
+from storage.engines.barriers import Barriers
+from storage.engines.replay import replay
 from storage.errors import Refused
-from storage.files import Files
-from storage.frame import Flags, Frame
+from storage.log.chain import standing
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind
+from storage.log.wal import Wal
 from storage.prefix import FLOOR
-from storage.record import Kind
-from storage.replay import replay
-from storage.wal import Wal
 from switchover.failpoints import Failpoints
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous

@@ -19,8 +19,8 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import CreateSchema, CreateTable
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
+from storage.disk.workers import Worker
 from storage.errors import Unavailable
-from storage.threads import Worker
 
 T = TypeVar("T")
 

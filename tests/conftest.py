@@ -1,4 +1,4 @@
-"""What tests of several folders share: a real HDFS, one for all tests of a process."""
+"""Shared parts of all tests: one real HDFS for all tests of a process, and the profile of Hypothesis."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from chaos import hdfs_jars
 from chaos.hdfs_cluster import HdfsCluster
 
 _folders = count(1)
+
+# How fast a busy machine draws inputs is no property of the code under test.
+settings.register_profile("twinlog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("twinlog")
 
 
 @pytest.fixture(scope="session")

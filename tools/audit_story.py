@@ -25,12 +25,12 @@ from bench.pair import free_ports
 from gateway.demo_files import client_address
 from gateway.load_sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.output import FINDINGS, first_findings
-from storage.engines import rocks_layout as layout
-from storage.engines.rocks_open import RocksSettings, open_database
-from storage.engines.rocks_state import load_state
-from storage.engines.rocks_view import View
-from storage.rows import RowCodec
-from storage.schema import decode_schema
+from storage.engines.entries import layout
+from storage.engines.rocks.opening import RocksSettings, open_database
+from storage.engines.rocks.state import load_state
+from storage.engines.rocks.view import View
+from storage.rows.codec import RowCodec
+from storage.rows.schema import decode_schema
 from tools.audit_writes import Target, Writes
 from tools.story import TWINLOG, Story, StoryFailed, console
 

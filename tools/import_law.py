@@ -24,25 +24,25 @@ LAYERS = ("gateway", "switchover", "remote_log", "storage")
 PACKAGES = (*LAYERS, "spark_jobs", "chaos")
 OUTSIDE = ("chaos", "tests", "bench", "tools")
 PURE = (
-    "storage.errors", "storage.types", "storage.keys", "storage.schema", "storage.record", "storage.frame", "storage.segment",
-    "storage.chain", "storage.values", "storage.rows", "storage.compiled_rows", "storage.arrow_columns", "storage.arrow_rows",
-    "storage.predicates", "storage.engines.effects", "storage.engines.rocks_changes", "storage.engines.rocks_layout",
-    "storage.engines.applied", "storage.engines.sql_types", "storage.engine", "storage.timestamps",
-    "storage.sealed", "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
+    "storage.errors", "storage.rows.types", "storage.rows.keys", "storage.rows.schema", "storage.log.record",
+    "storage.log.frame", "storage.log.segment", "storage.log.chain", "storage.rows.merging", "storage.rows.codec",
+    "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
+    "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
+    "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine", "storage.log.timestamps",
+    "storage.disk.sealed_json", "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
     "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
-    "gateway.problem_documents",
-    "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes",
-    "switchover.operations",
-    "switchover.checks", "switchover.facts", "switchover.loss", "switchover.sight", "switchover.findings", "switchover.monitor",
+    "gateway.problem_documents", "switchover.roles", "switchover.continuing", "switchover.register",
+    "switchover.decide", "switchover.homes", "switchover.operations", "switchover.checks", "switchover.facts",
+    "switchover.loss", "switchover.sight", "switchover.findings", "switchover.monitor",
 )
 # How an engine's rows are read, by the database's own client on a connection that is given, without clock, thread or file:
 # audits of a snapshot use these too, so that there is one way to read a row.
 READING = (
-    "storage.engines.rocks_view", "storage.engines.rocks_purge", "storage.engines.rocks_state",
-    "storage.engines.sql_tables", "storage.engines.sql_read",
+    "storage.engines.rocks.view", "storage.engines.rocks.purging", "storage.engines.rocks.state",
+    "storage.engines.sql.tables", "storage.engines.sql.reading",
 )
 # A replay makes a storage that the engine opens later: made by the engine's own opening, or it would be another format.
-MAKES_STORAGE = ("spark_jobs.replay", "storage.engines.rocks_open")
+MAKES_STORAGE = ("spark_jobs.replay", "storage.engines.rocks.opening")
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",
     "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",

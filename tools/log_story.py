@@ -24,7 +24,7 @@ from gateway.load_sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.log_files import LocalStore, Place, list_log
 from spark_jobs.log_walk import walk
 from spark_jobs.output import first_findings
-from storage.frame import Flags, make_frame, parse_frame
+from storage.log.frame import Flags, make_frame, parse_frame
 from tools.audit_story import run_audit, told
 from tools.story import Story, StoryFailed
 

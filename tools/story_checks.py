@@ -16,11 +16,11 @@ from gateway.demo_servers import ROOT
 from gateway.load_sources import open_source
 from remote_log.layout import RemoteLayout
 from remote_log.webhdfs import WebHdfs, WebHdfsSettings
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
 from storage.errors import DfsNotFound
-from storage.schema import decode_schema
-from storage.segment import scan_segment
+from storage.log.segment import scan_segment
+from storage.rows.schema import decode_schema
 
 SCAN_ROWS = 5_000
 CLAIMS = "claims"  # the folder that holds no segments

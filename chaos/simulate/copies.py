@@ -17,11 +17,11 @@ from chaos.simulate.engine import SimEngine
 from chaos.simulate.world import OTHER, World
 from gateway.site import Site
 from remote_log.layout import SegmentName
-from storage.chain import reachable
 from storage.errors import TwinlogError
-from storage.frame import Frame, parse_frame
+from storage.log.chain import reachable
+from storage.log.frame import Frame, parse_frame
+from storage.log.segment import HEADER_BYTES
 from storage.prefix import needs_base
-from storage.segment import HEADER_BYTES
 
 
 class Read(msgspec.Struct, gc=False):

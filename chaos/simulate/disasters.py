@@ -17,8 +17,8 @@ from chaos.simulate.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.errors import TwinlogError
-from storage.frame import Flags, Frame, parse_frame
-from storage.segment import HEADER_BYTES
+from storage.log.frame import Flags, Frame, parse_frame
+from storage.log.segment import HEADER_BYTES
 
 Undo = Callable[[], None]
 CURSORS = "cursors/holders.json"

@@ -3,8 +3,8 @@
 What always holds: what a process was told to be durable survives everything but a flipped bit; a process that dies leaves
 what the operating system had, which is written back some time later; a machine that dies leaves, of each write that was
 not synced, nothing, all of it, or its first bytes, whatever became of the others. A log file's appends land in order and
-queued ones share a sync, as in storage/os_files.py; a change of names that was under way has happened, or not, or half.
-Source: storage/files.py, protocol.md 3 and 4.
+queued ones share a sync, as in storage/disk/os_files.py; a change of names that was under way has happened, or not, or half.
+Source: storage/disk/port.py, protocol.md 3 and 4.
 """
 
 from __future__ import annotations

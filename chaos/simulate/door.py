@@ -20,7 +20,7 @@ from gateway.problems import Answer
 from gateway.row_calls import delete_row, get_row, patch_row, put_row
 from gateway.scans import Asked, plan_scan, read_page
 from storage.errors import InvalidInput
-from storage.schema import to_public
+from storage.rows.schema import to_public
 
 ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from random import Random
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.engines.memory import MemoryEngine, MemorySnapshot
+from storage.engines.memory.engine import MemoryEngine, MemorySnapshot
 from storage.errors import EngineFailed
-from storage.frame import Frame
+from storage.log.frame import Frame
 
 APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
 FLUSH_S = (0.001, 0.02)

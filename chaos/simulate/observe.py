@@ -35,10 +35,10 @@ from chaos.simulate.watch import Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site import Site
 from remote_log.shipper import PeerView
-from storage.chain import standing
-from storage.frame import Frame
-from storage.rows import RowCodecs
-from storage.schema import decode_schema
+from storage.log.chain import standing
+from storage.log.frame import Frame
+from storage.rows.codec import RowCodecs
+from storage.rows.schema import decode_schema
 from switchover.coordinator import PairState
 from switchover.rejoin import QUARANTINE
 

@@ -21,10 +21,10 @@ from chaos.simulate.world import OTHER, PAIR, Life, World
 from gateway.operations import Operations
 from gateway.site import Site
 from remote_log.layout import RemoteLayout
-from storage.chain import standing
 from storage.errors import LogError, TwinlogError, Unavailable
-from storage.frame import Frame
-from storage.segment import scan_segment
+from storage.log.chain import standing
+from storage.log.frame import Frame
+from storage.log.segment import scan_segment
 from switchover.loss import at_risk
 
 COMMAND_TIMEOUT_S = 10.0

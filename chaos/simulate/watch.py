@@ -12,7 +12,7 @@ from typing import Protocol
 
 from chaos.simulate.dfs import SimDfsCluster
 from remote_log.layout import RemoteLayout
-from storage.sealed import unseal
+from storage.disk.sealed_json import unseal
 from switchover.coordinator import PairState
 from switchover.homes import rank
 from switchover.register_folder import Entry

@@ -40,10 +40,10 @@ from gateway.supervisor import Supervisor
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
-from storage.barriers import BarrierLimits
-from storage.cursors import CursorRegistry
+from storage.engines.barriers import BarrierLimits
 from storage.errors import TwinlogError
-from storage.wal import Wal, WalSettings
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal, WalSettings
 from switchover.coordinator import Coordinator
 from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints

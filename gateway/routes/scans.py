@@ -24,7 +24,7 @@ from gateway.row_calls import stale_headers
 from gateway.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
 from storage.errors import InvalidInput
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 
 SCAN_TYPES = (JSON, MSGPACK, NDJSON)
 _log = structlog.get_logger("gateway.scans")

@@ -14,8 +14,8 @@ from gateway.documents import TableChange, TableDocument, TableList
 from gateway.door import Door
 from gateway.http_request import JSON, decoded_part, expect_type, request_mark
 from gateway.routes.common import head_of, json_answer, whole_request
-from storage.record import RequestMark
-from storage.schema import to_public
+from storage.log.record import RequestMark
+from storage.rows.schema import to_public
 
 _SHOWN = api.EXAMPLE_TABLE
 _CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "at"}}

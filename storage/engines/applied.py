@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from storage.engine import EpochEntry
-from storage.engines.effects import Tables
+from storage.engines.meaning import Tables
 from storage.errors import EngineFailed
 
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from chaos.postgres_server import DATABASES, NoPostgres, PostgresServer, _screen, find_program
-from tests.storage.sql_rig import new_server
+from tests.storage.engines.sql.rig import new_server
 
 
 def test_it_is_killed_and_started_again_with_what_it_held() -> None:

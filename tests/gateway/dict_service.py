@@ -19,14 +19,14 @@ from gateway.catalog import Catalog
 from gateway.receipts import decode_receipt, encode_receipt
 from gateway.rows_service import check_condition, conditions_of, to_records
 from gateway.service import WriteRequest, WriteResult
-from storage.barriers import BarrierLimits, Barriers
 from storage.clock import SystemClock
 from storage.engine import StoredRow
-from storage.engines.memory import MemoryEngine
+from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.memory.engine import MemoryEngine
 from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
-from storage.frame import make_frame
-from storage.record import Kind, Record, RequestMark, SchemaChange
-from storage.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from storage.log.frame import make_frame
+from storage.log.record import Kind, Record, RequestMark, SchemaChange
+from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from switchover.facts import SiteFacts
 from switchover.sight import SiteView
 

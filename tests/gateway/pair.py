@@ -33,15 +33,15 @@ from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.shipper import ShipperSettings
 from remote_log.writer import RemoteWriterSettings
-from storage.barriers import BarrierLimits
 from storage.clock import Clock, SystemClock
-from storage.cursors import CursorRegistry
+from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
+from storage.engines.barriers import BarrierLimits
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
 from storage.errors import DfsError, PeerError, Unavailable
-from storage.os_files import OsFiles
-from storage.wal import Wal, WalSettings
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal, WalSettings
 from switchover.coordinator import Coordinator
 from switchover.dfs_register import DfsCoordinator
 from switchover.failpoints import Failpoints

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.active import ActiveEpoch
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
 from gateway.site import Site
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from switchover.coordinator import PairState
 from switchover.failpoints import Failpoints
 from tests.gateway.pair import Pair, settings

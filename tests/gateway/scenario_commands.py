@@ -18,14 +18,14 @@ from remote_log.claims import segments_below
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from storage.errors import DfsNotFound, TwinlogError
-from storage.frame import Frame
-from storage.rows import RowCodec
-from storage.schema import TableSchema
-from storage.segment import scan_segment
+from storage.log.frame import Frame
+from storage.log.segment import scan_segment
+from storage.rows.codec import RowCodec
+from storage.rows.schema import TableSchema
 from tests.gateway.pair import OTHER
 from tests.gateway.scenario import outcome
 from tests.gateway.scenario_sites import TABLE, ScriptedFailpoints, SiteCommands
-from tests.storage.kept_reading import read_kept
+from tests.storage.engines.kept_reading import read_kept
 
 BATCH = 100
 TRAFFIC_DEADLINE_S = 0.2

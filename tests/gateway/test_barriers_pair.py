@@ -14,17 +14,17 @@ import pytest
 
 from gateway.service import Mutation, WriteRequest
 from gateway.site import Site
-from storage.barriers import BarrierLimits
 from storage.engine import StorageEngine
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
+from storage.engines.barriers import BarrierLimits
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
 from storage.errors import Conflict, NotActive, NotFound, TwinlogError
-from storage.record import Kind, Record
-from storage.rows import RowCodec
+from storage.log.record import Kind, Record
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import TABLE, epoch, site
-from tests.storage.kept_reading import read_kept
-from tests.storage.sql_rig import a_database, postgres
+from tests.storage.engines.kept_reading import read_kept
+from tests.storage.engines.sql.rig import a_database, postgres
 
 WRITERS, KEYS = 6, 40
 READER = """

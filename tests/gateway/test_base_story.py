@@ -16,7 +16,7 @@ from gateway.site import Site
 from remote_log.base_sender import BaseSettings
 from remote_log.messages import BASE
 from storage.errors import EngineFailed, HistoryNotHeld, PeerError
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair, settings
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}

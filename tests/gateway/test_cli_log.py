@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.demo_files import write_files
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
-from storage.segment import SegmentHeader, encode_header, remote_name, wal_name
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
+from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
 from tests.gateway.cli_rig import invoke
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.commit_core import CommitCore, Committed, Mode
-from storage.chain import standing
-from storage.frame import Flags, Frame
-from storage.record import Kind, Record
+from storage.log.chain import standing
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind, Record
 
 EVENTS = st.lists(
     st.tuples(

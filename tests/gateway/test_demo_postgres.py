@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from tests.crash.processes import free_port
-from tests.storage.sql_rig import postgres
+from tests.storage.engines.sql.rig import postgres
 
 pytestmark = [pytest.mark.pair, pytest.mark.timeout(300)]
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}

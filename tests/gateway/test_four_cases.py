@@ -13,10 +13,10 @@ from remote_log.claims import segments_below
 from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from storage.errors import OutcomeUnknown
-from storage.frame import Frame
-from storage.record import Kind
-from storage.rows import RowCodec
-from storage.segment import scan_segment
+from storage.log.frame import Frame
+from storage.log.record import Kind
+from storage.log.segment import scan_segment
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}

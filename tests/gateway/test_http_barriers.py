@@ -11,7 +11,7 @@ from gateway.audits import AUDITS, AuditBody, AuditNotes
 from gateway.client import AsyncTwinlogClient, TwinlogClient
 from gateway.client_flow import Patience
 from storage.clock import Clock
-from storage.engines.memory import MemoryEngine
+from storage.engines.memory.engine import MemoryEngine
 from storage.errors import InvalidInput, NotFound
 from tests.gateway.door_client import DoorClient
 from tests.gateway.two_sites import TwoSites

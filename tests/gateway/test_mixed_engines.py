@@ -10,13 +10,13 @@ import pytest
 
 from gateway.service import Mutation, WriteRequest
 from storage.engine import StorageEngine
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
-from storage.rows import RowCodec
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import caught_up, site
-from tests.storage.sql_rig import a_database, postgres
-from tests.storage.test_sql_engine import HOSTILE, PLAIN, TYPES
+from tests.storage.engines.sql.rig import a_database, postgres
+from tests.storage.engines.sql.test_sql_engine import HOSTILE, PLAIN, TYPES
 
 TABLE = {
     "name": "t", "columns": [{"name": "k", "type": "int64"}, *({"name": kind, "type": kind} for kind in TYPES)],

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.operations import operation_of_key
 from storage.errors import Conflict, InvalidInput, NotFound, Refused
-from storage.record import RequestMark
+from storage.log.record import RequestMark
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import TABLE, caught_up, coordinator_value, open_pair, put, site
 

@@ -21,7 +21,7 @@ from remote_log.hdfs_dfs import HdfsDfs
 from remote_log.hdfs_jvm import java
 from remote_log.layout import RemoteLayout
 from storage.errors import TwinlogError
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import TABLE, caught_up, epoch, put, rows, site
 

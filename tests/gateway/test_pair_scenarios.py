@@ -31,7 +31,7 @@ FILES = sorted((ROOT / "tests" / "scenarios").glob("pair_*.txt"))
 @pytest.fixture(autouse=True)
 def _frames_as_large_as_what_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts count segments, and fill them with what zstd would make next to nothing of."""
-    monkeypatch.setattr("storage.frame.COMPRESS_BYTES_MIN", 1 << 40)
+    monkeypatch.setattr("storage.log.frame.COMPRESS_BYTES_MIN", 1 << 40)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
 from storage.errors import NotActive, TwinlogError
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}

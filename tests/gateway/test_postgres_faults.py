@@ -15,13 +15,13 @@ import pytest
 from chaos.postgres_server import PostgresServer
 from gateway.service import Mutation, WriteRequest
 from storage.engine import StorageEngine
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
 from storage.errors import TwinlogError
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import caught_up, rows, site
-from tests.storage.sql_rig import new_server
+from tests.storage.engines.sql.rig import new_server
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 KEYS = 50  # written together, each time with the same number

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from gateway.problem_documents import classes_of, error_from_problem
 from gateway.problems import PROBLEMS, answer_for, known, plain_problem
 from storage import errors
-from storage.frame import BrokenFrame
+from storage.log.frame import BrokenFrame
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TwinlogError)]
 

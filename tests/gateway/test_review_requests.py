@@ -11,7 +11,7 @@ import pytest
 from gateway.service import Mutation, WriteRequest
 from storage.engine import RequestOutcome
 from storage.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
 
@@ -118,7 +118,7 @@ async def test_a_drain_ends_when_its_epoch_does(pair: Pair) -> None:
 async def test_a_request_too_large_for_a_frame_is_answered_and_the_next_one_goes_on(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.frame.PAYLOAD_BYTES_MAX", 1000)
+    monkeypatch.setattr("storage.log.frame.PAYLOAD_BYTES_MAX", 1000)
     async with asyncio.timeout(5):
         with pytest.raises(TooLarge):
             await put(pair, "a", 1, "x" * 2000)

@@ -24,13 +24,14 @@ from remote_log.messages import (
 )
 from remote_log.shipper import Shipper, ShipperSettings
 from remote_log.sink import Sink
-from storage.barriers import BarrierLimits, Barriers
 from storage.engine import StoredRow
-from storage.engines.memory import MemoryEngine
+from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.memory.engine import MemoryEngine
 from storage.errors import PeerError
-from storage.record import Record
-from storage.wal import Wal, WalSettings
-from tests.storage.engine_rig import (
+from storage.log.record import Record
+from storage.log.wal import Wal, WalSettings
+from tests.storage.disk.memory_files import MemoryFiles
+from tests.storage.engines.engine_rig import (
     Log,
     T,
     put_table,
@@ -39,7 +40,6 @@ from tests.storage.engine_rig import (
     upsert,
     value,
 )
-from tests.storage.memory_files import MemoryFiles
 
 ROWS = 40
 PER_PART = 4

@@ -12,7 +12,7 @@ from remote_log.claims import ClaimContent
 from remote_log.layout import RemoteLayout
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.errors import Fenced
-from storage.segment import wal_name
+from storage.log.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryDisk
 
 LAYOUT = RemoteLayout("pair")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.engine import StoredRow
-from storage.record import Record
+from storage.log.record import Record
 from tests.remote_log.base_world import PER_PART, ROWS, a_world
-from tests.storage.engine_rig import (
+from tests.storage.engines.engine_rig import (
     T,
     delete,
     drop_table,

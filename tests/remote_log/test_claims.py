@@ -25,10 +25,10 @@ from remote_log.claims import (
 from remote_log.dfs import Dfs
 from remote_log.directory_dfs import DirectoryDfs
 from storage.errors import ClaimLost, DamagedLog, DfsError, Fenced, LeaseNotRecovered
-from storage.segment import wal_name
+from storage.log.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns
-from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, run, segment_bytes
 from tests.storage.noise import noise
 
 

@@ -15,7 +15,7 @@ from remote_log.trimmer import Trimmer
 from storage.errors import ClaimLost, DfsError, Fenced, LeaseNotRecovered
 from tests.remote_log.memory_dfs import MemoryDfs, MemoryDisk
 from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, Now, SlowDfs, content_of, turns
-from tests.storage.log_frames import run
+from tests.storage.log.frames import run
 
 PLANS = 6
 FRAMES = 12

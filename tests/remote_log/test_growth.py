@@ -10,7 +10,7 @@ import pytest
 
 from remote_log.claims import claim, fence
 from storage.errors import DfsError, LeaseLost
-from storage.segment import wal_name
+from storage.log.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryWriter
 from tests.remote_log.remote_rig import LAYOUT, JumpingClock, content_of
 

@@ -12,10 +12,10 @@ from remote_log.claims import claim, fence, read_frames
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.errors import DfsError, Fenced
-from storage.segment import wal_name
+from storage.log.segment import wal_name
 from tests.remote_log.hdfs_rig import Open, be_unwilling, opener
 from tests.remote_log.remote_rig import LAYOUT, content_of
-from tests.storage.log_frames import run
+from tests.storage.log.frames import run
 
 pytestmark = pytest.mark.timeout(300)
 FRAMES_MAX = 100_000

@@ -10,10 +10,10 @@ from remote_log.claims import claimed_epochs, missing_from
 from remote_log.dfs import DfsEntry
 from remote_log.trimmer import Trimmer
 from storage.errors import DfsError
-from storage.segment import wal_name
+from storage.log.segment import wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.remote_rig import LAYOUT, NotingWriter, Now, turns, until
-from tests.storage.log_frames import run, segment_bytes
+from tests.storage.log.frames import run, segment_bytes
 
 
 def segment(epoch: int, n: int = 0) -> str:

@@ -8,11 +8,11 @@ import pytest
 
 from remote_log.claims import claim
 from storage.errors import DfsError, Fenced
-from storage.segment import HEADER_BYTES, scan_segment, wal_name
+from storage.log.segment import HEADER_BYTES, scan_segment, wal_name
 from tests.remote_log.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.remote_rig import LAYOUT, NotingWriter, content_of, turns, until
 from tests.remote_log.writer_rig import Make, held, path_of, submit_all
-from tests.storage.log_frames import a_frame, run
+from tests.storage.log.frames import a_frame, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 

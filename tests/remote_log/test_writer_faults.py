@@ -12,7 +12,7 @@ from storage.errors import DfsError, Fenced, LeaseLost, Unavailable
 from tests.remote_log.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns, until
 from tests.remote_log.writer_rig import Make, held, path_of, submit_all
-from tests.storage.log_frames import a_frame, run
+from tests.storage.log.frames import a_frame, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from storage.frame import Frame
-from storage.segment import scan_segment, wal_name
+from storage.log.frame import Frame
+from storage.log.segment import scan_segment, wal_name
 from tests.remote_log.memory_dfs import MemoryDfs
 from tests.remote_log.remote_rig import LAYOUT, NotingWriter
 

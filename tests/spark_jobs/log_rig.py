@@ -10,10 +10,10 @@ import msgspec
 
 from spark_jobs.log_files import Segment
 from spark_jobs.log_walk import Walk, walk
-from storage.frame import Frame, make_frame
-from storage.record import EpochStart, Kind, Record
-from storage.segment import HEADER_BYTES, parse_wal_name, wal_name
-from tests.storage.log_frames import segment_bytes
+from storage.log.frame import Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record
+from storage.log.segment import HEADER_BYTES, parse_wal_name, wal_name
+from tests.storage.log.frames import segment_bytes
 
 
 class Silent:

@@ -13,11 +13,11 @@ from remote_log.directory_dfs import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from remote_log.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
+from storage.disk.os_files import OsFiles
 from storage.errors import Fenced
-from storage.frame import make_frame
-from storage.os_files import OsFiles
-from storage.record import EpochStart, Kind, Record
-from storage.wal import Wal, WalSettings
+from storage.log.frame import make_frame
+from storage.log.record import EpochStart, Kind, Record
+from storage.log.wal import Wal, WalSettings
 
 SEGMENT_BYTES = 64 << 10
 _NO_FENCE = "a writer that nobody fences"

@@ -14,9 +14,9 @@ from spark_jobs.log_columns import RUNS_SCHEMA, mark_batch
 from spark_jobs.log_files import LocalStore, Place, Segment, list_log
 from spark_jobs.log_fold import fold, run_begins
 from spark_jobs.log_walk import Walk, walk
-from storage.frame import Flags, Frame, make_frame
-from storage.record import EpochStart, Kind, Record
-from storage.segment import SegmentHeader, encode_header, remote_name, wal_name
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record
+from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
 
 FIRST_SEQ = (1 << 20) - 150  # so that sequences cross from one bucket into another
 Segments = dict[tuple[int, int], list[Frame]]  # (epoch, index) -> what was written there

@@ -23,12 +23,12 @@ from spark_jobs.audit import perform
 from spark_jobs.output import first_findings
 from spark_jobs.progress import Steps
 from storage.engine import StorageEngine, StoredRow
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
-from storage.rows import RowCodec
-from storage.schema import decode_schema
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
+from storage.rows.codec import RowCodec
+from storage.rows.schema import decode_schema
 from tests.crash.processes import Processes
 
 if TYPE_CHECKING:

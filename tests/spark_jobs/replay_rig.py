@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from storage.chain import standing
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings, open_database
-from storage.frame import Flags, Frame, make_frame
-from storage.record import EpochStart, Kind, Record, RequestMark, SchemaChange
-from storage.schema import encode_schema
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings, open_database
+from storage.log.chain import standing
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record, RequestMark, SchemaChange
+from storage.rows.schema import encode_schema
 from tests.spark_jobs.log_rig import write_wal
 from tests.spark_jobs.snapshot_rig import table
 

@@ -12,14 +12,14 @@ import msgspec
 
 from spark_jobs.job import Barrier, Request, SiteSource
 from storage.engine import KeptSnapshot, StorageEngine, StoredRow
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_open import RocksSettings
-from storage.engines.sql import SqlEngine
-from storage.engines.sql_open import SqlSettings
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record, SchemaChange
-from storage.schema import TableSchema, encode_schema, parse_table
-from tests.storage.sql_rig import a_database, postgres
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record, SchemaChange
+from storage.rows.schema import TableSchema, encode_schema, parse_table
+from tests.storage.engines.sql.rig import a_database, postgres
 
 ENGINES = ("rocksdb", "sqlite", "postgresql")
 EPOCH = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark_jobs.pair_rig import AuditedPair, audited_pair
-from tests.storage.sql_rig import a_database, postgres
+from tests.storage.engines.sql.rig import a_database, postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 
 from tests.crash.processes import OTHER
 from tests.spark_jobs.pair_rig import AuditedPair, audited_pair
-from tests.storage.sql_rig import a_database, postgres
+from tests.storage.engines.sql.rig import a_database, postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from spark_jobs.job import Outcome, Request
 from spark_jobs.snapshot_source import Settings
 from storage.engine import StoredRow
 from storage.errors import NotFound, Refused
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.spark_jobs.snapshot_rig import barrier, frames, request, storage, table
 
 if TYPE_CHECKING:

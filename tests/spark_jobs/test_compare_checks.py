@@ -9,7 +9,7 @@ from spark_jobs.compare_checks import check_moments, choose
 from spark_jobs.job import Barrier
 from spark_jobs.snapshot import Catalog
 from storage.errors import NotFound, Refused
-from storage.schema import TableSchema, alter
+from storage.rows.schema import TableSchema, alter
 from tests.spark_jobs.snapshot_rig import table
 
 NAMES = ("north", "south")

@@ -16,7 +16,7 @@ from spark_jobs.snapshot import Range
 from spark_jobs.snapshot_digest import cut_digests, digest_of
 from spark_jobs.snapshot_source import ROWS
 from storage.errors import EngineFailed
-from storage.rows import RowCodec
+from storage.rows.codec import RowCodec
 from tests.spark_jobs.snapshot_rig import table
 
 if TYPE_CHECKING:

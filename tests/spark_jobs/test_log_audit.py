@@ -17,10 +17,10 @@ from spark_jobs import log_audit
 from spark_jobs.job import Outcome, Request, SiteSource
 from spark_jobs.log_files import Place, list_log
 from storage.errors import ConfigError
-from storage.frame import parse_frame
+from storage.log.frame import parse_frame
 from tests.spark_jobs.log_rig import Silent, flip, places, put_in, take_out, walk_file
 from tests.spark_jobs.log_writers import Logs, written
-from tests.storage.log_frames import a_frame
+from tests.storage.log.frames import a_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ from spark_jobs import log_between
 from spark_jobs.log_audit import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
 from spark_jobs.log_columns import RUNS_SCHEMA
 from spark_jobs.log_files import Place
-from storage.frame import Flags, Frame
-from storage.segment import remote_name, wal_name
+from storage.log.frame import Flags, Frame
+from storage.log.segment import remote_name, wal_name
 from tests.spark_jobs.log_rig import epoch_start, offset_of
 from tests.spark_jobs.noisy_logs import view
-from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, run, segment_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,5 @@
-"""What log-audit takes for a log's chain is what readers of the product take: storage/chain.py, on random logs with faults."""
+"""What log-audit takes for a log's chain is what readers of the product take: storage/log/chain.py, on random logs with
+faults."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from spark_jobs.log_audit import WAL, Audited, Here, audited, findings_of
 from spark_jobs.log_chain import BROKEN_LINK, DUPLICATE, GAP
 from spark_jobs.log_columns import RUNS_SCHEMA
 from spark_jobs.log_files import LocalStore, Place
-from storage import chain
 from storage.errors import DamagedLog, LogGap
-from storage.frame import Frame, parse_frame
+from storage.log import chain
+from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.noisy_logs import Segments, history, in_segments, spoil, view, walks, write
 
 if TYPE_CHECKING:

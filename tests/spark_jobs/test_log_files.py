@@ -11,8 +11,8 @@ from spark_jobs.log_files import LocalStore, Place, list_log, place_of, whole_lo
 from spark_jobs.log_ranges import Ranges
 from spark_jobs.log_source import TASK_BYTES, needed, packed
 from storage.errors import InvalidInput, NotFound
-from storage.segment import remote_name, wal_name
-from tests.storage.log_frames import run, segment_bytes
+from storage.log.segment import remote_name, wal_name
+from tests.storage.log.frames import run, segment_bytes
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 
 from spark_jobs import log_audit
 from spark_jobs.job import Request, SiteSource
-from storage.frame import Flags, Frame
-from storage.segment import remote_name, wal_name
+from storage.log.frame import Flags, Frame
+from storage.log.segment import remote_name, wal_name
 from tests.spark_jobs.log_rig import Silent, epoch_start, of_another_release, offset_of
-from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, run, segment_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,12 +13,12 @@ from spark_jobs.log_audit import REMOTE, WAL, Audited, Here, audited, findings_o
 from spark_jobs.log_columns import COUNTER_BITS, RUNS_SCHEMA
 from spark_jobs.log_files import Place, Segment, list_log
 from spark_jobs.log_walk import Walk
-from storage.frame import Flags, make_frame
-from storage.record import Kind, Record
-from storage.segment import wal_name
+from storage.log.frame import Flags, make_frame
+from storage.log.record import Kind, Record
+from storage.log.segment import wal_name
 from tests.spark_jobs.log_rig import offset_of, put_in, walk_file, write_wal
 from tests.spark_jobs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
-from tests.storage.log_frames import a_frame, run
+from tests.storage.log.frames import a_frame, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Frames found all at once are the ones that storage/frame.py finds one by one, whatever stands in the bytes."""
+"""Frames found all at once are the ones that storage/log/frame.py finds one by one, whatever stands in the bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spark_jobs import log_headers
 from spark_jobs.log_headers import HEADER, headers_at, sound_offsets
 from storage.errors import LogError
-from storage.frame import HEADER_BYTES, MAGIC, Flags, FrameHeader, sound_header
-from tests.storage.log_frames import a_frame, run
+from storage.log.frame import HEADER_BYTES, MAGIC, Flags, FrameHeader, sound_header
+from tests.storage.log.frames import a_frame, run
 
 FRAMES = [*run(1, 9, count=2), a_frame(19, value=MAGIC * 20), *run(20, 6), a_frame(26, flags=Flags.ASYNC | Flags.BARRIER)]
 DATA = b"".join(frame.data for frame in FRAMES)

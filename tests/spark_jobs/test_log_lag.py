@@ -11,8 +11,8 @@ from spark_jobs.log_columns import RUNS_SCHEMA
 from spark_jobs.log_files import Place
 from spark_jobs.log_fold import waited_ms
 from spark_jobs.log_lag import POINTS_MAX, chart, lag
-from storage.frame import Flags, Frame, make_frame
-from storage.record import Kind, Record
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import Kind, Record
 from tests.spark_jobs.log_rig import walk_file, write_wal
 from tests.spark_jobs.noisy_logs import view
 

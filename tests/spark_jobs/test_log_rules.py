@@ -13,11 +13,11 @@ from spark_jobs.log_audit import WAL, Audited, Here, audited, findings_of
 from spark_jobs.log_columns import RUNS_SCHEMA, mark_batch
 from spark_jobs.log_files import Place, list_log
 from spark_jobs.log_walk import GONE, Mark, Walk
-from storage.frame import Flags, Frame
-from storage.segment import wal_name
+from storage.log.frame import Flags, Frame
+from storage.log.segment import wal_name
 from tests.spark_jobs.log_rig import epoch_start, flip, of_another_release, offset_of
 from tests.spark_jobs.noisy_logs import view
-from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, run, segment_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

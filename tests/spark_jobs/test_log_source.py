@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
-from storage.segment import wal_name
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
+from storage.log.segment import wal_name
 from tests.spark_jobs.log_rig import flip, offset_of, write_wal
-from tests.storage.log_frames import run
+from tests.storage.log.frames import run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

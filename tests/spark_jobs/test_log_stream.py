@@ -11,10 +11,10 @@ import pytest
 from spark_jobs.log_files import Place, list_log
 from spark_jobs.log_stream import LogStreamReader, latest
 from storage.errors import DamagedLog, InvalidInput, LogGap
-from storage.frame import Frame
-from storage.segment import HEADER_BYTES, wal_name
+from storage.log.frame import Frame
+from storage.log.segment import HEADER_BYTES, wal_name
 from tests.spark_jobs.log_rig import flip, offset_of
-from tests.storage.log_frames import run, segment_bytes
+from tests.storage.log.frames import run, segment_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from spark_jobs.log_files import Segment
 from spark_jobs.log_walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Mark, Walk, walk
 from storage.errors import DamagedLog
-from storage.frame import Flags, Frame, make_frame
-from storage.record import EpochStart, Kind, Record
-from storage.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record
+from storage.log.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
 from tests.spark_jobs.log_rig import places
-from tests.storage.log_frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, run, segment_bytes
 
 NAME = wal_name(1, 1)
 SEGMENT = Segment(NAME, 0, 1, NAME, 0)
@@ -137,7 +137,7 @@ PLACES = st.integers(0, begin(12) - 1)
 @settings(max_examples=300, deadline=None)
 @given(place=PLACES, more=PLACES, bit=st.integers(0, 7), cut=st.integers(0, begin(12) + 200))
 def test_readers_and_the_walk_agree_on_every_flip(place: int, more: int, bit: int, cut: int) -> None:
-    """storage/segment.py's scan is what readers take: its frames come first, and damage is what it calls damage."""
+    """storage/log/segment.py's scan is what readers take: its frames come first, and damage is what it calls damage."""
     data = flipped(flipped(segment_bytes(FRAMES), place, bit), more, 7 - bit)[:cut]
     found = walked(data)
     bad = [mark for mark in found.marks if mark.kind in (DAMAGED, UNREADABLE)]

@@ -14,9 +14,9 @@ from spark_jobs.job import Outcome, Request
 from spark_jobs.reconcile_tail import read_tail
 from spark_jobs.snapshot import Range
 from storage.engine import StoredRow
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
-from storage.rows import RowCodec
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
+from storage.rows.codec import RowCodec
 from switchover.rejoin import _manifest
 from tests.spark_jobs.log_rig import Silent, write_wal
 from tests.spark_jobs.snapshot_rig import barrier, frames, request, storage, table

@@ -12,8 +12,8 @@ from spark_jobs import reconcile
 from spark_jobs.job import SiteSource
 from spark_jobs.reconcile_frames import CHANGES, judged
 from spark_jobs.snapshot_source import ROWS
-from storage.record import Kind, Record
-from storage.segment import HEADER_BYTES
+from storage.log.record import Kind, Record
+from storage.log.segment import HEADER_BYTES
 from tests.spark_jobs.log_rig import flip, write_wal
 from tests.spark_jobs.test_reconcile import END, LATER, NOW_EPOCH, TAIL_EPOCH, frame, key
 

@@ -16,10 +16,10 @@ from spark_jobs.job import Request
 from spark_jobs.reconcile import Looked, _lines, _looked
 from spark_jobs.reconcile_tail import Tail, read_tail
 from storage.errors import DamagedLog, InvalidInput, LogError, LogGap, NotFound, Refused
-from storage.frame import make_frame
-from storage.record import Kind, Record, SchemaChange
-from storage.schema import TableSchema, encode_schema
-from storage.segment import HEADER_BYTES
+from storage.log.frame import make_frame
+from storage.log.record import Kind, Record, SchemaChange
+from storage.log.segment import HEADER_BYTES
+from storage.rows.schema import TableSchema, encode_schema
 from tests.spark_jobs.log_rig import Silent, flip, write_wal
 from tests.spark_jobs.snapshot_rig import barrier, request, storage, table
 from tests.spark_jobs.test_reconcile import BEFORE, CODEC, END, LATER, TAIL, TAIL_EPOCH, frame, key, put_aside, upsert

@@ -16,12 +16,12 @@ from spark_jobs.job import Outcome, Request, SiteSource
 from spark_jobs.log_files import Place, list_log
 from spark_jobs.log_walk import walk
 from spark_jobs.replay_fold import Plan, entries, sorted_files
-from storage.chain import standing
-from storage.engines.rocks import RocksEngine
-from storage.engines.rocks_layout import row_prefix
-from storage.engines.rocks_open import RocksSettings
+from storage.engines.entries.layout import row_prefix
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
 from storage.errors import DamagedLog, InvalidInput, LogGap, NotFound, Refused, TwinlogError
-from storage.frame import Frame, parse_frame
+from storage.log.chain import standing
+from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.log_rig import Silent, flip
 from tests.spark_jobs.log_writers import written
 from tests.spark_jobs.replay_rig import TABLES, contents, random_log, serial, write_log

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import LogGap
-from storage.frame import Frame, make_frame
-from storage.record import Kind, Record
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
 from switchover.continuing import continuing, continuing_by_force, frames_to_copy
 
 

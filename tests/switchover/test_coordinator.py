@@ -21,7 +21,7 @@ from switchover.dfs_register import DfsCoordinator
 from switchover.memory_coordinator import MemoryCoordinator, MemoryRegister
 from switchover.register import begin_plan, downgrade, open_plan, renew_lease
 from switchover.sql_coordinator import SqlCoordinator
-from tests.storage.sql_rig import a_database, postgres
+from tests.storage.engines.sql.rig import a_database, postgres
 
 
 def sqlite_url(folder: Path) -> str:

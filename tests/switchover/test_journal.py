@@ -15,7 +15,7 @@ from storage.errors import Conflict, NotFound, Unavailable
 from switchover.journal import Journal, MemoryJournal
 from switchover.operations import HistoryEntry, Operation, StepRecord, as_found, document, past_return, taken_up, with_step
 from switchover.sql_journal import SqlJournal
-from tests.storage.sql_rig import a_database, postgres
+from tests.storage.engines.sql.rig import a_database, postgres
 
 
 def file_journal(folder: Path) -> SqlJournal:

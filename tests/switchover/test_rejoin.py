@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from remote_log.messages import EpochsReply, pack_history, to_message
-from storage.barriers import BarrierLimits, Barriers
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
-from storage.engines.memory import MemoryEngine
+from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.memory.engine import MemoryEngine
 from switchover.failpoints import Failpoints
 from switchover.rejoin import QUARANTINE, Rejoin
-from tests.storage.log_frames import run
-from tests.storage.memory_files import MemoryFiles
-from tests.storage.test_wal import in_two_files
-from tests.storage.wal_rig import paths, settle
+from tests.storage.disk.memory_files import MemoryFiles
+from tests.storage.log.frames import run
+from tests.storage.log.test_wal import in_two_files
+from tests.storage.log.wal_rig import paths, settle
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(2, 9, 8, "b", "takeover")]
 

@@ -14,7 +14,7 @@ from gateway.demo_servers import ROOT, HdfsRoot
 from remote_log.layout import RemoteLayout
 from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.errors import Unavailable
-from storage.segment import SegmentHeader, encode_header, wal_name
+from storage.log.segment import SegmentHeader, encode_header, wal_name
 from tools import story
 from tools.story_checks import Findings, hdfs_log_bytes
 

@@ -8,17 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import gateway.commit_core
-import storage.frame
+import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
 from gateway.commit import CommitLog
 from gateway.commit_core import CommitCore, Committed, Failed
 from remote_log.messages import Position
 from remote_log.sink import Sink
 from remote_log.trimmer import Trimmer
-from storage.barriers import Barriers
-from storage.frame import Flags, Frame, make_frame
-from storage.timestamps import COUNTER_BITS
-from storage.wal import Wal
+from storage.engines.barriers import Barriers
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.timestamps import COUNTER_BITS
+from storage.log.wal import Wal
 
 _append = Wal.append
 _append_local, _acknowledge = CommitLog._append_local, CommitLog._acknowledge
@@ -110,7 +110,7 @@ BUGS = (
     ),
     Bug(
         "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 3, 30,
-        ((storage.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
+        ((storage.log.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(
         "trim-at-applied", "The standby reports what it has applied as durable, and the logs are trimmed there.", "P9",

@@ -16,9 +16,9 @@ from remote_log.claims import claimed_epochs
 from remote_log.lease import ReadLease
 from remote_log.sink import Sink
 from storage.clock import Clock
+from storage.engines.replay import replay
 from storage.errors import PlanSuperseded
-from storage.replay import replay
-from storage.segment import scan_segment
+from storage.log.segment import scan_segment
 from switchover.activation import Activation
 from switchover.activation_parts import Opened
 from switchover.coordinator import PairState, Switching

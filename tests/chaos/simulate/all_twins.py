@@ -20,9 +20,9 @@ from chaos.simulate.network import Network
 from chaos.simulate.process import Process
 from chaos.simulate.transport import SimTransport
 from storage.errors import TwinlogError
-from storage.wal import Wal, WalSettings
+from storage.log.wal import Wal, WalSettings
 from switchover.coordinator import PairState
-from tests.storage.engine_rig import Log, request, scan, upsert, value
+from tests.storage.engines.engine_rig import Log, request, scan, upsert, value
 
 
 class Echo:

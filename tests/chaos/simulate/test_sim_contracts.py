@@ -16,11 +16,11 @@ from chaos.simulate.network import Network
 from chaos.simulate.process import Process
 from tests.chaos.simulate.on_virtual_loop import on_loop, suite
 from tests.remote_log.dfs_contract import DfsContract
-from tests.storage.engine_contract import EngineContract
-from tests.storage.engine_contract_reopen import EngineReopenContract
-from tests.storage.engine_contract_time import EngineTimeContract
-from tests.storage.files_contract import FilesContract
-from tests.storage.memory_rig import MemoryRig
+from tests.storage.disk.files_contract import FilesContract
+from tests.storage.engines.engine_contract import EngineContract
+from tests.storage.engines.engine_contract_reopen import EngineReopenContract
+from tests.storage.engines.engine_contract_time import EngineTimeContract
+from tests.storage.engines.memory_rig import MemoryRig
 from tests.switchover import test_coordinator
 from tests.switchover.test_coordinator import Doors
 

@@ -14,9 +14,9 @@ from chaos.simulate.disk import Landed, SimDisk, SimLogFile
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.process import Process
 from storage.errors import SyncFailed
-from storage.wal import Wal, WalSettings
+from storage.log.wal import Wal, WalSettings
 from tests.chaos.simulate.on_virtual_loop import run
-from tests.storage.log_frames import a_frame
+from tests.storage.log.frames import a_frame
 
 HEADER = b"H" * 64
 SIZE = 4000

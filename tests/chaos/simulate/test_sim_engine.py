@@ -13,12 +13,12 @@ from chaos.simulate.engine import SimEngine
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.process import Process
 from storage.engine import StoredRow
-from storage.engines.memory import MemoryEngine
+from storage.engines.memory.engine import MemoryEngine
 from storage.errors import EngineFailed
-from storage.frame import Frame
+from storage.log.frame import Frame
 from tests.chaos.simulate.on_virtual_loop import run
-from tests.storage.engine_contract_reopen import check_prefix, written
-from tests.storage.engine_rig import Log, T, scan, schema_of, upsert, value
+from tests.storage.engines.engine_contract_reopen import check_prefix, written
+from tests.storage.engines.engine_rig import Log, T, scan, schema_of, upsert, value
 
 THEIRS = StoredRow(b"a", value(c1="theirs"), 1 << 40)
 

@@ -13,7 +13,7 @@ from chaos.history import History, Moment, Opened, Operation, Recorder, dump, lo
 from chaos.workloads import WORKLOADS
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair
-from storage.schema import parse_table
+from storage.rows.schema import parse_table
 
 HONEST = Faults(lost_answers=0.06, lost_requests=0.06, refusals=0.03)
 ALL = tuple(WORKLOADS)

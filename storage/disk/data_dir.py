@@ -1,0 +1,104 @@
+"""The data directory: whose it is, and that only one process uses it.
+
+What always holds: the lock is taken before anything is read or written, and the kernel drops it with the process, also
+after a kill; a directory keeps its pair, site and identity for life; a directory that holds somebody else's files is
+never taken over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from storage.disk.os_files import make_folders, write_whole
+from storage.errors import DataDirectoryError
+
+LOCK_NAME = "LOCK"
+IDENTITY_NAME = "twinlog.json"
+_NOT_OURS_BUT_FINE = {LOCK_NAME, IDENTITY_NAME + ".new", "lost+found"}
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What `twinlog.json` says. `id` tells two directories of one site apart, e.g. after one was lost."""
+
+    pair: str
+    site: str
+    id: str
+
+
+class DataDir:
+    """A locked data directory, until `close` or the end of the process."""
+
+    def __init__(self, path: Path, identity: Identity, lock: int) -> None:
+        self.path = path
+        self.identity = identity
+        self._lock = lock
+
+    def close(self) -> None:
+        """Give the lock back. Closing twice is fine."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
+    """Lock `path`, making it when it is new, and check that it is this site's. Blocking. Raises DataDirectoryError."""
+    try:
+        make_folders(path.absolute())
+        lock = _take_lock(path)
+    except OSError as error:
+        raise DataDirectoryError(f"{path} cannot be used as data directory: {error.strerror}", path=str(path)) from error
+    try:
+        return DataDir(path, _identify(path, pair, site), lock)
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def _take_lock(path: Path) -> int:
+    lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        raise DataDirectoryError(
+            f"{path} is used by a running process, pid {holder}; stop it first, or give this one a directory of its own",
+            path=str(path), pid=int(holder) if holder.isdigit() else None,
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    return lock
+
+
+def _identify(path: Path, pair: str, site: str) -> Identity:
+    file = path / IDENTITY_NAME
+    try:
+        identity = msgspec.json.decode(file.read_bytes(), type=Identity)
+    except FileNotFoundError:
+        return _found(path, pair, site)
+    except msgspec.MsgspecError as error:
+        raise DataDirectoryError(f"{file} cannot be read: {error}; restore it from a copy", path=str(path)) from error
+    for what, theirs, ours in (("pair", identity.pair, pair), ("site", identity.site, site)):
+        if theirs != ours:
+            raise DataDirectoryError(
+                f"{path} belongs to {what} {theirs!r}, and this is {what} {ours!r}; correct the data directory in the"
+                " configuration, or give this site an empty one",
+                path=str(path), belongs_to=theirs, configured=ours,
+            )
+    return identity
+
+
+def _found(path: Path, pair: str, site: str) -> Identity:
+    """A first start."""
+    if strangers := sorted(set(os.listdir(path)) - _NOT_OURS_BUT_FINE):
+        raise DataDirectoryError(
+            f"{path} holds {strangers[0]!r} but no {IDENTITY_NAME}: it is no data directory of twinlog; choose an empty one",
+            path=str(path),
+        )
+    identity = Identity(pair, site, os.urandom(8).hex())
+    write_whole(path / IDENTITY_NAME, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")
+    return identity

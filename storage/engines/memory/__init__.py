@@ -1,0 +1,1 @@
+"""The memory engine: the plain twin that every other engine is compared with."""

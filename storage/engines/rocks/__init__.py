@@ -1,0 +1,1 @@
+"""The RocksDB engine, the embedded default."""

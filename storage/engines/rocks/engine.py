@@ -1,0 +1,354 @@
+"""The embedded engine: RocksDB through rocksdict, replayed from twinlog's own log after a crash.
+
+What always holds:
+- one write batch holds the effects of all frames of an `apply` and the watermark, in one column family without RocksDB's
+  log: so after a crash the database is at the end of some earlier `apply`, and the watermark found in it is `durable_seq`;
+- a write or flush that failed is the last one before `reopen`, which keeps what is on the disk and this object;
+- what the properties tell (`applied_seq`, schemas, epochs) changes only after the write, all of it at once;
+- nothing that can wait runs on the event loop: a write that RocksDB would hold back is refused there and repeated in a thread.
+Threads: one applies, one reads (scans, history, purge), one keeps up (flush, notes, base data, rejoin).
+Source: storage/engine.py, protocol.md 4 and 8, product.md 3.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+from rocksdict import WriteBatch
+
+from storage.disk.workers import Worker
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
+from storage.engines.applied import AppliedState, State
+from storage.engines.entries import layout
+from storage.engines.entries.changes import Changes
+from storage.engines.meaning import admit, horizon, refuse_unless_loading, refuse_while_loading
+from storage.engines.rocks import purging
+from storage.engines.rocks.folder import Opened, figures, keep_checkpoint, open_folder
+from storage.engines.rocks.opening import RocksSettings, check_room, write_options
+from storage.engines.rocks.state import Replacement, Write, base_end, base_part, cut
+from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
+from storage.errors import DataDirectoryError, EngineFailed
+from storage.log.frame import Frame
+
+T = TypeVar("T")
+_STALLED = "Write stall"
+_STALL_WAIT_S = 0.002
+
+
+class RocksEngine(AppliedState):
+    """StorageEngine on a folder of its own. Make it with `open`."""
+
+    def __init__(self, path: Path, opened: Opened, settings: RocksSettings, upkeep: Worker) -> None:
+        self._path, self._settings = path, settings
+        self._notes, self._database, self._state, self._kept = opened
+        self._durable_seq = self._state.seq
+        self._applier, self._reader, self._upkeep = Worker("rocks-apply"), Worker("rocks-read"), upkeep
+        self._writing = threading.Lock()  # around read-then-write: applies, purge and base data never interleave
+        self._write_options = write_options()
+        self._applying = False
+        self._closed = False
+        self._failure: str | None = None
+        self._reopening = False
+        self._snapshots: set[RocksSnapshot] = set()
+        self._kept_bytes = 0  # as of the last flush
+
+    @classmethod
+    async def open(cls, path: Path, settings: RocksSettings) -> Self:
+        """The engine in the folder `path`, made when it is not there. Raises DataDirectoryError."""
+        upkeep = Worker("rocks-upkeep")
+        try:
+            opened = await upkeep.submit(lambda: open_folder(path, settings))
+        except BaseException:
+            await upkeep.close()
+            raise
+        return cls(path, opened, settings, upkeep)
+
+    async def reopen(self) -> None:
+        self._failure = self._failure or "it is being opened anew"
+        self._reopening = True
+        try:
+            for snapshot in list(self._snapshots):
+                snapshot.close()
+            for worker in (self._applier, self._reader):  # an iterator that is still in use would keep the folder locked
+                await worker.submit(lambda: None)
+            await self._upkeep.submit(self._reopen)
+        finally:
+            self._reopening = False
+
+    def _reopen(self) -> None:
+        check_room(self._path, self._settings.write_buffer_bytes)  # else the first flush would fail again
+        self._close_database()
+        try:
+            self._notes, self._database, self._state, self._kept = open_folder(self._path, self._settings)
+        except DataDirectoryError as error:
+            raise EngineFailed(f"the storage cannot be opened anew: {error.message}", **error.fields) from error
+        self._durable_seq = self._state.seq
+        self._failure = None
+
+    def _close_database(self) -> None:
+        """One that failed writes what it still can, and has perhaps been closed before."""
+        try:
+            with ROCKS_ERRORS:
+                self._database.close()
+        except EngineFailed:
+            if self._failure is None:
+                raise
+
+    def _view(self) -> View:
+        """Of this moment. On the reading thread, or in a thread that excludes `reopen`."""
+        if self._reopening:
+            raise EngineFailed("the storage is being opened anew: begin the read again")
+        return View(self._database)
+
+    # --- apply ---
+
+    async def apply(self, frames: Sequence[Frame]) -> None:
+        """HOT. One call at a time. A group of usual size is written here and now: rocksdict holds the GIL during a write, so
+        a thread takes nothing off the loop, and two threads that both want the GIL made it two to five times slower
+        (bench/engine.py). A very large group goes to a thread all the same, so that the loop has its turns in between.
+        """
+        assert not self._applying, "frames are applied in order: one apply at a time"
+        state = self._state
+        refuse_while_loading(self.loading)
+        new = admit(frames, state.seq, state.epoch)
+        if not new or self._apply_inline(new):
+            return
+        self._applying = True
+        await self._applier.submit(lambda: self._apply_in_thread(new))
+
+    def _apply_inline(self, frames: list[Frame]) -> bool:
+        """False: too large for the event loop, or someone is writing, or RocksDB cannot take a write just now."""
+        if sum(frame.count for frame in frames) > self._settings.inline_records_max:
+            return False
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            with ROCKS_ERRORS:
+                return self._try_apply(frames)
+        finally:
+            self._writing.release()
+
+    def _apply_in_thread(self, frames: list[Frame]) -> None:
+        try:
+            self._until_done(lambda: self._try_apply(frames))
+        finally:
+            self._applying = False
+
+    def _try_apply(self, frames: list[Frame]) -> bool:
+        """False: RocksDB cannot take a write just now, nothing has changed."""
+        state = self._state
+        changes = Changes(self._database.get, state.tables, state.timestamp)
+        for frame in frames:
+            changes.add(frame)
+        if not self._write(changes.ranges, changes.changes):
+            return False
+        epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
+        self._state = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
+        return True
+
+    def _write(self, ranges: Sequence[layout.Range], changes: Mapping[bytes, bytes | None]) -> bool:
+        """One atomic write: the ranges are deleted, then the changes made. False: RocksDB would have held it back."""
+        self._check_usable()
+        batch = WriteBatch(raw_mode=True)
+        for begin, end in ranges:
+            batch.delete_range(begin, end)
+        put = batch.put
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                put(key, value)
+        try:
+            self._database.write(batch, self._write_options)
+        except Exception as error:
+            if _STALLED in str(error):
+                return False
+            self._failure = str(error)
+            raise
+        return True
+
+    def _until_done(self, attempt: Callable[[], bool]) -> None:
+        """In a thread: `attempt` under the lock, again and again while RocksDB holds writes back."""
+        while True:
+            with self._writing, ROCKS_ERRORS:
+                if attempt():
+                    return
+            time.sleep(_STALL_WAIT_S)
+
+    # --- reads ---
+
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
+        """HOT, on the event loop."""
+        with ROCKS_ERRORS:
+            stored = self._database.get(layout.row_prefix(table) + key)
+        return None if stored is None else stored_row(key, stored)
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        return await self._read(lambda: self._view().row_as_of(table, key, as_of))
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        if as_of is None:
+            return await self._read(lambda: self._view().rows(table, start, end, reverse, limit))
+        return await self._read(lambda: self._view().rows_as_of(table, start, end, reverse, limit, as_of))
+
+    async def snapshot(self) -> RocksSnapshot:
+        """Of this very moment, not of when a thread is free."""
+        with ROCKS_ERRORS:
+            snapshot = RocksSnapshot(self._view(), self._read, self._snapshots)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    async def _read(self, fn: Callable[[], T]) -> T:
+        def read() -> T:
+            with ROCKS_ERRORS:
+                return fn()
+
+        return await self._reader.submit(read)
+
+    async def request_outcome(self, key: str) -> RequestOutcome | None:
+        with ROCKS_ERRORS:
+            stored = self._database.get(layout.request_key(key))
+        return None if stored is None else layout.decode_outcome(stored)
+
+    # --- upkeep ---
+
+    async def flush(self) -> int:
+        await self._upkeep.submit(self._flush)
+        return self._durable_seq
+
+    def _flush(self) -> None:
+        """Applies go on meanwhile; what they add is not counted."""
+        self._check_usable()
+        seq = self._state.seq
+        with ROCKS_ERRORS:
+            try:
+                self._database.flush(True)
+            except Exception as error:
+                self._failure = str(error)
+                raise
+        self._durable_seq = seq
+        self._kept_bytes = self._kept.pinned_bytes()
+
+    # --- kept snapshots ---
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        """A checkpoint: hard links to the files of this moment."""
+        state = self._state
+        await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
+
+    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+        with self._writing:
+            if self._state is not state:
+                raise EngineFailed("the storage was changed before the snapshot could be kept")
+            self._flush()  # the checkpoint would do it too, but with the GIL held
+            keep_checkpoint(self._kept, self._database, state, name, taken_ms)
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        return self._kept.held()
+
+    async def release_snapshot(self, name: str) -> None:
+        await self._upkeep.submit(lambda: self._release(name))
+
+    def _release(self, name: str) -> None:
+        self._kept.release(name)
+        self._kept_bytes = self._kept.pinned_bytes()
+
+    def meta(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        await self._upkeep.submit(lambda: self._notes.put(name, value))
+
+    async def purge(self, now_ms: int) -> None:
+        """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
+        begin: bytes | None = layout.HISTORY[0]
+        while begin is not None:
+            begin = await self._reader.submit(partial(self._purge_history, begin, now_ms))
+        while await self._reader.submit(partial(self._purge_requests, now_ms)):
+            pass
+
+    def _purge_history(self, begin: bytes, now_ms: int) -> bytes | None:
+        with ROCKS_ERRORS:
+            gone, after = purging.old_history(self._view(), self._state.tables, now_ms, begin)
+        self._until_done(lambda: self._write((), dict.fromkeys(gone)))
+        return after
+
+    def _purge_requests(self, now_ms: int) -> bool:
+        oldest_kept = horizon(now_ms, self._settings.request_ttl_s)
+        more = False
+
+        def attempt() -> bool:
+            nonlocal more
+            gone, more = purging.old_requests(self._view(), self._database.get, oldest_kept)
+            return self._write((), dict.fromkeys(gone))
+
+        self._until_done(attempt)
+        return more
+
+    def counters(self) -> dict[str, int]:
+        return figures(self._database) | {"kept_bytes": self._kept_bytes}
+
+    async def close(self) -> None:
+        """Flush and let the folder go. Closing twice is fine."""
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+        await self._applier.close()
+        await self._reader.close()
+        if not self._closed:
+            self._closed = True
+            try:
+                if self._failure is None:
+                    await self._upkeep.submit(self._flush)
+            finally:
+                await self._upkeep.submit(self._close_database)
+        await self._upkeep.close()
+
+    # --- base data and rejoin ---
+
+    async def replace_rows(
+        self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int, last_timestamp: int
+    ) -> None:
+        def write() -> Write:
+            return cut(self._state, self._view(), self._database.get, rows, applied_seq, applied_epoch, last_timestamp)
+
+        await self._upkeep.submit(lambda: self._move(write, durably=True))
+
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool, schemas: dict[int, bytes] | None,
+    ) -> None:
+        if not first:
+            refuse_unless_loading(self.loading)
+
+        def write() -> Write:
+            return base_part(self._state, rows, outcomes, progress, first, schemas)
+
+        await self._upkeep.submit(lambda: self._move(write, durably=first))
+
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
+        refuse_unless_loading(self.loading)
+        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
+        await self._upkeep.submit(lambda: self._move(lambda: write, durably=True))
+
+    def _move(self, make: Callable[[], Write], durably: bool) -> None:
+        """Set the state to another than the next frames would; a flush before or after it is another item of this thread."""
+        assert not self._applying, "base data and a rejoin exclude an apply"
+
+        def attempt() -> bool:
+            write = make()
+            if not self._write(write.ranges, write.changes):
+                return False
+            self._durable_seq = min(self._durable_seq, write.state.seq)
+            self._state = write.state
+            return True
+
+        self._until_done(attempt)
+        if durably:
+            self._flush()

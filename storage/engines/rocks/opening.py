@@ -1,0 +1,149 @@
+"""Opening a RocksDB directory: options, format, and the small file of notes beside it. Blocking.
+
+What always holds: RocksDB's own log is off (twinlog's WAL is the log) and everything is in one column family, so after
+a crash the database is what the last finished memtable flush left, a prefix of what was written; memory, open files and
+RocksDB's info log are bounded; a directory that is damaged, in use or of another format is a DataDirectoryError.
+The notes are a file of their own, replaced atomically, because a note must be durable at once, and the only other way
+to that would be to flush up to a whole memtable for a few bytes.
+Source: product.md 3, protocol.md 4.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteOptions
+
+from storage.disk.os_files import make_folders, write_whole
+from storage.engines.entries.layout import FORMAT, FORMAT_KEY
+from storage.errors import DataDirectoryError, EngineFailed
+
+_MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
+_decode_notes = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class RocksSettings:
+    """Bounds of one engine. Memory is at most about `write_buffer_bytes * write_buffers_max + block_cache_bytes`."""
+
+    write_buffer_bytes: int = 32 << 20
+    write_buffers_max: int = 3
+    block_cache_bytes: int = 64 << 20
+    open_files_max: int = 512
+    inline_records_max: int = 1000  # a group of at most this many records is applied on the event loop (see bench/engine.py)
+    request_ttl_s: int = 24 * 3600
+
+
+def write_options() -> WriteOptions:
+    """No RocksDB log; a write that RocksDB would hold back fails instead, because rocksdict waits with the GIL held."""
+    options = WriteOptions()
+    options.disable_wal = True  # type: ignore[method-assign, assignment]
+    options.no_slowdown = True
+    return options
+
+
+def _options(settings: RocksSettings) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(Cache(settings.block_cache_bytes))
+    table.set_cache_index_and_filter_blocks(True)  # else they are outside every bound
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(10, False)
+    table.set_block_size(16 << 10)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(settings.write_buffer_bytes)
+    options.set_max_write_buffer_number(settings.write_buffers_max)
+    options.set_allow_concurrent_memtable_write(False)  # there is one writer
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_max_open_files(settings.open_files_max)
+    options.set_max_background_jobs(2)
+    options.set_bytes_per_sync(1 << 20)
+    options.set_max_log_file_size(1 << 20)
+    options.set_keep_log_file_num(3)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def open_database(path: Path, settings: RocksSettings) -> Rdict:
+    """The database in the folder `path`, made when it does not exist. Raises DataDirectoryError."""
+    try:
+        make_folders(path)
+        names = [file.name for file in path.iterdir()]
+        if "CURRENT" not in names and not all(name.startswith(_MADE_BEFORE_CURRENT) for name in names):
+            raise DataDirectoryError(f"{path} is not empty and holds no whole RocksDB database: name another data directory")
+        database = Rdict(str(path), _options(settings))
+        database.set_write_options(write_options())
+        first = database.iter()
+        first.seek_to_first()
+        if not first.valid():
+            first.status()
+            database.put(FORMAT_KEY, FORMAT)
+            database.flush()
+        found = database.get(FORMAT_KEY)
+    except DataDirectoryError:
+        raise
+    except Exception as error:  # rocksdict raises nothing narrower
+        raise DataDirectoryError(f"{path} cannot be opened: {_advice(str(error))} ({error})") from error
+    if found != FORMAT:
+        database.close()
+        raise DataDirectoryError(
+            f"{path} holds a RocksDB database of format {found!r}, this release reads {FORMAT!r}: "
+            "it belongs to another release or another program"
+        )
+    return database
+
+
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Raises EngineFailed when so many bytes cannot be allocated there. What a file system calls free knows no quota."""
+    path = folder / "room"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            path.unlink()  # a process that dies here must not leave it behind
+            os.posix_fallocate(descriptor, 0, size_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise EngineFailed(
+            f"cannot allocate {size_bytes >> 20} MiB in {folder} ({error.strerror}): make room, the storage needs it to open"
+        ) from error
+
+
+def _advice(problem: str) -> str:
+    if "lock" in problem.lower():
+        return "another process, or this one, has it open; stop that one first"
+    if "Corruption" in problem:
+        return "the database is damaged; move it away, and the site will be loaded from its peer"
+    return "look at the file system"
+
+
+class Notes:
+    """Small durable notes in one file. Raises DataDirectoryError when the file cannot be read as such."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._notes = _decode_notes(path.read_bytes()) if path.exists() else {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {error}") from error
+
+    def get(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    def put(self, name: str, value: bytes | None) -> None:
+        """Durable when it returns. None removes the note. Raises EngineFailed."""
+        notes = {**self._notes, name: value}
+        kept = {key: note for key, note in notes.items() if note is not None}
+        try:
+            write_whole(self._path, msgspec.msgpack.encode(kept))
+        except OSError as error:
+            raise EngineFailed(f"{self._path} could not be written: {error}; look at the file system") from error
+        self._notes = kept

@@ -1,0 +1,197 @@
+"""One consistent view of the database: point reads, walks over ranges, and rows as they were at a version.
+
+What always holds: everything read through one view is of one moment, that of its making. It is one RocksDB iterator,
+re-seeked, because rocksdict 0.3.29 loses the snapshot when it makes an iterator from one (its `Snapshot.items` reads
+the live database), drops a lower bound, and ends its own item iterators silently at a read error: a walk here asks for
+the status at its end. An open view pins the memtables and files of its moment. Blocking, one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from rocksdict import DbClosedError, Rdict
+
+from storage.engine import RequestOutcome, StoredRow
+from storage.engines.entries.layout import (
+    APPLIED_KEY,
+    PREFIX_BYTES,
+    REQUESTS,
+    VERSION_BYTES,
+    Range,
+    decode_outcome,
+    history_key,
+    history_parts,
+    history_range,
+    key_history_range,
+    request_key,
+    request_of,
+    row_prefix,
+    row_range,
+    unpack_applied,
+    version_of,
+)
+from storage.engines.meaning import snapshot_ended
+from storage.errors import EngineFailed
+
+T = TypeVar("T")
+
+
+def stored_row(key: bytes, stored: bytes) -> StoredRow:
+    """The row of `key` whose stored bytes are `stored`."""
+    return StoredRow(key, stored[VERSION_BYTES:], int.from_bytes(stored[:VERSION_BYTES], "big"))
+
+
+class View:
+    """Not for two threads at once. Its methods raise rocksdict's errors as they are."""
+
+    def __init__(self, database: Rdict) -> None:
+        self._cursor = database.iter()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The bytes stored under `key`."""
+        cursor = self._cursor
+        cursor.seek(key)
+        if cursor.valid():
+            return bytes(cursor.value()) if cursor.key() == key else None
+        cursor.status()
+        return None
+
+    def walk(self, where: Range, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of all that lies in `where`, in key order or reversed. Only one walk of a view at a time."""
+        begin, end = where
+        cursor = self._cursor
+        if reverse:
+            cursor.seek_for_prev(end)
+            if cursor.valid() and cursor.key() == end:
+                cursor.prev()
+        else:
+            cursor.seek(begin)
+        step = cursor.prev if reverse else cursor.next
+        while cursor.valid():
+            key = cursor.key()
+            if key < begin or key >= end:
+                return
+            yield key, cursor.value()
+            step()
+        cursor.status()
+
+    @property
+    def applied_seq(self) -> int:
+        stored = self.get(APPLIED_KEY)
+        return 0 if stored is None else unpack_applied(stored)[0]
+
+    def rows(self, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int) -> list[StoredRow]:
+        """At most `limit` rows of `[start, end)`."""
+        walk = self.walk(row_range(table, start, end), reverse)
+        return [stored_row(key[PREFIX_BYTES:], stored) for key, stored in islice(walk, limit)]
+
+    def rows_of_bytes(
+        self, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int, bytes_max: int
+    ) -> list[StoredRow]:
+        """The same, up to the row whose key and value bring the sum to `bytes_max`."""
+        rows: list[StoredRow] = []
+        size = 0
+        for key, stored in islice(self.walk(row_range(table, start, end), reverse), limit):
+            row = stored_row(key[PREFIX_BYTES:], stored)
+            rows.append(row)
+            size += len(row.key) + len(row.value)
+            if size >= bytes_max:
+                break
+        return rows
+
+    def outcomes(self, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:
+        """At most `limit` idempotency keys above `after`, with what they answered."""
+        begin = REQUESTS[0] if after is None else request_key(after) + b"\0"
+        return [(request_of(key), decode_outcome(stored)) for key, stored in islice(self.walk((begin, REQUESTS[1])), limit)]
+
+    def row_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        """The row as it was at version `as_of`."""
+        stored = self.get(row_prefix(table) + key)
+        if stored is not None and version_of(stored) <= as_of:
+            return stored_row(key, stored)
+        replaced_later = history_key(table, key, as_of + 1), key_history_range(table, key)[1]
+        for _, old in islice(self.walk(replaced_later), 1):
+            if version_of(old) <= as_of:
+                return stored_row(key, old)
+        return None
+
+    def rows_as_of(
+        self, table: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int, as_of: int
+    ) -> list[StoredRow]:
+        """At most `limit` rows of `[start, end)` as they were at version `as_of`.
+
+        A key's row at `as_of` is either its row of today or one entry of its history, never both, so the first
+        `limit` of each, put together, hold the first `limit` of all.
+        """
+        now = (
+            stored_row(key[PREFIX_BYTES:], stored)
+            for key, stored in self.walk(row_range(table, start, end), reverse) if version_of(stored) <= as_of
+        )
+        rows = list(islice(now, limit))
+        rows.extend(islice(self._replaced(table, start, end, reverse, as_of), limit))
+        return sorted(rows, key=lambda row: row.key, reverse=reverse)[:limit]
+
+    def _replaced(
+        self, table: int, start: bytes | None, end: bytes | None, reverse: bool, as_of: int
+    ) -> Iterator[StoredRow]:
+        for where, old in self.walk(history_range(table, start, end), reverse):
+            _, key, until = history_parts(where)
+            if version_of(old) <= as_of < until:
+                yield stored_row(key, old)
+
+
+class Read(Protocol):
+    """Runs a function on the engine's reading thread."""
+
+    async def __call__(self, fn: Callable[[], T], /) -> T: ...
+
+
+class RocksSnapshot:
+    """One view, kept until closed. It pins the memtables and files of its moment."""
+
+    def __init__(self, view: View, read: Read, open_ones: set[RocksSnapshot]) -> None:
+        self.seq = view.applied_seq
+        self._view: View | None = view
+        self._read = read
+        self._open_ones = open_ones
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
+    ) -> Sequence[StoredRow]:
+        view = self._open_view()
+        if bytes_max is None:
+            return await self._read(lambda: view.rows(table, start, end, reverse, limit))
+        return await self._read(lambda: view.rows_of_bytes(table, start, end, reverse, limit, bytes_max))
+
+    async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
+        view = self._open_view()
+        return await self._read(lambda: view.outcomes(after, limit))
+
+    def _open_view(self) -> View:
+        if self._view is None:
+            raise snapshot_ended()
+        return self._view
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self._view = None
+        self._open_ones.discard(self)
+
+
+class _RocksErrors:
+    """rocksdict raises bare Exceptions: from this block they come as EngineFailed, all others as they are."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is Exception or kind is DbClosedError:
+            raise EngineFailed(
+                f"the RocksDB database failed: {error}; look at its disk; the log has everything"
+            ) from error
+
+
+ROCKS_ERRORS = _RocksErrors()

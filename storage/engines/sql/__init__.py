@@ -1,0 +1,1 @@
+"""The SQL engine: PostgreSQL and SQLite, each table a table of the database."""

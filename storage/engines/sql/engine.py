@@ -1,0 +1,356 @@
+"""The SQL engine: PostgreSQL (psycopg 3), and SQLite by the same code, through SQLAlchemy Core.
+
+What always holds:
+- the effects of all frames of an `apply` and the watermark are one transaction, collected by the same code as for RocksDB;
+- a commit does not wait for the database's disk, since the log has everything: `flush` does, and then says so in `durable_seq`;
+- the first write that failed is the last before `reopen`, which makes a new connection in the same object; what the database
+  kept is then a prefix, and the log brings the rest again;
+- no call of the database is made on the event loop, and a lost connection of a read is made anew once.
+Threads: one applies, one answers point reads, one scans and reads snapshots, one keeps up (flush, notes, purge, base data).
+A change of a schema needs PostgreSQL's exclusive lock of that table, so it ends the snapshots that are open.
+Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Self, TypeVar
+
+from sqlalchemy import Connection, Delete, Engine
+from sqlalchemy.exc import DBAPIError
+
+from storage.disk.workers import Worker
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
+from storage.engines.applied import AppliedState, State
+from storage.engines.entries.changes import Changes
+from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.rocks.state import Replacement, Write, base_end, base_part
+from storage.engines.sql import reading
+from storage.engines.sql.kept_snapshots import Kept, kept_of
+from storage.engines.sql.opening import (
+    Opened,
+    SqlSettings,
+    let_go,
+    make_durable,
+    make_engine,
+    open_database,
+    problem_of,
+    sql_errors,
+)
+from storage.engines.sql.snapshot import SqlSnapshot
+from storage.engines.sql.writing import PURGE_ROWS, Homes, cut, over, perform, put_note
+from storage.errors import ConfigError, EngineFailed, LogError
+from storage.log.frame import Frame
+from storage.log.record import Kind
+
+T = TypeVar("T")
+_DDL: Final = int(Kind.DDL)
+
+
+class SqlEngine(AppliedState):
+    """StorageEngine on a database of its own. Make it with `open`."""
+
+    def __init__(self, settings: SqlSettings, engine: Engine, opened: Opened, kept: Kept, upkeep: Worker) -> None:
+        self._settings, self._engine, self._kept = settings, engine, kept
+        self._take(opened)
+        self._applier, self._getter, self._reader = Worker("sql-apply"), Worker("sql-get"), Worker("sql-read")
+        self._upkeep = upkeep
+        self._writing = threading.Lock()  # around the writing connection, and around making a snapshot
+        self._failure: str | None = None
+        self._closed = False
+        self._snapshots: set[SqlSnapshot] = set()
+        self._changing = 0  # changes of schemas under way
+        self._disk_bytes = self._kept_bytes = 0
+
+    def _take(self, opened: Opened) -> None:
+        self._writer: Connection = opened.writer
+        self._homes: Homes = opened.homes
+        self._state, self._notes = opened.state, opened.notes
+        self._durable_seq = opened.state.seq
+
+    @classmethod
+    async def open(cls, settings: SqlSettings) -> Self:
+        """The engine on the database that `settings` name. Raises ConfigError, which names the setting."""
+        upkeep = Worker("sql-upkeep")
+        engine = make_engine(settings)
+        try:
+            opened, kept = await upkeep.submit(lambda: (open_database(engine, settings, reading.notes), kept_of(engine)))
+        except BaseException:
+            await upkeep.submit(engine.dispose)
+            await upkeep.close()
+            raise
+        return cls(settings, engine, opened, kept, upkeep)
+
+    # --- failure ---
+
+    async def reopen(self) -> None:
+        self._failure = self._failure or "it is being opened anew"
+        await self._end_snapshots()
+        await self._applier.submit(lambda: None)
+        await self._upkeep.submit(self._reopen)
+
+    def _reopen(self) -> None:
+        with self._writing:
+            let_go(self._writer, self._engine)
+            try:
+                self._take(open_database(self._engine, self._settings, reading.notes))
+            except ConfigError as error:
+                raise EngineFailed(f"the storage cannot be opened anew: {error.message}") from error
+            self._failure = None
+
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
+        a record that this release does not know: that is found before anything is written."""
+        self._check_usable()
+        try:
+            with sql_errors("the storage cannot write"), self._writer.begin():
+                return work(self._writer)
+        except LogError:
+            raise
+        except Exception as error:
+            self._failure = error.message if isinstance(error, EngineFailed) else problem_of(error)
+            raise
+
+    # --- apply ---
+
+    async def apply(self, frames: Sequence[Frame]) -> None:
+        """HOT. One call at a time; the larger the group, the cheaper each of its rows."""
+        self._check_usable()
+        refuse_while_loading(self.loading)
+        new = admit(frames, self._state.seq, self._state.epoch)
+        if not new:
+            return
+        changes_schema = any(record.kind == _DDL for frame in new for record in frame.records)
+        if not changes_schema:
+            await self._applier.submit(lambda: self._apply(new))
+            return
+        self._changing += 1
+        try:
+            await self._end_snapshots()
+            await self._applier.submit(lambda: self._apply(new))
+        finally:
+            self._changing -= 1
+
+    def _apply(self, frames: list[Frame]) -> None:
+        state = self._state
+
+        def work(connection: Connection) -> tuple[State, Homes]:
+            current = reading.current_rows(connection, self._homes, state.tables.with_history, frames)
+            changes = Changes(current, state.tables, state.timestamp)
+            for frame in frames:
+                changes.add(frame)
+            epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
+            after = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
+            return after, perform(connection, self._homes, state, Write(changes.ranges, changes.changes, after))
+
+        with self._writing:
+            self._hold(*self._write(work))
+
+    def _hold(self, state: State, homes: Homes) -> None:
+        self._durable_seq = min(self._durable_seq, state.seq)
+        self._homes, self._state = homes, state
+
+    # --- reads ---
+
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
+        return await self._getter.submit(lambda: self._read(lambda one: reading.row(one, self._homes.get(table), key)))
+
+    async def request_outcome(self, key: str) -> RequestOutcome | None:
+        return await self._getter.submit(lambda: self._read(lambda one: reading.outcome(one, key)))
+
+    async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
+        def read(connection: Connection) -> StoredRow | None:
+            return reading.row_as_of(connection, self._homes.get(table), table, key, as_of)
+
+        return await self._reader.submit(lambda: self._read(read, one_moment=True))
+
+    async def scan(
+        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
+    ) -> Sequence[StoredRow]:
+        def read(connection: Connection) -> Sequence[StoredRow]:
+            home = self._homes.get(table)
+            if as_of is None:
+                return reading.rows(connection, home, start, end, reverse, limit)
+            return reading.rows_as_of(connection, home, table, start, end, reverse, limit, as_of)
+
+        return await self._reader.submit(lambda: self._read(read, one_moment=as_of is not None))
+
+    def _read(self, read: Callable[[Connection], T], one_moment: bool = False) -> T:
+        """In a thread. Once more when the connection was lost, or the table was changed under the read."""
+        if self._closed:
+            raise EngineFailed("the storage is closed")
+        try:
+            return self._read_once(read, one_moment)
+        except DBAPIError:
+            with self._writing:
+                pass  # a change of the table's schema is through, and `read` looks up the new one
+        with sql_errors("the storage cannot read"):
+            return self._read_once(read, one_moment)
+
+    def _read_once(self, read: Callable[[Connection], T], one_moment: bool) -> T:
+        with self._connect("REPEATABLE READ" if one_moment else "AUTOCOMMIT") as connection:
+            return read(connection)
+
+    def _connect(self, isolation: str) -> Connection:
+        connection = self._engine.connect()
+        return connection if self._is_sqlite else connection.execution_options(isolation_level=isolation)
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._engine.dialect.name == "sqlite"
+
+    async def snapshot(self) -> SqlSnapshot:
+        """Of one moment in which nothing is being applied. A change of a schema ends it."""
+        if self._changing:
+            raise EngineFailed("a table's schema is being changed: begin the read again")
+
+        def take() -> SqlSnapshot:
+            with sql_errors("the storage cannot read"), self._writing:
+                return SqlSnapshot(self._connect("REPEATABLE READ"), dict(self._homes), self._reader, self._snapshots)
+
+        snapshot = await self._reader.submit(take)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    async def _end_snapshots(self) -> None:
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+        await self._reader.submit(lambda: None)
+        await self._upkeep.submit(self._kept.end_connections)
+
+    # --- kept snapshots ---
+
+    async def keep_snapshot(self, name: str, taken_ms: int) -> None:
+        state = self._state
+        await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
+
+    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+        self._flush()
+        with self._writing:
+            if self._state is not state:
+                raise EngineFailed("the storage was changed before the snapshot could be kept")
+            self._kept.keep(name, state.seq, state.epoch, taken_ms)
+
+    def kept_snapshots(self) -> list[KeptSnapshot]:
+        return self._kept.held()
+
+    async def release_snapshot(self, name: str) -> None:
+        await self._upkeep.submit(lambda: self._kept.release(name))
+
+    # --- upkeep ---
+
+    async def flush(self) -> int:
+        await self._upkeep.submit(self._flush)
+        return self._durable_seq
+
+    def _flush(self) -> None:
+        with self._writing:
+            self._check_usable()
+            seq = self._state.seq
+            try:
+                with sql_errors("the storage cannot be made durable"):
+                    make_durable(self._writer)
+            except EngineFailed as error:
+                self._failure = error.message
+                raise
+            self._durable_seq = seq
+
+    def meta(self, name: str) -> bytes | None:
+        return self._notes.get(name)
+
+    async def set_meta(self, name: str, value: bytes | None) -> None:
+        """On a connection of its own, whose commit waits for the disk."""
+        def put() -> None:
+            with sql_errors("a note cannot be written"), self._writing, self._engine.connect() as connection:
+                with connection.execution_options(writes=True).begin():
+                    put_note(connection, name, value)
+                if self._is_sqlite and self._failure is None:
+                    make_durable(self._writer)
+            kept = {**self._notes, name: value}
+            self._notes = {key: note for key, note in kept.items() if note is not None}
+
+        await self._upkeep.submit(put)
+
+    async def purge(self, now_ms: int) -> None:
+        """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
+        for some in over(self._state.tables, now_ms, self._settings.request_ttl_s):
+            while await self._upkeep.submit(partial(self._purge, some)) == PURGE_ROWS:
+                pass  # so many at a time that an apply does not wait long for its turn
+        self._disk_bytes = await self._reader.submit(lambda: self._read(reading.size))
+        self._kept_bytes = await self._reader.submit(self._kept.pinned_bytes)
+
+    def _purge(self, some: Delete) -> int:
+        with self._writing:
+            return self._write(lambda connection: connection.execute(some).rowcount)
+
+    def counters(self) -> dict[str, int]:
+        """The size is that of the last purge: asking a server takes longer than metrics may wait."""
+        sizes = {"disk_bytes": self._disk_bytes, "kept_bytes": self._kept_bytes}
+        return {**sizes, "memtable_bytes": 0, "pending_compaction_bytes": 0}
+
+    async def close(self) -> None:
+        """Make everything durable and let the database go. Closing twice is fine."""
+        if self._closed:
+            return
+        await self._end_snapshots()
+        self._closed = True
+        for worker in (self._applier, self._getter, self._reader):
+            await worker.close()
+        try:
+            if self._failure is None:
+                await self._upkeep.submit(self._flush)
+        finally:
+            await self._upkeep.submit(lambda: let_go(self._writer, self._engine))
+            await self._upkeep.close()
+
+    # --- base data and rejoin ---
+
+    async def replace_rows(
+        self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int, last_timestamp: int
+    ) -> None:
+        def work() -> None:
+            with self._writing:
+                state = self._state
+                assert applied_seq <= state.seq, f"the watermark goes back: it is {state.seq}, not below {applied_seq}"
+                tables = state.tables.without_history({table for table, _, _ in rows}, last_timestamp)
+                kept = tuple(entry for entry in state.epochs if entry.epoch <= applied_epoch)
+                after = state._replace(seq=applied_seq, epoch=applied_epoch, tables=tables, epochs=kept)
+                homes = self._write(lambda connection: cut(connection, self._homes, state, after, rows))
+                self._hold(after, homes)
+
+        await self._upkeep.submit(work)
+        await self.flush()
+
+    async def load_base(
+        self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
+        first: bool, schemas: dict[int, bytes] | None,
+    ) -> None:
+        if not first:
+            refuse_unless_loading(self.loading)
+        await self._upkeep_move(lambda: base_part(self._state, rows, outcomes, progress, first, schemas), durably=first)
+
+    async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
+        refuse_unless_loading(self.loading)
+        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
+        await self._upkeep_move(lambda: write, durably=True)
+
+    async def _upkeep_move(self, make: Callable[[], Write], durably: bool) -> None:
+        def work() -> None:
+            with self._writing:
+                write = make()
+                homes = self._write(lambda connection: perform(connection, self._homes, self._state, write))
+                self._hold(write.state, homes)
+
+        self._changing += 1
+        try:
+            await self._end_snapshots()
+            await self._upkeep.submit(work)
+        finally:
+            self._changing -= 1
+        if durably:
+            await self.flush()
+
+

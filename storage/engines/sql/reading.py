@@ -1,0 +1,204 @@
+"""Reads of an SQL engine: rows, rows as they were, outcomes, and the state at start. Blocking, on a connection that is given.
+
+What always holds: rows come in the order of their encoded keys, from `twinlog_value`; what is read in one transaction at
+REPEATABLE READ (PostgreSQL) or in one read transaction (SQLite) is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, any_, bindparam, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engines.applied import State
+from storage.engines.entries import layout
+from storage.engines.meaning import Table, Tables
+from storage.engines.sql import tables as place
+from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
+from storage.engines.sql.tables import Home, driver_of, home_of, signed, unsigned
+from storage.log.frame import Frame
+from storage.log.record import Kind
+
+FETCHED_ROWS = 500
+_UPDATE: Final = int(Kind.UPDATE)  # plain ints: see rocks_changes.py
+_REPLACES: Final = frozenset((int(Kind.UPSERT), int(Kind.DELETE)))
+KEYS_AT_ONCE = 1000
+
+
+def row(connection: Connection, home: Home | None, key: bytes) -> StoredRow | None:
+    if home is None:
+        return None
+    return next((StoredRow(key, value, version) for version, value in connection.execute(home.point, {"one": key})), None)
+
+
+def stored_of_keys(connection: Connection, home: Home | None, keys: list[bytes]) -> Iterable[tuple[bytes, int, bytes]]:
+    """HOT. Key, version and value of those of the rows that there are."""
+    if home is None:
+        return
+    if home.dialect == "postgresql":  # by the driver itself, in its binary form: a third of the time
+        with driver_of(connection).cursor(binary=True) as cursor:
+            yield from cursor.execute(home.of_keys, [keys]).fetchall()
+        return
+    for at in range(0, len(keys), KEYS_AT_ONCE):
+        wanted = _columns(home).where(is_one_of(home, keys[at : at + KEYS_AT_ONCE]))
+        yield from ((key, version, value) for key, version, value in connection.execute(wanted))
+
+
+def is_one_of(home: Home, keys: Sequence[bytes]) -> ColumnElement[bool]:
+    """The condition that a row's key is among `keys`. PostgreSQL takes them as one array, several times as fast as a list."""
+    column = home.table.c[KEY]
+    if home.dialect == "sqlite":
+        return column.in_(keys)
+    return column == any_(bindparam("keys", list(keys), type_=ARRAY(LargeBinary)))
+
+
+def rows(
+    connection: Connection, home: Home | None, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
+    bytes_max: int | None = None,
+) -> list[StoredRow]:
+    """At most `limit` rows of `[start, end)`, up to the one that brings keys and values to `bytes_max`."""
+    if home is None or limit <= 0:
+        return []
+    wanted = _between(_columns(home), home.table.c[KEY], start, end, reverse).limit(limit)
+    if bytes_max is None:
+        return [StoredRow(key, value, version) for key, version, value in connection.execute(wanted)]
+    found: list[StoredRow] = []
+    size = 0
+    with connection.execute(wanted, execution_options={"yield_per": FETCHED_ROWS}) as answer:
+        for key, version, value in answer:
+            found.append(StoredRow(key, value, version))
+            size += len(key) + len(value)
+            if size >= bytes_max:
+                break
+    return found
+
+
+def current_rows(
+    connection: Connection, homes: Mapping[int, Home], with_history: Collection[int], frames: Sequence[Frame]
+) -> Callable[[bytes], bytes | None]:
+    """The rows that the updates of `frames` build on and that histories keep, read at once, as a function from their place in
+    RocksDB's layout; a row that nobody foresaw is read alone."""
+    wanted: dict[int, dict[bytes, None]] = defaultdict(dict)
+    for frame in frames:
+        for record in frame.records:
+            if record.kind == _UPDATE or (record.table in with_history and record.kind in _REPLACES):
+                wanted[record.table][record.key] = None
+    found: dict[bytes, bytes | None] = {}
+    for number, keys in wanted.items():
+        prefix = layout.row_prefix(number)
+        found.update((prefix + key, None) for key in keys)
+        for key, version, value in stored_of_keys(connection, homes.get(number), list(keys)):
+            found[prefix + key] = layout.pack_row(version, value)
+
+    def current(where: bytes) -> bytes | None:
+        if where not in found:
+            number, key = int.from_bytes(where[1 : layout.PREFIX_BYTES], "big"), where[layout.PREFIX_BYTES :]
+            one = row(connection, homes.get(number), key)
+            found[where] = None if one is None else layout.pack_row(one.version, one.value)
+        return found[where]
+
+    return current
+
+
+def row_as_of(connection: Connection, home: Home | None, number: int, key: bytes, as_of: int) -> StoredRow | None:
+    """The row as it was at version `as_of`."""
+    now = row(connection, home, key)
+    if now is not None and now.version <= as_of:
+        return now
+    old = _replaced(number, as_of).where(place.history.c.key == key)
+    return next((StoredRow(*one) for one in connection.execute(old)), None)
+
+
+def rows_as_of(
+    connection: Connection, home: Home | None, number: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
+    as_of: int,
+) -> list[StoredRow]:
+    """At most `limit` rows of `[start, end)` as they were: a key's is its row of today or one of its history, never both."""
+    if limit <= 0:
+        return []
+    found = []
+    if home is not None:
+        now = _columns(home).where(home.table.c[ROW_VERSION] <= as_of)
+        now = _between(now, home.table.c[KEY], start, end, reverse).limit(limit)
+        found = [StoredRow(key, value, version) for key, version, value in connection.execute(now)]
+    old = _between(_replaced(number, as_of), place.history.c.key, start, end, reverse).limit(limit)
+    both = chain(found, (StoredRow(*one) for one in connection.execute(old)))
+    return sorted(both, key=lambda stored: stored.key, reverse=reverse)[:limit]
+
+
+def _columns(home: Home) -> Select[Any]:
+    table = home.table
+    return select(table.c[KEY], table.c[ROW_VERSION], table.c[VALUE])
+
+
+def _replaced(number: int, as_of: int) -> Select[Any]:
+    of = place.history.c
+    there = (of.table_id == signed(number)) & (of.version <= as_of) & (of.until > as_of)
+    return select(of.key, of.value, of.version).where(there)
+
+
+def _between(
+    wanted: Select[Any], key: Any, start: bytes | None, end: bytes | None, reverse: bool
+) -> Select[Any]:
+    if start is not None:
+        wanted = wanted.where(key >= start)
+    if end is not None:
+        wanted = wanted.where(key < end)
+    return wanted.order_by(key.desc() if reverse else key)
+
+
+def outcome(connection: Connection, key: str) -> RequestOutcome | None:
+    """What an idempotency key answered."""
+    wanted = select(place.requests).where(place.requests.c.key == key.encode())
+    return next((_outcome(one) for one in connection.execute(wanted)), None)
+
+
+def outcomes(connection: Connection, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:
+    """At most `limit` idempotency keys above `after`, in the order of their UTF-8."""
+    wanted = select(place.requests).order_by(place.requests.c.key).limit(limit)
+    if after is not None:
+        wanted = wanted.where(place.requests.c.key > after.encode())
+    return [(one.key.decode(), _outcome(one)) for one in connection.execute(wanted)]
+
+
+def _outcome(one: Any) -> RequestOutcome:
+    return RequestOutcome(one.digest, one.epoch, one.seq, one.version, one[5], one.was_async)
+
+
+def applied_seq(connection: Connection) -> int:
+    seq: int = connection.execute(select(place.state.c.seq)).scalar_one()
+    return seq
+
+
+def load(connection: Connection) -> tuple[State, dict[int, Home]]:
+    """The state as the database has it, and where each table lies."""
+    marked = connection.execute(select(place.state)).one()
+    homes, tables = {}, {}
+    for one in connection.execute(select(place.tables)):
+        number = unsigned(one.id)
+        homes[number] = home_of(number, one.name, one.schema, connection.dialect.name)
+        if one.schema is not None:
+            tables[number] = Table(one.schema, one.history_s, one.since)
+    epochs = tuple(
+        EpochEntry(one.epoch, one.first_seq, one.previous, one.site, one.kind)
+        for one in connection.execute(select(place.epochs).order_by(place.epochs.c.epoch))
+    )
+    return State(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), homes
+
+
+def size(connection: Connection) -> int:
+    """Bytes on disk of the whole database."""
+    asked = "SELECT pg_database_size(current_database())"
+    if connection.dialect.name == "sqlite":
+        asked = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    told: int = connection.execute(text(asked)).scalar_one()
+    return told
+
+
+def notes(connection: Connection) -> dict[str, bytes]:
+    return {one.name: one.value for one in connection.execute(select(place.notes))}

@@ -1,0 +1,104 @@
+"""The cursor registry: who still needs the log, and from where.
+
+Holders are the own engine, the peer, later sinks, readers and leases. What always holds: nothing is trimmed before every
+blocking holder has it durably; a position that is unknown, or known from another epoch than the current one, counts as
+0; who is registered outlives a restart, positions do not; nobody is registered while the WAL is being trimmed.
+Source: protocol.md section 7 and P9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from storage.disk.port import Files
+from storage.disk.sealed_json import seal, unseal
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """`kind`: "engine", "peer", ...; `name` is unique. One that is not `blocking` is listed, but nothing waits for it."""
+
+    kind: str
+    name: str
+    blocking: bool = True
+
+
+class Position(msgspec.Struct, frozen=True):
+    """`durable_seq`: everything up to here is durable at the holder, as it says following `epoch`."""
+
+    epoch: int
+    durable_seq: int
+
+
+_REMEDY = (
+    "it says who still needs the log: delete it and start the gateway again; then both sites' storages are noted anew when "
+    "this one is the active, and nothing is trimmed before both have said what they hold"
+)
+
+
+class CursorRegistry:
+    def __init__(self, files: Files, path: str, holders: list[Holder]) -> None:
+        self._files, self._path = files, path
+        self._holders = {holder.name: holder for holder in holders}
+        self._positions: dict[str, Position] = {}
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, files: Files, path: str = "cursors/holders.json") -> CursorRegistry:
+        """The holders of the last run, with unknown positions. Raises DamagedLog when the file cannot be understood."""
+        folder, _, name = path.rpartition("/")
+        holders: list[Holder] = []
+        if name in await files.list(folder):
+            holders = unseal(await files.read(path), list[Holder], path, _REMEDY)
+        return cls(files, path, holders)
+
+    async def register(self, kind: str, name: str, *, blocking: bool = True) -> None:
+        """Durable when it returns. Again with the same values: nothing changes, the position stays; else it is unknown."""
+        holder = Holder(kind, name, blocking)
+        async with self._lock:
+            if self._holders.get(name) == holder:
+                return
+            await self._save({**self._holders, name: holder})
+            self._positions.pop(name, None)
+
+    async def remove(self, name: str) -> None:
+        """Nothing is kept for `name` any more; durable when it returns. Unknown names are fine."""
+        async with self._lock:
+            if name in self._holders:
+                await self._save({key: holder for key, holder in self._holders.items() if key != name})
+                self._positions.pop(name, None)
+
+    def advance(self, name: str, epoch: int, durable_seq: int) -> None:
+        """What a holder says of itself. It may also go back, e.g. when an engine was replaced. Unknown names are ignored."""
+        if name in self._holders:
+            self._positions[name] = Position(epoch, durable_seq)
+
+    def safepoint(self, current_epoch: int) -> int:
+        """Every record up to this sequence is durable at all blocking holders: what is kept begins after it.
+
+        0 as long as nobody is registered: a log without any holder is one whose holders have not come yet.
+        """
+        return min((self._counted(holder, current_epoch) for holder in self._holders.values() if holder.blocking), default=0)
+
+    @asynccontextmanager
+    async def trimming(self, current_epoch: int) -> AsyncIterator[int]:
+        """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left, in which
+        nothing may wait for another machine: a holder that has registered may rely on what the log holds then."""
+        async with self._lock:
+            yield self.safepoint(current_epoch)
+
+    def holders(self) -> list[tuple[Holder, Position | None]]:
+        """For status: everyone, by name; None: nothing was heard since the start."""
+        return [(holder, self._positions.get(name)) for name, holder in sorted(self._holders.items())]
+
+    def _counted(self, holder: Holder, current_epoch: int) -> int:
+        position = self._positions.get(holder.name)
+        return position.durable_seq if position is not None and position.epoch == current_epoch else 0
+
+    async def _save(self, holders: dict[str, Holder]) -> None:
+        """The file first: a registration that did not become durable has not happened."""
+        await self._files.write_new(self._path, seal([holders[name] for name in sorted(holders)]))
+        self._holders = holders

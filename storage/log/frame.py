@@ -1,0 +1,186 @@
+"""A frame: the records of one group commit, encoded once; the same bytes go to both logs and over the wire.
+
+Header, little endian, 60 bytes, then the payload:
+
+    magic 4s | version B | flags B | log H | count I | epoch Q | first_seq Q | previous Q | timestamp Q
+    | committed Q | payload_length I | crc32c I
+
+The payload is a msgpack array of records; with the flag COMPRESSED its length I, and then what zstd makes of it.
+
+What always holds: the CRC covers the header (with a zero CRC field) and the payload as it stands; `previous` is the last
+sequence that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
+`committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it
+(chain.py and segment.py tell damage from a torn tail by it); a payload is compressed only where that saves a quarter of it,
+and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+import crc32c
+
+from storage.errors import LogError
+from storage.log.record import Record, decode_records, encode_records
+
+MAGIC = b"TLF1"
+VERSION = 1
+_HEADER = struct.Struct("<4sBBHIQQQQQII")
+HEADER_BYTES = _HEADER.size
+_CRC_OFFSET = HEADER_BYTES - 4
+PAYLOAD_BYTES_MAX = 64 << 20  # as records, before it is compressed
+COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
+_WORTH_IT = 0.75  # of the size it had
+_LENGTH_BYTES = 4
+
+
+class Flags(IntEnum):
+    """Bits. Of plain integers: a flag is looked at for every frame and request."""
+
+    NONE = 0
+    ASYNC = 1  # made while only the local log was needed for the acknowledgement
+    COMPRESSED = 2
+    BARRIER = 4  # its last record is a barrier behind which every site keeps a snapshot (barriers.py)
+
+
+_KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)
+
+
+class BrokenFrame(LogError):
+    """The bytes at this place are not a whole, sound frame: torn, zeroed or damaged; the caller finds out which."""
+
+    code = "broken-frame"
+
+
+class Frame:
+    """One frame, immutable. `data` are its bytes, header included; `records` decode on first use."""
+
+    __slots__ = ("_records", "committed", "count", "data", "epoch", "first_seq", "flags", "log", "previous", "timestamp")
+
+    def __init__(
+        self, *, log: int, epoch: int, first_seq: int, count: int, previous: int, timestamp: int, committed: int,
+        flags: int, data: bytes, records: list[Record] | None = None,
+    ) -> None:
+        self.log, self.epoch, self.first_seq, self.count = log, epoch, first_seq, count
+        self.previous, self.timestamp, self.committed = previous, timestamp, committed
+        self.flags, self.data, self._records = flags, data, records
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def records(self) -> list[Record]:
+        if self._records is None:
+            payload = memoryview(self.data)[HEADER_BYTES:]
+            self._records = decode_records(_expanded(payload) if self.flags & Flags.COMPRESSED else payload)
+        return self._records
+
+    def release_records(self) -> None:
+        """Keep the bytes only: a frame that waits to be shipped is a fifth of its decoded size. Decoded again if asked."""
+        self._records = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, first_seq): the order in which any reader takes frames."""
+        return (self.epoch, self.first_seq)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash((self.epoch, self.first_seq))
+
+    def __repr__(self) -> str:
+        return f"Frame(epoch={self.epoch}, seq={self.first_seq}..{self.last_seq}, previous={self.previous})"
+
+
+def make_frame(
+    *, epoch: int, first_seq: int, previous: int, timestamp: int, committed: int, records: list[Record],
+    flags: int = 0, log: int = 0,
+) -> Frame:
+    """Encode `records` (at least one) into a frame. HOT."""
+    payload = encode_records(records)
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise LogError(f"a frame of {len(payload)} bytes is above the limit of {PAYLOAD_BYTES_MAX}")
+    count = len(records)
+    if len(payload) >= COMPRESS_BYTES_MIN:
+        compressed = _compressed(payload)
+        if len(compressed) <= _WORTH_IT * len(payload):
+            payload, flags = compressed, flags | Flags.COMPRESSED
+    bare = _HEADER.pack(
+        MAGIC, VERSION, flags, log, count, epoch, first_seq, previous, timestamp, committed, len(payload), 0
+    )
+    crc = crc32c.crc32c(payload, crc32c.crc32c(bare))
+    data = b"".join((bare[:_CRC_OFFSET], crc.to_bytes(4, "little"), payload))
+    return Frame(
+        log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
+        committed=committed, flags=flags, data=data, records=records,
+    )
+
+
+# magic, version, flags, log, count, epoch, first_seq, previous, timestamp, committed, payload_bytes, crc: as in the bytes
+FrameHeader = tuple[bytes, int, int, int, int, int, int, int, int, int, int, int]
+
+
+def sound_header(view: memoryview, offset: int) -> FrameHeader:
+    """The header of the frame at `offset`, whose CRC was checked, payload included; no payload is copied. HOT.
+
+    Raises BrokenFrame when no whole, sound frame begins there, LogError for a format of another release.
+    """
+    if len(view) - offset < HEADER_BYTES:
+        raise BrokenFrame("the bytes end inside a frame header", offset=offset)
+    header: FrameHeader = _HEADER.unpack_from(view, offset)
+    begin = offset + HEADER_BYTES
+    length = header[10]
+    end = begin + length
+    if header[0] != MAGIC or length > PAYLOAD_BYTES_MAX or header[4] == 0:
+        raise BrokenFrame("no frame begins here", offset=offset)
+    if end > len(view):
+        raise BrokenFrame("the bytes end inside a frame", offset=offset)
+    bare = bytes(view[offset : offset + _CRC_OFFSET]) + b"\0\0\0\0"
+    if crc32c.crc32c(view[begin:end], crc32c.crc32c(bare)) != header[11]:
+        raise BrokenFrame("the frame's CRC does not match", offset=offset)
+    if header[1] != VERSION:
+        raise LogError(f"frame format version {header[1]} is not known to this release (it knows {VERSION})")
+    if header[2] & ~_KNOWN_FLAGS:
+        raise LogError(f"frame flags {header[2]:#x} are not known to this release (it knows {_KNOWN_FLAGS:#x})")
+    return header
+
+
+def parse_frame(buffer: bytes | memoryview, offset: int = 0) -> Frame:
+    """The frame that begins at `offset`, with bytes of its own. Raises as `sound_header` does."""
+    view = memoryview(buffer)
+    _, _, flags, log, count, epoch, first_seq, previous, timestamp, committed, length, _ = sound_header(view, offset)
+    return Frame(
+        log=log, epoch=epoch, first_seq=first_seq, count=count, previous=previous, timestamp=timestamp,
+        committed=committed, flags=flags, data=bytes(view[offset : offset + HEADER_BYTES + length]),
+    )
+
+
+@cache
+def _zstd() -> Any:
+    """Imported when there is something to compress: a command line that reads no frame must not wait for pyarrow."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    return pa.Codec("zstd", compression_level=1)
+
+
+def _compressed(payload: bytes) -> bytes:
+    compressed: bytes = _zstd().compress(payload, asbytes=True)
+    return len(payload).to_bytes(_LENGTH_BYTES, "little") + compressed
+
+
+def _expanded(payload: memoryview) -> bytes:
+    """Raises LogError for anything that `_compressed` did not make, before it takes more memory than a frame may."""
+    length = int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    if length > PAYLOAD_BYTES_MAX:
+        raise LogError(f"a frame's payload would expand to {length} bytes, above the limit of {PAYLOAD_BYTES_MAX}")
+    try:
+        expanded: bytes = _zstd().decompress(payload[_LENGTH_BYTES:], decompressed_size=length, asbytes=True)
+    except (OSError, ValueError) as error:  # pyarrow's ArrowException are both
+        raise LogError(f"a frame's payload cannot be expanded: {error}") from error
+    return expanded

@@ -1,0 +1,200 @@
+"""Segment files: names, header, and what stands in one file after a crash.
+
+A segment is a 64-byte header and then frames, back to back; a local one is preallocated with zeros behind them. Remote
+segments have the same format and the WAL segment's name as prefix: `<epoch>-<index>` and `<epoch>-<index>.<n>`.
+Header, little endian: magic 4s | version B | zero B | log H | epoch Q | first_seq Q | WAL name 36s | crc32c I
+
+What always holds: a header is synced before the first frame is written; frames lie in the order they were made in;
+a torn TAIL is cut, DAMAGE is an error that names file and offset. The difference: several frames may go out in one
+write and one sync, so a power loss may tear one and leave later ones whole, though none was ever durable. But a frame's
+`committed` names a sequence that was durable before the frame was made; a whole frame that attests anything of what is
+missing proves that the missing bytes once were there. Two kinds of frames attest nothing here: those of an older epoch
+than the segment (copied in when it was opened), and in a remote segment those made in asynchronous mode (committed
+meant the local log only). Source: protocol.md section 3, storage/log/frame.py.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import crc32c
+
+from storage.errors import DamagedLog, LogError
+from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
+from storage.log.frame import MAGIC as FRAME_MAGIC
+from storage.log.frame import BrokenFrame, Flags, Frame, parse_frame
+
+MAGIC = b"TLS1"
+VERSION = 1
+_HEADER = struct.Struct("<4sBBHQQ36sI")
+HEADER_BYTES = _HEADER.size
+_CRC_OFFSET = HEADER_BYTES - 4
+_WAL_NAME = re.compile(r"(\d{12})-(\d{8})")
+_REMOTE_NAME = re.compile(r"(\d{12}-\d{8})\.(\d{6})")
+_ZEROS = bytes(1 << 16)
+_REMEDY = "restore the file from a copy, or rejoin this site from the other one"
+
+
+def wal_name(epoch: int, index: int) -> str:
+    """Name of a local segment; names sort as (epoch, index)."""
+    return f"{epoch:012d}-{index:08d}"
+
+
+def parse_wal_name(name: str) -> tuple[int, int] | None:
+    """(epoch, index), or None when `name` is no WAL segment's."""
+    match = _WAL_NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def remote_name(wal: str, number: int) -> str:
+    """Name of the `number`-th remote segment for the WAL segment `wal`."""
+    return f"{wal}.{number:06d}"
+
+
+def parse_remote_name(name: str) -> tuple[str, int] | None:
+    """(WAL segment name, number), or None when `name` is no remote segment's."""
+    match = _REMOTE_NAME.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """`first_seq`: no frame in this file is below it (the next one expected when the file was made)."""
+
+    log: int
+    epoch: int
+    first_seq: int
+    wal: str
+
+
+class BrokenHeader(LogError):
+    """The bytes are no sound segment header: torn, zeroed or damaged; the caller finds out which."""
+
+    code = "broken-header"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentScan:
+    """What stands in one file. `header` None: the file was torn before anything was in it. `end`: offset behind the
+    last whole frame. `torn`: something that is not zero follows `end`."""
+
+    header: SegmentHeader | None
+    frames: list[Frame]
+    end: int
+    torn: bool
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    """64 bytes, CRC at their end."""
+    bare = _HEADER.pack(MAGIC, VERSION, 0, header.log, header.epoch, header.first_seq, header.wal.encode("ascii"), 0)
+    return bare[:_CRC_OFFSET] + crc32c.crc32c(bare[:_CRC_OFFSET]).to_bytes(4, "little")
+
+
+def parse_header(data: bytes) -> SegmentHeader:
+    """The inverse of `encode_header`. Raises BrokenHeader; LogError for a format version of another release."""
+    if len(data) < HEADER_BYTES:
+        raise BrokenHeader("the file ends inside its segment header", offset=0)
+    magic, version, _, log, epoch, first_seq, wal, crc = _HEADER.unpack_from(data)
+    if magic != MAGIC or crc32c.crc32c(data[:_CRC_OFFSET]) != crc:
+        raise BrokenHeader("no sound segment header begins here", offset=0)
+    if version != VERSION:
+        raise LogError(f"segment format version {version} is not known to this release (it knows {VERSION})")
+    return SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"))
+
+
+def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan:
+    """The whole frames of one file, up to the first place that holds none.
+
+    `after_seq`: last sequence known from the segments before, which places the very first frame of this one. Raises
+    DamagedLog when something behind that place proves that it once held a durable frame. A sealed segment may also have
+    lost its whole end; only the link of the next segment's first frame shows that, so the caller checks it.
+    """
+    try:
+        header = parse_header(data)
+    except BrokenHeader as error:
+        for at, frame in sound_frames(data, 0, file_name):
+            raise DamagedLog(
+                f"{file_name}: the segment header is damaged, for the sound {frame!r} follows at offset {at}; {_REMEDY}",
+                file=file_name, offset=0, sound_offset=at,
+            ) from error
+        return SegmentScan(None, [], 0, torn=not _is_zero(data, 0))
+    frames, end = _read_frames(data, file_name)
+    if _is_zero(data, end):
+        return SegmentScan(header, frames, end, torn=False)
+    last_seq = frames[-1].last_seq if frames else max(after_seq, header.first_seq - 1)
+    remote = parse_remote_name(file_name.rpartition("/")[2]) is not None
+    for at, frame in sound_frames(data, end, file_name):
+        if frame.committed > last_seq and attests(frame, header, remote=remote):
+            raise DamagedLog(
+                f"{file_name}: the frame at offset {end} is damaged: sequence {last_seq + 1} should follow there, and the"
+                f" sound {frame!r} at offset {at} says that {frame.committed} had been committed; {_REMEDY}",
+                file=file_name, offset=end, sound_offset=at, committed=frame.committed,
+            )
+    return SegmentScan(header, frames, end, torn=True)
+
+
+def frames_before_damage(data: bytes, file_name: str) -> list[Frame]:
+    """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none."""
+    try:
+        parse_header(data)
+    except BrokenHeader:
+        return []
+    return _read_frames(data, file_name)[0]
+
+
+def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
+    """Whether `frame.committed` says something about the durability of the log that this segment belongs to."""
+    return frame.epoch == header.epoch and not (remote and frame.flags & Flags.ASYNC)
+
+
+def _parse_at(data: bytes, offset: int, file_name: str) -> Frame | None:
+    """The sound frame at `offset`, or None. A format version of another release is neither, but an error."""
+    try:
+        return parse_frame(data, offset)
+    except BrokenFrame:
+        return None
+    except LogError as error:
+        raise LogError(f"{file_name}, offset {offset}: {error.message}", file=file_name, offset=offset) from error
+
+
+def _read_frames(data: bytes, file_name: str) -> tuple[list[Frame], int]:
+    frames: list[Frame] = []
+    offset = HEADER_BYTES
+    while (frame := _parse_at(data, offset, file_name)) is not None:
+        frames.append(frame)
+        offset += len(frame.data)
+    return frames, offset
+
+
+def sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int, Frame]]:
+    """(offset, frame) of what can be read at or behind `offset`, found by the frame magic.
+
+    A value may contain the magic; a false beginning costs a CRC over the length that it seems to have, so their sum is
+    bounded: the search stays linear. Raises DamagedLog above that bound, for then nobody can tell.
+    """
+    budget = 4 * len(data)
+    while (at := data.find(FRAME_MAGIC, offset)) >= 0:
+        frame = _parse_at(data, at, file_name)
+        if frame is not None:
+            yield at, frame
+            offset = at + len(frame.data)
+            continue
+        offset = at + 1
+        length = int.from_bytes(data[at + FRAME_HEADER_BYTES - 8 : at + FRAME_HEADER_BYTES - 4], "little")
+        if at + FRAME_HEADER_BYTES + length <= len(data):
+            budget -= length
+        if budget < 0:
+            raise DamagedLog(
+                f"{file_name}: a frame is torn or damaged, and {at} is one of so many false frame beginnings behind it that"
+                f" nothing can be proven; {_REMEDY}",
+                file=file_name, offset=at,
+            )
+
+
+def _is_zero(data: bytes, offset: int) -> bool:
+    """Whether nothing but zeros follows; in pieces, since comparing memory is faster than looking at bytes."""
+    step = len(_ZEROS)
+    return all(data[at : at + step] == _ZEROS[: min(step, len(data) - at)] for at in range(offset, len(data), step))

@@ -1,0 +1,298 @@
+"""The local write-ahead log: segments of frames in one folder, over the Files port.
+
+What always holds: frames land in the order of the `append` calls; an append resolves only when its frame, and every
+frame before it, is durable; after a failure all that is outstanding fails, and nothing more succeeds until `roll`; no
+append waits for a new segment (the next one is made ahead; while it is not ready the old one just grows). One epoch per
+segment; copies of older frames may stand at its beginning, and must be durable before a frame of its own epoch says
+`committed` above them. Of its standing frames, those since the last hole are held (`held`, wal_segments.py).
+Source: protocol.md sections 3 to 5 and 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from storage.disk.port import Files
+from storage.errors import LogError, LogGap, SyncFailed
+from storage.log.frame import Frame
+from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
+from storage.log.wal_reading import read_segments
+from storage.log.wal_recovery import recover
+from storage.log.wal_segments import Segment, held, trimmable
+from storage.log.wal_tail import MemoryTail
+
+_NEVER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class WalSettings:
+    segment_bytes: int = 16 << 20
+    tail_bytes_max: int = 32 << 20
+
+
+DEFAULTS = WalSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """For status and listings. Sequences are None while the segment is empty."""
+
+    name: str
+    epoch: int
+    first_seq: int | None
+    last_seq: int | None
+    used_bytes: int
+    is_open: bool
+
+
+class Wal:
+    def __init__(self, files: Files, folder: str, settings: WalSettings, segments: list[Segment], next_index: int) -> None:
+        self._files, self._folder, self._settings = files, folder, settings
+        self._segments = segments  # in order; the open one is the last
+        self._next_index = next_index
+        self._open: Segment | None = None
+        self._epoch = 0
+        known = held(segments)
+        self._last_seq = known[1] if known else 0
+        self._tail = MemoryTail(settings.tail_bytes_max)
+        self._last_append: asyncio.Future[None] | None = None
+        self._before: asyncio.Future[None] | None = None  # last append to the segment before, until it has ended
+        self._spare: Segment | None = None
+        self._spare_at = _NEVER  # the open segment's end at which the next one is made
+        self._preparing: asyncio.Task[None] | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()  # segments come and go under it
+        self._is_settled = True  # as `recover` left it
+
+    @classmethod
+    async def open(cls, files: Files, folder: str = "wal", settings: WalSettings = DEFAULTS) -> Wal:
+        """Recover what is there: check every segment, cut the torn tail. Raises DamagedLog."""
+        segments, next_index = await recover(files, folder)
+        return cls(files, folder, settings, segments, next_index)
+
+    # ---- writing
+
+    async def start(self, epoch: int, next_seq: int) -> None:
+        """Open a segment for `epoch`; no frame appended to it may be below `next_seq`. Earlier segments stay."""
+        self._epoch = epoch
+        await self.roll(next_seq)
+
+    async def roll(self, next_seq: int) -> None:
+        """Seal the open segment, failed or not, and open a new one. Raises SyncFailed; may then be called again."""
+        async with self._changing:
+            await self._seal()
+            spare = await self._take_spare()
+            self._use(spare or await self._create(next_seq))
+
+    def append(self, frame: Frame) -> asyncio.Future[None]:
+        """Queue `frame` behind all others; the future ends when it is durable, or with SyncFailed. HOT."""
+        segment = self._open
+        if segment is None or segment.file is None:
+            return _failed("the WAL has no open segment")
+        data = frame.data
+        if segment.end + len(data) > self._settings.segment_bytes and segment.runs and self._spare is not None:
+            segment = self._switch(segment, self._spare)
+        assert segment.file is not None
+        if self._before is not None and self._before.done():
+            if self._before.cancelled() or self._before.exception() is not None:
+                return _failed("the WAL segment before this one failed")
+            self._before = None
+        appended = asyncio.ensure_future(segment.file.append(data))
+        if self._before is not None:
+            appended = asyncio.ensure_future(_both(self._before, appended))
+        segment.note(frame)
+        self._tail.append(frame)
+        self._last_seq = frame.last_seq
+        self._last_append = appended
+        if segment.end > self._spare_at:
+            self._spare_at = _NEVER
+            self._preparing = asyncio.ensure_future(self._prepare(segment))
+        return appended
+
+    async def settle(self) -> None:
+        """Be as at a start of the process: what was appended has ended, well or badly, and the torn tail is cut. It has to be
+        before `read_all` where an epoch of this very process may have ended with appends outstanding, or failed: the file
+        after a failed one can hold what links to nothing. Raises DamagedLog, SyncFailed."""
+        if self._is_settled:
+            return
+        async with self._changing:
+            await self._seal()
+            await self._take_spare(keep=False)
+            self._segments, _ = await recover(self._files, self._folder)
+            known = held(self._segments)
+            self._last_seq = known[1] if known else 0
+            self._tail.clear()
+            self._is_settled = True
+
+    def forget_after(self, seq: int) -> None:
+        """The frames that end above `seq` failed: nobody reads them any more. The next one must name `seq` as previous."""
+        self._tail.forget_after(seq)
+        self._last_seq = min(self._last_seq, seq)
+
+    # ---- reading
+
+    async def read_all(self, after_seq: int = 0) -> list[Frame]:
+        """Every whole frame in the files that ends above `after_seq`, standing or not, for chain.py. Of those whose
+        append has not ended, some may be missing: `settle` first, where that matters."""
+        frames: list[Frame] = []
+        for segment in [segment for segment in self._segments if segment.last_seq > after_seq]:
+            data = await self._files.read(segment.path, 0, segment.end)
+            frames.extend(frame for frame in scan_segment(data, segment.path).frames if frame.last_seq > after_seq)
+        return frames
+
+    async def read(self, after_seq: int, upto_seq: int, bytes_max: int) -> list[Frame]:
+        """Standing frames in (after_seq, upto_seq], the first linking to `after_seq`: at least one if there is one, else
+        about `bytes_max` bytes. `upto_seq` is committed. Raises LogGap when `after_seq` is older than what is held."""
+        if after_seq >= upto_seq:
+            return []
+        if self._tail.reaches(after_seq):
+            return self._tail.read(after_seq, upto_seq, bytes_max)
+        first = self.first_previous
+        if first is None or after_seq < first:
+            raise LogGap(
+                f"the WAL holds nothing that continues sequence {after_seq}; it begins after {first}",
+                held_seq=after_seq, offered_previous=first,
+            )
+        return await read_segments(self._files, self._segments, after_seq, min(upto_seq, self._last_seq), bytes_max)
+
+    # ---- keeping
+
+    async def trim(self, below_seq: int) -> int:
+        """Delete the oldest segments as far as nothing at or above `below_seq`, which is at most the next sequence after
+        the committed one, is in them; bytes freed. The newest of them stays until the one behind it has a frame below."""
+        async with self._changing:
+            return sum([await self._delete(segment) for segment in trimmable(self._segments, below_seq)])
+
+    async def clear(self) -> None:
+        """All segments away: this site follows another one now. `start` begins anew."""
+        async with self._changing:
+            await self._seal()
+            spare = await self._take_spare(keep=False)
+            assert spare is None
+            for segment in self._segments[::-1]:  # a crash on the way leaves a shorter log, and no torn one
+                await self._delete(segment)
+            self._tail.clear()
+            self._last_seq = 0
+
+    async def close(self) -> None:
+        """After everything outstanding has ended. The files stay."""
+        async with self._changing:
+            await self._seal()
+            await self._take_spare(keep=False)
+            if self._retiring:
+                await asyncio.wait(self._retiring)
+
+    # ---- status
+
+    @property
+    def first_previous(self) -> int | None:
+        """The oldest sequence that `read` can continue from; None when no frame is held."""
+        known = held(self._segments)
+        return known[0] if known else None
+
+    @property
+    def last_seq(self) -> int:
+        """Last sequence of the newest frame that was not forgotten; it may not be durable yet. 0: none."""
+        return self._last_seq
+
+    @property
+    def bytes_held(self) -> int:
+        """On the disk, preallocated zeros included."""
+        return sum(segment.size_bytes for segment in self._segments) + (self._spare.size_bytes if self._spare else 0)
+
+    def segments(self) -> list[SegmentInfo]:
+        return [
+            SegmentInfo(
+                segment.name, segment.epoch, segment.runs[0].first_seq if segment.runs else None,
+                segment.last_seq if segment.runs else None, segment.end, segment is self._open,
+            )
+            for segment in self._segments
+        ]
+
+    # ---- segments
+
+    def _use(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._open = segment
+        self._is_settled = False
+        self._spare_at = self._settings.segment_bytes // 2
+
+    def _switch(self, full: Segment, spare: Segment) -> Segment:
+        """Go on in the segment that was made ahead; the full one is closed once its appends have ended."""
+        assert full.file is not None
+        self._before = self._last_append
+        task = asyncio.ensure_future(full.file.close())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        full.file = None
+        self._spare = None
+        self._use(spare)
+        return spare
+
+    async def _seal(self) -> None:
+        """Nothing is appended from here on; wait until what was queued has ended, well or badly."""
+        segment, self._open = self._open, None
+        last, self._last_append = self._last_append, None
+        self._before = None
+        self._spare_at = _NEVER
+        if last is not None:
+            await asyncio.wait([last])
+        if segment is not None and segment.file is not None:
+            await segment.file.close()
+            segment.file = None
+
+    async def _prepare(self, current: Segment) -> None:
+        """Make the next segment ahead. A failure is no one's yet: the old one grows, and it is tried again later."""
+        try:
+            self._spare = await self._create(self._last_seq + 1)
+        except LogError:
+            self._spare_at = current.end + self._settings.segment_bytes // 4
+
+    async def _take_spare(self, *, keep: bool = True) -> Segment | None:
+        """The segment made ahead, if there is one and it is of this epoch; others go away."""
+        if self._preparing is not None:
+            await asyncio.wait([self._preparing])
+            self._preparing = None
+        spare, self._spare = self._spare, None
+        self._spare_at = _NEVER
+        if spare is None or (keep and spare.epoch == self._epoch):
+            return spare
+        assert spare.file is not None
+        await spare.file.close()
+        await self._files.delete(spare.path)
+        return None
+
+    async def _create(self, next_seq: int) -> Segment:
+        epoch, name = self._epoch, wal_name(self._epoch, self._next_index)
+        self._next_index += 1
+        path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
+        file = await self._files.create_log(path, encode_header(SegmentHeader(0, epoch, next_seq, name)), size_bytes)
+        return Segment(path, epoch, next_seq, size_bytes, file)
+
+    async def _delete(self, segment: Segment) -> int:
+        """First out of the list, so that a reader who finds the file gone knows why."""
+        place = self._segments.index(segment)
+        del self._segments[place]
+        try:
+            await self._files.delete(segment.path)
+        except LogError:
+            self._segments.insert(place, segment)
+            raise
+        return segment.size_bytes
+
+
+def _failed(message: str) -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_exception(SyncFailed(f"{message}; roll to a new one"))
+    return future
+
+
+async def _both(before: asyncio.Future[None], own: asyncio.Future[None]) -> None:
+    """The end of an append to a new segment while the one before still has appends outstanding."""
+    await asyncio.wait([before, own])
+    if before.cancelled() or before.exception() is not None:
+        if not own.cancelled():
+            own.exception()
+        raise SyncFailed("the WAL segment before this one failed; roll to a new one")
+    await own

@@ -1,0 +1,204 @@
+"""What the local log knows about its segments without reading them: runs of linked frames, places, how it all links.
+
+What always holds: a run holds frames of one epoch that follow one another in one file, each linked to the one before, so
+only the first of a run can cut anything off; a segment's marks lead near any sequence without reading from the start.
+Source: protocol.md section 4, chain.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage.disk.port import LogFile
+from storage.errors import DamagedLog
+from storage.log.frame import Frame
+from storage.log.segment import HEADER_BYTES
+
+_MARK_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class Run:
+    """`first_seq` .. `last_seq`, the first frame naming `previous`; bytes [offset, end) of the file."""
+
+    epoch: int
+    first_seq: int
+    last_seq: int
+    previous: int
+    offset: int
+    end: int
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return (self.epoch, self.first_seq)
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file. `first_seq`: nothing in it is below. `end`: behind its last frame. `size_bytes`: on disk.
+    `committed_max`: what its own frames attest."""
+
+    path: str
+    epoch: int
+    first_seq: int
+    size_bytes: int
+    file: LogFile | None = None
+    runs: list[Run] = field(default_factory=list)
+    end: int = HEADER_BYTES
+    committed_max: int = 0
+    _mark_seqs: list[int] = field(default_factory=list)
+    _mark_offsets: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def last_seq(self) -> int:
+        """Largest sequence in it, whether it stands or not; 0 when empty."""
+        return max((run.last_seq for run in self.runs), default=0)
+
+    def note(self, frame: Frame) -> None:
+        """`frame` goes behind what is there."""
+        last_seq, offset, runs = frame.last_seq, self.end, self.runs
+        self.end = end = offset + len(frame.data)
+        if runs and runs[-1].last_seq == frame.previous and runs[-1].epoch == frame.epoch:
+            runs[-1].last_seq, runs[-1].end = last_seq, end
+        else:
+            runs.append(Run(frame.epoch, frame.first_seq, last_seq, frame.previous, offset, end))
+        if frame.committed > self.committed_max and frame.epoch == self.epoch:
+            self.committed_max = frame.committed
+        if not self._mark_offsets or offset - self._mark_offsets[-1] >= _MARK_BYTES:
+            self._mark_seqs.append(frame.first_seq)
+            self._mark_offsets.append(offset)
+        if end > self.size_bytes:
+            self.size_bytes = end
+
+    def cut(self, offset: int) -> None:
+        """Everything from `offset`, where a run begins, is gone."""
+        self.runs = [run for run in self.runs if run.offset < offset]
+        self.end = offset
+
+    def offset_near(self, seq: int) -> int:
+        """Where to begin reading so that `seq` is not missed. Sequences ascend in a file."""
+        at = bisect_right(self._mark_seqs, seq) - 1
+        return self._mark_offsets[at] if at >= 0 else HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Excluder:
+    """Tells excluded frames, by what later runs name as `previous`."""
+
+    cuts: list[tuple[tuple[int, int], int]]
+
+    def excludes(self, frame: Frame) -> bool:
+        return any(previous < frame.last_seq and frame.position < position for position, previous in self.cuts)
+
+
+def excluder(segments: Sequence[Segment]) -> Excluder:
+    """Only runs that do cut something off are looked at; there are few."""
+    cuts, highest = [], 0
+    for run, _ in _in_order(segments):
+        if run.previous < highest:
+            cuts.append((run.position, run.previous))
+        highest = max(highest, run.last_seq)
+    return Excluder(cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    run: Run
+    place: int  # index of its segment
+    last_seq: int  # of the run, as far as it stands
+
+
+def _in_order(segments: Sequence[Segment]) -> list[tuple[Run, int]]:
+    runs = [(run, place) for place, segment in enumerate(segments) for run in segment.runs]
+    return sorted(runs, key=lambda pair: pair[0].position)
+
+
+def _standing(segments: Sequence[Segment]) -> list[_Standing]:
+    """chain.standing for runs; a run may stand in part."""
+    kept: list[_Standing] = []
+    lowest_previous: int | None = None
+    for run, place in reversed(_in_order(segments)):
+        last_seq = run.last_seq if lowest_previous is None else min(run.last_seq, lowest_previous)
+        if last_seq >= run.first_seq:
+            kept.append(_Standing(run, place, last_seq))
+        if lowest_previous is None or run.previous < lowest_previous:
+            lowest_previous = run.previous
+    kept.reverse()
+    return kept
+
+
+def held(segments: Sequence[Segment]) -> tuple[int, int] | None:
+    """(previous of the first, last sequence) of the unbroken chain at the end; None when no frame is held.
+
+    A site that followed another one in between has a hole before the epoch in which it was active again.
+    """
+    kept = _standing(segments)
+    if not kept:
+        return None
+    first = kept[-1]
+    for before in reversed(kept[:-1]):
+        if first.run.previous != before.last_seq:
+            break
+        first = before
+    return first.run.previous, kept[-1].last_seq
+
+
+@dataclass(frozen=True, slots=True)
+class TornAt:
+    """Everything from here on was never durable in order: segment number `place`, from `offset`."""
+
+    place: int
+    offset: int
+
+
+def trimmable(segments: Sequence[Segment], below_seq: int) -> list[Segment]:
+    """Segments of which nothing at or above `below_seq` stands, in the order in which to delete them.
+
+    The log then begins in a segment whose first standing frame is below `below_seq`, hence durable: one that is still
+    empty cannot tell whether it lost what it should begin with. For the same reason those in which nothing stands go
+    first, while something still precedes them.
+    """
+    kept = _standing(segments)
+    begin = max((standing.place for standing in kept if standing.run.first_seq < below_seq), default=0)
+    useful = {standing.place for standing in kept}
+    needed = {standing.place for standing in kept if standing.last_seq >= below_seq}  # out of order, if ever
+    return [segments[place] for place in sorted(set(range(begin)) - needed, key=lambda place: (place in useful, place))]
+
+
+def find_tear(segments: Sequence[Segment]) -> TornAt | None:
+    """Where a link is missing in what one life of the process wrote, across its files.
+
+    Raises DamagedLog when something behind proves that the missing frames were durable. What an epoch does not link to
+    because it was written elsewhere is a hole (see `held`), and what was trimmed is no loss: neither has a segment of the
+    same epoch before it that may have held what is missing.
+    """
+    kept = _standing(segments)
+    for before, after in zip([None, *kept], kept, strict=False):
+        target = segments[after.place]
+        lives = [segment for segment in segments[: after.place + 1] if segment.epoch == target.epoch]
+        floor = lives[0].first_seq - 1  # this epoch wrote nothing up to here
+        if before is not None and segments[before.place].epoch == target.epoch:
+            source, offset, last_seq = segments[before.place], before.run.end, before.last_seq
+            linked = after.run.previous == last_seq
+        else:
+            source, offset, last_seq = lives[0], HEADER_BYTES, floor
+            linked = after.run.previous <= floor or len(lives) == 1
+        if linked:
+            continue
+        attested = max(segment.committed_max for segment in segments[after.place :])
+        followed = segments[kept[-1].place].epoch != target.epoch
+        if attested > last_seq or followed:
+            raise DamagedLog(
+                f"{source.path}: frames are missing at offset {offset}, or in segments behind: sequence {last_seq + 1} should"
+                f" follow there, and {target.path} goes on from {after.run.previous};"
+                " restore the file from a copy, or rejoin this site from the other one",
+                file=source.path, offset=offset, committed=attested,
+            )
+        return TornAt(after.place, after.run.offset)
+    return None

@@ -1,0 +1,135 @@
+"""Worker threads: order, results, errors, grouping, one wake-up for many results, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+
+from storage.disk.workers import GroupWorker, Worker
+
+
+async def test_results_come_back_in_the_order_of_the_calls() -> None:
+    worker = Worker("test")
+    seen: list[int] = []
+
+    def note(n: int) -> int:
+        seen.append(n)
+        return n
+
+    futures = [worker.submit(partial(note, n)) for n in range(200)]
+    assert await asyncio.gather(*futures) == list(range(200))
+    assert seen == list(range(200))
+    await worker.close()
+
+
+async def test_an_exception_belongs_to_its_own_call() -> None:
+    worker = Worker("test")
+
+    def fail() -> None:
+        raise OSError("no")
+
+    bad, good = worker.submit(fail), worker.submit(lambda: 7)
+    with pytest.raises(OSError, match="no"):
+        await bad
+    assert await good == 7
+    await worker.close()
+
+
+async def test_functions_run_off_the_event_loop_on_one_thread() -> None:
+    worker = Worker("test-name")
+    names = {await worker.submit(lambda: threading.current_thread().name) for _ in range(3)}
+    assert names == {"test-name"}
+    await worker.close()
+
+
+async def test_results_that_gather_while_the_loop_is_busy_need_one_wake_up() -> None:
+    worker = Worker("test")
+    await worker.submit(lambda: None)
+    loop = asyncio.get_running_loop()
+    wakes = 0
+    real = loop.call_soon_threadsafe
+
+    def counted(*args: object, **kwargs: object) -> asyncio.Handle:
+        nonlocal wakes
+        wakes += 1
+        return real(*args, **kwargs)  # type: ignore[arg-type]
+
+    loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+    ended = threading.Event()
+    futures = [worker.submit(lambda: None) for _ in range(50)]
+    futures.append(worker.submit(ended.set))
+    assert ended.wait(10)  # the loop is held here on purpose until all are done
+    await asyncio.gather(*futures)
+    assert wakes == 1
+    await worker.close()
+
+
+async def test_a_cancelled_call_disturbs_nobody() -> None:
+    worker = Worker("test")
+    gate = threading.Event()
+    first, second = worker.submit(lambda: gate.wait(10)), worker.submit(lambda: 2)
+    first.cancel()
+    gate.set()
+    assert await second == 2
+    await worker.close()
+
+
+async def test_close_ends_the_thread_after_the_work_and_refuses_more() -> None:
+    worker = Worker("test-close")
+    seen: list[int] = []
+    for n in range(10):
+        worker.submit(partial(seen.append, n))
+    await worker.close()
+    await worker.close()
+    assert seen == list(range(10))
+    assert not [thread for thread in threading.enumerate() if thread.name == "test-close"]
+    with pytest.raises(RuntimeError, match="closed"):
+        worker.submit(lambda: None)
+
+
+async def test_a_group_takes_everything_that_waits() -> None:
+    entered, gate = threading.Event(), threading.Event()
+    groups: list[list[int]] = []
+
+    def handle(items: list[int]) -> None:
+        groups.append(items)
+        if items == [0]:
+            entered.set()
+            assert gate.wait(10)
+
+    worker = GroupWorker("test", handle)
+    first = worker.put(0)
+    assert entered.wait(10)
+    rest = [worker.put(n) for n in range(1, 30)]
+    gate.set()
+    await asyncio.gather(first, *rest)
+    assert groups == [[0], list(range(1, 30))]
+    await worker.close()
+
+
+async def test_a_failed_group_fails_all_of_its_items_and_no_later_one() -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    def handle(items: list[str]) -> None:
+        if items == ["hold"]:
+            entered.set()
+            assert gate.wait(10)
+        if "bad" in items:
+            raise OSError("broken")
+
+    worker = GroupWorker("test", handle)
+    hold = worker.put("hold")
+    assert entered.wait(10)
+    pair = [worker.put("good"), worker.put("bad")]
+    gate.set()
+    await hold
+    ends = await asyncio.gather(*pair, return_exceptions=True)
+    assert [type(end) for end in ends] == [OSError, OSError]
+    await worker.put("good")
+    last = worker.put("good")
+    await worker.close()
+    assert last.done()
+    assert last.exception() is None
