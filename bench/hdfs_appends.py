@@ -18,10 +18,10 @@ from pathlib import Path
 import uvloop
 
 from chaos.hdfs_cluster import HdfsCluster
-from remote_log.dfs import DfsWriter
-from remote_log.hdfs_client import HdfsSettings
-from remote_log.hdfs_dfs import HdfsDfs
-from remote_log.hdfs_jvm import end_process, java
+from remote_log.dfs.hdfs.client import HdfsSettings
+from remote_log.dfs.hdfs.dfs import HdfsDfs
+from remote_log.dfs.hdfs.jvm import end_process, java
+from remote_log.dfs.port import DfsWriter
 
 SIZES = (300, 8192, 100_000)
 IN_FLIGHT = (1, 8)

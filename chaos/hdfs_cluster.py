@@ -25,7 +25,7 @@ import msgspec
 from chaos import hdfs_jars
 from chaos.hdfs_daemon import Daemon
 from chaos.hdfs_settings import HOST, load_ports, write_data_node, write_name_node
-from remote_log.hdfs_jvm import java_program
+from remote_log.dfs.hdfs.jvm import java_program
 from storage.errors import DfsError
 
 READY_DEADLINE_S = 90.0

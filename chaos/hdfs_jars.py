@@ -1,4 +1,5 @@
-"""What a real HDFS on this machine is made of: Java and the client's jars (remote_log/hdfs_jvm.py), and one for the servers.
+"""What a real HDFS on this machine is made of: Java and the client's jars (remote_log/dfs/hdfs/jvm.py), and one for the
+servers.
 
 What always holds: the servers' jar enters the cache only when its SHA-256 is the one pinned here, and whole
 or not at all. Where it is fetched from is the machine's affair, so no address stands here: the variable MAVEN_MIRROR_URL,
@@ -19,7 +20,7 @@ from xml.etree import ElementTree
 
 import httpx
 
-from remote_log import hdfs_jvm
+from remote_log.dfs.hdfs import jvm as hdfs_jvm
 from storage.errors import ConfigError
 
 VERSION = "3.5.0"  # that of the client in PySpark's jars

@@ -17,7 +17,7 @@ from typing import Any, Self
 import httpx
 
 from chaos.hdfs_daemon import Daemon
-from remote_log.hdfs_jvm import java_program, pyspark_jars
+from remote_log.dfs.hdfs.jvm import java_program, pyspark_jars
 from storage.errors import Unavailable
 
 HOST = "127.0.0.1"

@@ -19,13 +19,13 @@ import structlog
 from gateway.commit import CommitLog, CommitSettings
 from gateway.commit_core import CommitCore, Mode
 from gateway.modes import PINNED, Modes
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
-from remote_log.lease import ReadLease
-from remote_log.shipper import PeerView, Shipper, ShipperSettings
-from remote_log.transport import Transport
-from remote_log.trimmer import Trimmer
-from remote_log.writer import RemoteWriter, RemoteWriterSettings
+from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
+from remote_log.replication.transport import Transport
+from remote_log.writing.trimmer import Trimmer
+from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
 from storage.engines.barriers import Barriers

@@ -31,10 +31,10 @@ from gateway.operations import Operations
 from gateway.server import serving
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
-from remote_log.shipper import ShipperSettings
-from remote_log.writer import RemoteWriterSettings
+from remote_log.replication.shipper import ShipperSettings
+from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles, make_folders

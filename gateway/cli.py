@@ -17,7 +17,7 @@ from rich.table import Table
 from gateway import cli_audit, cli_data, cli_log
 from gateway.config import OperatorConfig, SiteConfig
 from gateway.config_load import effective, load_operator_config, load_site_config
-from remote_log.hdfs_jvm import end_process
+from remote_log.dfs.hdfs.jvm import end_process
 from switchover import cli as operator_cli
 from switchover.pair_access import PairAccess
 from switchover.terminal import EXIT_CODES, JsonOption, out, print_json, verb

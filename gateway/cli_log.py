@@ -23,7 +23,7 @@ from rich.table import Table
 from gateway.config import SiteConfig
 from gateway.config_load import load_site_config
 from gateway.dfs_choice import open_dfs
-from remote_log.claims import segments_below
+from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.errors import DamagedLog, LogError, LogGap, NotFound
 from storage.log.chain import standing

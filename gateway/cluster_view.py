@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.commit_core import Mode
 from gateway.site import Site
-from remote_log.shipper import PeerView
+from remote_log.replication.shipper import PeerView
 
 
 def cluster_document(site: Site, running_operation: str | None) -> dict[str, Any]:

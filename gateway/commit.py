@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from gateway.commit_core import CommitCore, Committed, Mode
-from remote_log.lease import ReadLease
+from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.barriers import Barriers
 from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
@@ -54,7 +54,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False):
 
 
 class RemoteLog(Protocol):
-    """What the driver asks of remote_log/writer.py."""
+    """What the driver asks of remote_log/writing/writer.py."""
 
     def submit(self, frame: Frame) -> None: ...
     def drop_after(self, seq: int) -> None: ...

@@ -8,9 +8,9 @@ from typing import Any
 from gateway.modes import PINNED
 from gateway.site import Site
 from gateway.site_facts import site_facts
-from remote_log.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
-from remote_log.patience import PatientDfs
-from remote_log.sink import Sink
+from remote_log.dfs.retrying import PatientDfs
+from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
+from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from storage.errors import Refused
 from storage.log.frame import Frame, parse_frame

@@ -8,11 +8,11 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from gateway.config import DfsConfig, SiteConfig
-from remote_log.dfs import Dfs
-from remote_log.directory_dfs import DirectoryDfs
-from remote_log.hdfs_client import HdfsSettings
-from remote_log.hdfs_dfs import HdfsDfs
-from remote_log.hdfs_jvm import Java, java
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.hdfs.client import HdfsSettings
+from remote_log.dfs.hdfs.dfs import HdfsDfs
+from remote_log.dfs.hdfs.jvm import Java, java
+from remote_log.dfs.port import Dfs
 from storage.errors import ConfigError
 
 

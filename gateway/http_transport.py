@@ -1,7 +1,7 @@
 """The real Transport: one kept-alive HTTP connection to the other site's gateway.
 
 What always holds: a call ends by its time-out; the peer's problem answer becomes the same error class here; anything else
-is a PeerError, whose outcome is unknown; a body is let go once it was sent. Source: remote_log/transport.py.
+is a PeerError, whose outcome is unknown; a body is let go once it was sent. Source: remote_log/replication/transport.py.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from typing import Protocol
 
 from gateway.commit import CommitLog
 from gateway.commit_core import Mode
-from remote_log.claims import ClaimContent, claim, claimed_epochs, close_by_recovery, segments_of
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import ClaimContent, claim, claimed_epochs, close_by_recovery, segments_of
 from remote_log.layout import RemoteLayout
-from remote_log.shipper import PeerView
-from remote_log.writer import RemoteWriter
+from remote_log.replication.shipper import PeerView
+from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError

@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.control import Control
 from gateway.site import Site
-from remote_log.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import InvalidInput, Refused, TwinlogError
 from switchover.executor import Executor
 from switchover.followers import Follow, degrade_plan, resync_plan

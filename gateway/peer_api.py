@@ -1,4 +1,4 @@
-"""What one gateway answers the other: the methods of remote_log/messages.py, dispatched to sink and site.
+"""What one gateway answers the other: the methods of remote_log/replication/messages.py, dispatched to sink and site.
 
 What always holds: calls that end this site's epoch name the plan that has the pair at the coordinator, or are refused; a
 message that is not of its method's form changes nothing.
@@ -15,7 +15,7 @@ from gateway.active import ActiveEpoch
 from gateway.service import Condition, Mutation, WriteRequest
 from gateway.site import Site
 from gateway.site_facts import own_facts
-from remote_log.messages import (
+from remote_log.replication.messages import (
     BASE,
     BASE_DONE,
     DRAIN,

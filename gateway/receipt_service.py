@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.receipts import decode_receipt
-from remote_log.history import common_end
+from remote_log.replication.epoch_history import common_end
 from storage.engine import StorageEngine
 from storage.errors import Refused
 

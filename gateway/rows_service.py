@@ -23,7 +23,7 @@ from gateway.conditional import KeyGate, RowKey
 from gateway.past import check_history, read_row
 from gateway.receipts import encode_receipt
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
-from remote_log.lease import ReadLease
+from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable

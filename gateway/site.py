@@ -25,12 +25,12 @@ from gateway.commit_core import Mode
 from gateway.durations import Durations
 from gateway.rows_service import RowsService
 from gateway.tables_service import TablesService
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
-from remote_log.lease import ReadLease
-from remote_log.sink import Sink
-from remote_log.transport import Transport
-from remote_log.writer import RemoteWriter
+from remote_log.replication.sink import Sink
+from remote_log.replication.transport import Transport
+from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
 from storage.disk.port import Files
 from storage.engine import StorageEngine

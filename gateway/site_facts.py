@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 import crc32c
 
 from gateway.site import Site
-from remote_log.claims import begins_after, missing_from, segments_below
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import begins_after, missing_from, segments_below
 from storage.errors import TwinlogError
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from gateway.site import Site
-from remote_log.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import DfsError, TwinlogError
 from switchover.coordinator import Switching
 from switchover.decide import Action, decide

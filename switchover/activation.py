@@ -20,9 +20,9 @@ from dataclasses import replace
 
 import msgspec
 
-from remote_log.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
-from remote_log.dfs import Dfs
-from remote_log.patience import PatientDfs, patiently
+from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import PatientDfs, patiently
+from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from storage.engines.replay import replay
 from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.log.chain import unbroken

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
-from remote_log.lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
 from storage.engines.barriers import Barriers
@@ -19,7 +19,7 @@ from switchover.failpoints import Failpoints
 
 
 class RemoteLogOpener(Protocol):
-    """What activation asks of remote_log/writer.py: a segment that is not fenced, with these frames durable in it."""
+    """What activation asks of remote_log/writing/writer.py: a segment that is not fenced, with these frames durable in it."""
 
     async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
     async def close(self) -> None: ...

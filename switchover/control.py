@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from remote_log.sink import Sink
+from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from switchover.activation import Activation
 from switchover.activation_parts import ActivationRequest, Opened

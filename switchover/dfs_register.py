@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.errors import DfsError, PlanSuperseded, Refused, Unavailable

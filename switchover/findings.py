@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from remote_log.messages import StatusReply
+from remote_log.replication.messages import StatusReply
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
 from switchover.roles import Role

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from remote_log.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import Refused
 from switchover.control import SiteControl
 from switchover.plan import Plan, Step

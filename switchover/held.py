@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from remote_log.claims import claimed_epochs
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
 from storage.errors import DfsError

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from remote_log.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import Refused, TwinlogError
 from switchover.checks import Check, Facts, judge
 from switchover.control import SiteControl

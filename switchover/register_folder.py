@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from remote_log.dfs import Dfs
+from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.disk.sealed_json import seal, unseal

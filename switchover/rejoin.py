@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from remote_log.history import common_end
-from remote_log.messages import (
+from remote_log.replication.epoch_history import common_end
+from remote_log.replication.messages import (
     EPOCHS,
     ROWS,
     EpochsReply,
@@ -29,8 +29,8 @@ from remote_log.messages import (
     to_message,
     unpack_history,
 )
-from remote_log.sink import Sink
-from remote_log.transport import Transport
+from remote_log.replication.sink import Sink
+from remote_log.replication.transport import Transport
 from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.engines.barriers import Barriers

@@ -7,8 +7,8 @@ What always holds, and tests/switchover/test_roles.py checks on every pair and o
 - the effects of a step turn the permissions of the old role into those of the new one; in each row whatever closes
   stands before whatever opens, and their order is part of the contract.
 
-A role says what a site may do at most. Inside it, every request still checks the read lease (remote_log/lease.py): an
-active that cannot prove for a while that it is not fenced keeps its role and answers nothing until it can again.
+A role says what a site may do at most. Inside it, every request still checks the read lease (remote_log/fencing/read_lease.py):
+an active that cannot prove for a while that it is not fenced keeps its role and answers nothing until it can again.
 Source: protocol.md sections 5, 6 and 8.
 """
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from remote_log.messages import StatusReply
+from remote_log.replication.messages import StatusReply
 from switchover.coordinator import PairState
 from switchover.facts import SiteFacts
 

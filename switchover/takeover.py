@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remote_log.messages import (
+from remote_log.replication.messages import (
     DRAIN,
     STEP_DOWN,
     UNDRAIN,

@@ -29,11 +29,12 @@ PURE = (
     "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
     "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
     "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine", "storage.log.timestamps",
-    "storage.disk.sealed_json", "remote_log.layout", "remote_log.lease", "remote_log.history", "remote_log.messages",
-    "gateway.commit_core", "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts",
-    "gateway.problem_documents", "switchover.roles", "switchover.continuing", "switchover.register",
-    "switchover.decide", "switchover.homes", "switchover.operations", "switchover.checks", "switchover.facts",
-    "switchover.loss", "switchover.sight", "switchover.findings", "switchover.monitor",
+    "storage.disk.sealed_json", "remote_log.layout", "remote_log.fencing.read_lease",
+    "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.commit_core",
+    "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts", "gateway.problem_documents",
+    "switchover.roles", "switchover.continuing", "switchover.register", "switchover.decide", "switchover.homes",
+    "switchover.operations", "switchover.checks", "switchover.facts", "switchover.loss", "switchover.sight",
+    "switchover.findings", "switchover.monitor",
 )
 # How an engine's rows are read, by the database's own client on a connection that is given, without clock, thread or file:
 # audits of a snapshot use these too, so that there is one way to read a row.

@@ -14,8 +14,8 @@ from gateway.client import AsyncTwinlogClient
 from gateway.demo_files import PAIR
 from gateway.demo_servers import ROOT
 from gateway.load_sources import open_source
+from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
-from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.errors import DfsNotFound

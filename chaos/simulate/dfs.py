@@ -3,7 +3,7 @@
 What always holds: names are given once; appends of one writer land in call order, over one connection, and after the first
 that fails none lands; synced bytes survive everything but `wipe`; until lease recovery has ended, which takes its time, the
 old writer's appends still succeed and are kept, and then none does. What a client is told of a failure says nothing about
-what has happened. Source: remote_log/dfs.py, reference for leases: HDFS's recoverLease and isFileClosed.
+what has happened. Source: remote_log/dfs/port.py, reference for leases: HDFS's recoverLease and isFileClosed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from chaos.simulate.loop import Handle, VirtualLoop
 from chaos.simulate.network import Call, Connection, Network, end
 from chaos.simulate.process import Process
-from remote_log.dfs import DfsEntry
+from remote_log.dfs.port import DfsEntry
 from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 CALL_S = (0.0002, 0.0008)  # at least, and so much more at most

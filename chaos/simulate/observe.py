@@ -34,7 +34,7 @@ from chaos.simulate.plan import SITES
 from chaos.simulate.watch import Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site import Site
-from remote_log.shipper import PeerView
+from remote_log.replication.shipper import PeerView
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.rows.codec import RowCodecs

@@ -1,7 +1,7 @@
 """One gateway's calls of the other over the simulated network: late, lost, doubled, or answered after a crash by nobody.
 
 What always holds: the other gateway's code runs in its own process; what goes over the network is bytes, so that nothing is
-shared; an error arrives as it would over HTTP. Source: remote_log/transport.py, gateway/http_transport.py.
+shared; an error arrives as it would over HTTP. Source: remote_log/replication/transport.py, gateway/http_transport.py.
 """
 
 from __future__ import annotations

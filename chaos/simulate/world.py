@@ -38,8 +38,8 @@ from gateway.peer_api import PeerApi
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
 from remote_log.layout import RemoteLayout
-from remote_log.shipper import ShipperSettings
-from remote_log.writer import RemoteWriterSettings
+from remote_log.replication.shipper import ShipperSettings
+from remote_log.writing.writer import RemoteWriterSettings
 from storage.engines.barriers import BarrierLimits
 from storage.errors import TwinlogError
 from storage.log.cursors import CursorRegistry

@@ -110,7 +110,7 @@ def test_no_jar_says_how_it_is_got() -> None:
 
 
 def test_a_java_that_does_not_fit_is_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Java of the servers is that of the client (remote_log/hdfs_jvm.py)."""
+    """The Java of the servers is that of the client (remote_log/dfs/hdfs/jvm.py)."""
     (tmp_path / "lib" / "server").mkdir(parents=True)
     (tmp_path / "lib" / "server" / "libjvm.so").touch()
     (tmp_path / "release").write_text('JAVA_VERSION="1.8.0_402"\n')

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from remote_log.dfs import DfsEntry
+from remote_log.dfs.port import DfsEntry
 from storage.errors import DfsError, SyncFailed, Unavailable
 from switchover.one_register import OneRegister
 

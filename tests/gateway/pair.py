@@ -28,11 +28,11 @@ from gateway.operations import Operations
 from gateway.peer_api import PeerApi
 from gateway.site import Site, SitePorts, SiteSettings
 from gateway.supervisor import Supervisor
-from remote_log.dfs import Dfs
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
-from remote_log.shipper import ShipperSettings
-from remote_log.writer import RemoteWriterSettings
+from remote_log.replication.shipper import ShipperSettings
+from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine

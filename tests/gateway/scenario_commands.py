@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
-from remote_log.claims import segments_below
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
 from storage.errors import DfsNotFound, TwinlogError
 from storage.log.frame import Frame

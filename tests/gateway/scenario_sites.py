@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from remote_log.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
+from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
 from storage.errors import TwinlogError
 from switchover.failpoints import Crash, Failpoints
 from tests.gateway.pair import OTHER, Pair, Running

@@ -13,8 +13,8 @@ import pytest
 from gateway.cluster_view import cluster_document
 from gateway.service import Mutation, WriteRequest, WriteResult
 from gateway.site import Site
-from remote_log.base_sender import BaseSettings
-from remote_log.messages import BASE
+from remote_log.replication.base_sender import BaseSettings
+from remote_log.replication.messages import BASE
 from storage.errors import EngineFailed, HistoryNotHeld, PeerError
 from storage.rows.codec import RowCodec
 from tests.gateway.pair import Pair, settings

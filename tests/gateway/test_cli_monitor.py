@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from gateway.cli import app
 from gateway.config_load import load_operator_config, monitor_thresholds
-from remote_log.messages import StatusReply
+from remote_log.replication.messages import StatusReply
 from storage.errors import ConfigError, PeerError
 from switchover import cli_monitor
 from switchover.coordinator import PairState

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.service import Mutation, WriteRequest, WriteResult
-from remote_log.claims import segments_below
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
 from storage.errors import OutcomeUnknown
 from storage.log.frame import Frame

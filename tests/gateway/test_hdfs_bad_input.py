@@ -20,10 +20,10 @@ import pytest
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.demo_files import write_files
 from gateway.demo_servers import HdfsRoot
-from remote_log.dfs import Dfs
-from remote_log.hdfs_client import HdfsSettings
-from remote_log.hdfs_dfs import HdfsDfs
-from remote_log.hdfs_jvm import java
+from remote_log.dfs.hdfs.client import HdfsSettings
+from remote_log.dfs.hdfs.dfs import HdfsDfs
+from remote_log.dfs.hdfs.jvm import java
+from remote_log.dfs.port import Dfs
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import site
 from tools.sources import ROOT

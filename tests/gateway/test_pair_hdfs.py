@@ -13,12 +13,12 @@ import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.service import WriteResult
-from remote_log import hdfs_writer
-from remote_log.claims import segments_of
-from remote_log.dfs import Dfs
-from remote_log.hdfs_client import HdfsSettings
-from remote_log.hdfs_dfs import HdfsDfs
-from remote_log.hdfs_jvm import java
+from remote_log.dfs.hdfs import writer as hdfs_writer
+from remote_log.dfs.hdfs.client import HdfsSettings
+from remote_log.dfs.hdfs.dfs import HdfsDfs
+from remote_log.dfs.hdfs.jvm import java
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import segments_of
 from remote_log.layout import RemoteLayout
 from storage.errors import TwinlogError
 from storage.rows.codec import RowCodec

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.commit_core import Mode
 from gateway.modes import PINNED
-from remote_log.claims import segments_of
+from remote_log.fencing.claims import segments_of
 from storage.errors import OutcomeUnknown, Unavailable
 from switchover.coordinator import PairState
 from tests.gateway.pair import Pair

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from remote_log.claims import segments_below
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
 from storage.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
 from storage.prefix import FLOOR

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from remote_log.messages import STEP_DOWN
+from remote_log.replication.messages import STEP_DOWN
 from storage.errors import Conflict, PeerError
 from tests.gateway.review_rig import Moments, caught_up, open_pair, put, rows
 

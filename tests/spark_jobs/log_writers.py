@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from remote_log.claims import ClaimContent, claim
-from remote_log.dfs import Dfs
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import ClaimContent, claim
 from remote_log.layout import RemoteLayout
-from remote_log.writer import RemoteWriter, RemoteWriterSettings
+from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.disk.os_files import OsFiles
 from storage.errors import Fenced

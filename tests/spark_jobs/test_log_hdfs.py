@@ -12,7 +12,7 @@ import pytest
 from chaos.hdfs_cluster import HdfsCluster
 from spark_jobs import replay
 from spark_jobs.job import Request, SiteSource
-from tests.remote_log.hdfs_rig import opener
+from tests.remote_log.dfs.hdfs.rig import opener
 from tests.spark_jobs.log_rig import Silent
 from tests.spark_jobs.log_writers import Logs
 from tests.spark_jobs.replay_rig import contents

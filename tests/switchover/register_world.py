@@ -7,7 +7,7 @@ from storage.clock import SystemClock
 from switchover.coordinator import PairState, update
 from switchover.dfs_register import DfsCoordinator
 from switchover.register import begin_plan, downgrade, open_plan
-from tests.remote_log.memory_dfs import MemoryDfs, MemoryDisk
+from tests.remote_log.dfs.memory_dfs import MemoryDfs, MemoryDisk
 
 OTHER = {"a": "b", "b": "a"}
 LAYOUT = RemoteLayout("pair")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from remote_log.directory_dfs import DirectoryDfs
+from remote_log.dfs.directory import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from storage.clock import SystemClock
 from storage.errors import PlanSuperseded, Refused, Unavailable

@@ -12,7 +12,7 @@ from switchover.coordinator import Beat, PairState, read_or_known, update
 from switchover.homes import next_home, rank, reconciled
 from switchover.register import abandon_plan, begin_plan, downgrade, downgrade_closed, open_plan, resync
 from switchover.register_folder import KEPT, RegisterFolder
-from tests.remote_log.memory_dfs import Fault, MemoryDfs
+from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.switchover.register_world import LAYOUT, RegisterWorld
 
 BEAT = Beat(0, 0, 1.0)

@@ -13,7 +13,7 @@ from switchover.coordinator import PairState, update
 from switchover.dfs_register import HURRY
 from switchover.last_word import LastWord
 from switchover.register import abandon_plan, begin_plan, downgrade_closed
-from tests.remote_log.memory_dfs import Fault
+from tests.remote_log.dfs.memory_dfs import Fault
 from tests.switchover.register_world import RegisterWorld
 
 LEASE_S = 4.0

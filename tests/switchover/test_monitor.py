@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
-from remote_log.messages import StatusReply
+from remote_log.replication.messages import StatusReply
 from switchover.coordinator import PairState, Switching
 from switchover.facts import SiteFacts
 from switchover.findings import Kind, Thresholds

@@ -12,7 +12,7 @@ from chaos.simulate.dfs import DfsFault
 from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import parse
 from chaos.simulate.world import World, until
-from remote_log.patience import PATIENCE_S
+from remote_log.dfs.retrying import PATIENCE_S
 from tests.chaos.simulate.on_virtual_loop import run
 from tests.gateway.review_rig import TABLE
 

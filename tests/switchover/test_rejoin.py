@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remote_log.messages import EpochsReply, pack_history, to_message
+from remote_log.replication.messages import EpochsReply, pack_history, to_message
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
 from storage.engines.barriers import BarrierLimits, Barriers

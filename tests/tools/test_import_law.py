@@ -22,7 +22,8 @@ def house(tmp_path: Path) -> Path:
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
     for name, content in {
-        "storage/log/frame.py": "import struct\n", "storage/log/wal.py": "import asyncio\n", "remote_log/lease.py": "",
+        "storage/log/frame.py": "import struct\n", "storage/log/wal.py": "import asyncio\n",
+        "remote_log/fencing/read_lease.py": "",
         "gateway/app.py": "import switchover\nimport storage.log.wal\n", "spark_jobs/read.py": "import storage.log.frame\n",
     }.items():
         write(tmp_path, name, content)
@@ -65,8 +66,8 @@ def test_spark_jobs_see_the_rooms_that_read_rows(house: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "line", "named"), [
-    ("storage/log/wal.py", "import remote_log.lease", "storage.log.wal"),
-    ("remote_log/lease.py", "import gateway.app", "remote_log.lease"),
+    ("storage/log/wal.py", "import remote_log.fencing.read_lease", "storage.log.wal"),
+    ("remote_log/fencing/read_lease.py", "import gateway.app", "remote_log.fencing.read_lease"),
     ("switchover/plan.py", "import chaos", "switchover.plan"),
     ("gateway/app.py", "import tests", "gateway.app"),
     ("spark_jobs/read.py", "import storage.log.wal", "spark_jobs.read"),

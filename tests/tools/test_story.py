@@ -11,8 +11,8 @@ import pytest
 from chaos.hdfs_cluster import HdfsCluster
 from gateway.demo_files import PAIR
 from gateway.demo_servers import ROOT, HdfsRoot
+from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
-from remote_log.webhdfs import WebHdfs, WebHdfsSettings
 from storage.errors import Unavailable
 from storage.log.segment import SegmentHeader, encode_header, wal_name
 from tools import story

@@ -12,9 +12,9 @@ import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
 from gateway.commit import CommitLog
 from gateway.commit_core import CommitCore, Committed, Failed
-from remote_log.messages import Position
-from remote_log.sink import Sink
-from remote_log.trimmer import Trimmer
+from remote_log.replication.messages import Position
+from remote_log.replication.sink import Sink
+from remote_log.writing.trimmer import Trimmer
 from storage.engines.barriers import Barriers
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.timestamps import COUNTER_BITS

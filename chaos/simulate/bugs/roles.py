@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import remote_log.claims
-import remote_log.remote_segments
+import remote_log.fencing.claims
+import remote_log.writing.segments
 import switchover.activation
 import switchover.last_word
 from chaos.simulate.bugs.bug import Bug
 from gateway.modes import Modes
-from remote_log.claims import claimed_epochs
-from remote_log.lease import ReadLease
-from remote_log.sink import Sink
+from remote_log.fencing.claims import claimed_epochs
+from remote_log.fencing.read_lease import ReadLease
+from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from storage.engines.replay import replay
 from storage.errors import PlanSuperseded
@@ -127,7 +127,8 @@ BUGS = (
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
         ("one_active", "acknowledged", "linearizable"), 2, 20,
-        ((switchover.activation, "fence", _no_fence), (remote_log.claims, "read_segment", _read_though_open)), TAKEOVERS,
+        ((switchover.activation, "fence", _no_fence), (remote_log.fencing.claims, "read_segment", _read_though_open)),
+        TAKEOVERS,
     ),
     Bug(
         "no-lease-wait", "A takeover opens while the old active's read lease may still run.", "P2",
@@ -136,7 +137,7 @@ BUGS = (
     Bug(
         "no-claim-check", "A writer that made a segment does not look at the claims.", "P2",
         ("one_active", "linearizable", "liveness"), 17, 100,
-        ((remote_log.remote_segments, "check_not_fenced", _nothing),), TAKEOVERS,
+        ((remote_log.writing.segments, "check_not_fenced", _nothing),), TAKEOVERS,
     ),
     Bug(
         "serve-without-lease", "Reads are served and writes acknowledged though the lease has run out.", "P2",

@@ -15,7 +15,7 @@ from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.network import Network
 from chaos.simulate.process import Process
 from tests.chaos.simulate.on_virtual_loop import on_loop, suite
-from tests.remote_log.dfs_contract import DfsContract
+from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.storage.disk.files_contract import FilesContract
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract

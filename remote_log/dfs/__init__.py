@@ -1,0 +1,1 @@
+"""The DFS: the port with its leases, retries, the queue of an open file, and plain directories as one implementation."""

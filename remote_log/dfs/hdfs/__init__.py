@@ -1,0 +1,1 @@
+"""HDFS behind the DFS port: Hadoop's own client in this process."""

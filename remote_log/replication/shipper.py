@@ -1,0 +1,151 @@
+"""The shipper: the sending end of the asynchronous replicator, at the active.
+
+It reads the WAL behind what the engine has applied and posts frames to the other site's sink; a follower that is empty, or
+behind the oldest kept frame, gets base data first: a snapshot in key order, then the log from there.
+
+What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to go on,
+never a memory of ours; nothing here ever waits on the write path, nor it on this. Batches adapt: what gathered while the
+last one travelled goes next. Source: protocol.md section 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from remote_log.replication.base_sender import BaseSender, BaseSettings
+from remote_log.replication.messages import (
+    FOLLOW,
+    REPLICATE,
+    BaseDoneRequest,
+    BaseRequest,
+    FollowRequest,
+    Position,
+    ReplicateRequest,
+    from_message,
+    pack_history,
+    to_message,
+)
+from remote_log.replication.transport import Transport
+from storage.clock import Clock
+from storage.engine import StorageEngine
+from storage.errors import Fenced, LogGap, TwinlogError
+from storage.log.wal import Wal
+
+
+@dataclass(frozen=True, slots=True)
+class ShipperSettings:
+    batch_bytes_max: int = 4 << 20
+    batch_interval_s: float = 0.02  # gather at least this long, so that a busy pair does not pay a request per frame
+    idle_poll_s: float = 0.5  # asks for the durable position when there is nothing to send
+    retry_s: float = 0.5
+    call_timeout_s: float = 10.0
+    base: BaseSettings = field(default_factory=BaseSettings)
+
+
+class PeerView(msgspec.Struct, frozen=True, gc=False):
+    """What the active knows of its follower, and when it learned it (`at_s`, monotonic)."""
+
+    state: str = "unknown"  # unknown | following | diverged | loading | busy | unreachable
+    applied_seq: int | None = None
+    durable_seq: int | None = None
+    at_s: float | None = None
+    why: str = ""
+
+
+class Shipper:
+    """`run` goes on until it is cancelled, or until the peer follows a later epoch (`on_fenced`)."""
+
+    def __init__(
+        self, *, site: str, epoch: int, transport: Transport, wal: Wal, engine: StorageEngine, clock: Clock,
+        applied: Callable[[], int], changed: asyncio.Event, on_position: Callable[[PeerView], None],
+        on_fenced: Callable[[Fenced], None], settings: ShipperSettings,
+    ) -> None:
+        self._site, self._epoch, self._transport = site, epoch, transport
+        self._wal, self._engine, self._clock = wal, engine, clock
+        self._applied, self._changed = applied, changed
+        self._on_position, self._on_fenced = on_position, on_fenced
+        self._settings = settings
+        self.view = PeerView()
+        self._flush_wanted = False
+        self._base = BaseSender(epoch=epoch, engine=engine, wal=wal, clock=clock, call=self._call, settings=settings.base)
+        self.frames_shipped = 0
+        self.bytes_shipped = 0
+
+    @property
+    def base_rows_sent(self) -> int:
+        return self._base.rows_sent
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._session()
+                except Fenced as error:
+                    self._on_fenced(error)
+                    return
+                except TwinlogError as error:
+                    view = self.view
+                    self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
+                self._base.release_unused()
+                await self._clock.sleep(self._settings.retry_s)
+        finally:
+            self._base.release()
+
+    def ask_flush(self) -> None:
+        """Have the peer make what it has applied durable with the next call."""
+        self._flush_wanted = True
+        self._changed.set()
+
+    def _see(self, view: PeerView) -> None:
+        self.view = view
+        self._on_position(view)
+
+    def _note(self, position: Position) -> Position:
+        self._see(
+            PeerView(position.state, position.applied_seq, position.durable_seq, self._clock.monotonic_s(), position.why)
+        )
+        return position
+
+    async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
+        reply = await self._transport.call(method, to_message(request), self._settings.call_timeout_s)
+        return self._note(from_message(Position, reply))
+
+    async def _session(self) -> None:
+        """Agree on a position, then ship until something goes wrong."""
+        history = pack_history(self._engine.epochs())
+        position = await self._call(FOLLOW, FollowRequest(self._epoch, self._site, history))
+        if position.state == "loading":
+            position = await self._base.send(position.base)
+        if position.state != "following":
+            return
+        self._base.release()
+        while True:
+            upto = self._applied()
+            if position.applied_seq >= upto:
+                await self._wait_for_more()
+                frames_data = b""
+            else:
+                try:
+                    frames = await self._wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
+                except LogGap:
+                    position = await self._base.send(None)
+                    continue
+                frames_data = b"".join(frame.data for frame in frames)
+                self.frames_shipped += len(frames)
+                self.bytes_shipped += len(frames_data)
+            flush, self._flush_wanted = self._flush_wanted, False
+            position = await self._call(REPLICATE, ReplicateRequest(self._epoch, frames_data, flush))
+            if len(frames_data) < self._settings.batch_bytes_max // 2:
+                await self._clock.sleep(self._settings.batch_interval_s)
+
+    async def _wait_for_more(self) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(self._settings.idle_poll_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return  # nothing new: ask for the durable position

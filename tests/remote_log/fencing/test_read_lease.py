@@ -1,0 +1,55 @@
+"""The read lease's arithmetic, and the reason for the fencer's wait as a property."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote_log.fencing.read_lease import ReadLease
+from storage.errors import InvalidInput
+
+seconds = st.floats(0, 1e6)
+starts = st.lists(seconds, min_size=1, max_size=8)
+
+
+def test_nothing_is_valid_without_a_proof() -> None:
+    assert not ReadLease(1.0, 0.1).valid_at(0.0)
+    assert not ReadLease(1.0, 0.1).valid_at(-1e300)
+
+
+@given(starts, seconds)
+def test_the_newest_start_counts_in_whatever_order_proofs_come(proofs: list[float], now_s: float) -> None:
+    lease = ReadLease(2.0, 0.0)
+    for start_s in proofs:
+        lease.proof(start_s)
+    assert lease.expires_s == max(proofs) + 2.0
+    assert lease.valid_at(now_s) == (now_s < max(proofs) + 2.0)
+
+
+def test_the_end_itself_is_not_valid() -> None:
+    lease = ReadLease(1.0, 0.0)
+    lease.proof(5.0)
+    assert lease.valid_at(5.999)
+    assert not lease.valid_at(6.0)
+
+
+@given(
+    lease_s=st.floats(0.05, 60), margin=st.floats(0.0, 0.5), share=st.floats(0, 1), fenced_at=st.floats(0, 1000),
+    before=st.floats(0, 10),
+)
+def test_when_the_fencer_has_waited_the_old_active_is_silent(
+    lease_s: float, margin: float, share: float, fenced_at: float, before: float
+) -> None:
+    """The old active's clock runs at 1, the fencer's faster by at most the margin; proofs start before the fence."""
+    old = ReadLease(lease_s, margin)
+    old.proof(fenced_at - before)
+    fencer_rate = 1 + margin * share
+    waited_in_old_seconds = ReadLease(lease_s, margin).fencer_wait_s / fencer_rate
+    assert not old.valid_at(fenced_at + waited_in_old_seconds * (1 + 1e-9) + 1e-9)
+
+
+def test_nonsense_is_refused() -> None:
+    for lease_s, margin in ((0, 0.1), (-1, 0.1), (float("nan"), 0.1), (1, -0.1), (float("inf"), 0.0)):
+        with pytest.raises(InvalidInput):
+            ReadLease(lease_s, margin)
