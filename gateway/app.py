@@ -45,13 +45,13 @@ from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.errors import Unavailable
+from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
-from switchover.coordinator import Coordinator
-from switchover.dfs_register import DfsCoordinator
-from switchover.failpoints import Failpoints
-from switchover.sql_coordinator import SqlCoordinator
-from switchover.sql_journal import SqlJournal
+from switchover.operations.sql_journal import SqlJournal
+from switchover.register.port import Coordinator
+from switchover.register.sql import SqlCoordinator
+from switchover.register.two_dfs import DfsCoordinator
 
 log = structlog.get_logger("twinlog.app")
 TRIM_INTERVAL_S = 1.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from switchover.findings import Thresholds
+from switchover.monitor.findings import Thresholds
 
 SITES = ("a", "b")
 PAIR_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"  # it names a folder on each DFS

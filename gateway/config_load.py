@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from gateway.config import DfsSiteConfig, HttpUrl, Matches, OneOf, OperatorConfig, Reference, Secret, SiteConfig, Within
 from storage.errors import ConfigError
-from switchover.findings import Thresholds
+from switchover.monitor.findings import Thresholds
 
 PREFIX = "TWINLOG_"
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"

@@ -15,14 +15,14 @@ from storage.clock import Clock
 from storage.errors import Refused
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import Kind, Record
-from switchover.activation import Activation
-from switchover.activation_parts import ActivationRequest, Opened
-from switchover.coordinator import Coordinator, PairState
+from switchover.activation.activation import Activation
+from switchover.activation.ports import ActivationRequest, Opened
 from switchover.facts import SiteFacts
-from switchover.held import opened_here
-from switchover.register import downgrade_closed
+from switchover.register.known_epochs import opened_here
+from switchover.register.port import Coordinator, PairState
+from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
-from switchover.roles import Event, Role
+from switchover.roles.table import Event, Role
 
 CANARY_TIMEOUT_S = 10.0
 MERGE_CHUNK = 500
@@ -32,7 +32,7 @@ OPERATIONS = {Kind.UPSERT: "upsert", Kind.UPDATE: "update", Kind.DELETE: "delete
 
 
 class Control:
-    """Implements switchover.control.SiteControl."""
+    """Implements switchover.site_control.SiteControl."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

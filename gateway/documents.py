@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.audits import AuditBody, Audits
-from switchover.sight import SiteView
+from switchover.monitor.views import SiteView
 
 Row = dict[str, Any]
 

@@ -21,8 +21,8 @@ from gateway.site_metrics import site_metrics
 from storage.engine import StoredRow
 from storage.log.record import RequestMark
 from storage.rows.schema import TableSchema
-from switchover.roles import Role
-from switchover.sight import SiteView
+from switchover.monitor.views import SiteView
+from switchover.roles.table import Role
 
 
 class Facade:

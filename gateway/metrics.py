@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from gateway.durations import Durations
 from gateway.service import SiteService
-from switchover.sight import Answers
+from switchover.monitor.views import Answers
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)

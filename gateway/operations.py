@@ -14,15 +14,15 @@ from gateway.control import Control
 from gateway.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import InvalidInput, Refused, TwinlogError
-from switchover.executor import Executor
-from switchover.followers import Follow, degrade_plan, resync_plan
-from switchover.journal import Journal
-from switchover.operations import operation_of_key
-from switchover.plan import Plan
-from switchover.preflight import Preflight
-from switchover.roles import Role
-from switchover.sight import Change, SiteView
-from switchover.takeover import Takeover
+from switchover.monitor.views import Change, SiteView
+from switchover.operations.document import operation_of_key
+from switchover.operations.executor import Executor
+from switchover.operations.journal import Journal
+from switchover.operations.plan import Plan
+from switchover.plans.follow import Follow, degrade_plan, resync_plan
+from switchover.plans.takeover import Takeover
+from switchover.preflight.preflight import Preflight
+from switchover.roles.table import Role
 
 KINDS = {
     "switchover": {"reason"},

@@ -47,7 +47,7 @@ from remote_log.replication.messages import (
 from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
-from switchover.roles import Role
+from switchover.roles.table import Role
 
 MERGE_ATTEMPTS = 10
 

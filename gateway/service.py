@@ -18,7 +18,7 @@ from storage.engine import StoredRow
 from storage.errors import PreconditionFailed, TwinlogError
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
-from switchover.sight import SiteView
+from switchover.monitor.views import SiteView
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):

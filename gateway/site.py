@@ -1,7 +1,7 @@
 """One site: its role, and what runs in each role. The routes, the peer's calls and the plans all act through it.
 
-What always holds: every change of role goes through the one table (switchover/roles.py); a site that boots is CLOSED until
-coordinator and peer tell it what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
+What always holds: every change of role goes through the one table (switchover/roles/table.py); a site that boots is CLOSED
+until coordinator and peer tell it what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
 Everything outside comes in through ports, so that the same code runs in a simulation. Source: protocol.md sections 5, 6, 8.
 """
 
@@ -36,17 +36,17 @@ from storage.disk.port import Files
 from storage.engine import StorageEngine
 from storage.engines.barriers import BarrierLimits, Barriers
 from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
+from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
 from storage.rows.schema import TableSchema
-from switchover.activation import Activation
-from switchover.activation_parts import ActivationPorts, ActivationRequest, ActivationSettings, Opened
-from switchover.coordinator import Coordinator, PairState
-from switchover.failpoints import Failpoints
-from switchover.forgotten import Held
-from switchover.held import held
+from switchover.activation.activation import Activation
+from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened
+from switchover.register.known_epochs import held
+from switchover.register.lost_value import Held
+from switchover.register.port import Coordinator, PairState
 from switchover.rejoin import Rejoin, RejoinReport
-from switchover.roles import Event, Role, permissions, step
+from switchover.roles.table import Event, Role, permissions, step
 
 CHANGE_POLL_S = 1.0
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.commit_core import Mode
 from gateway.durations import Durations
 from gateway.site import Site
-from switchover.roles import Role
+from switchover.roles.table import Role
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 

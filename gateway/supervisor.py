@@ -17,10 +17,10 @@ import structlog
 from gateway.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.errors import DfsError, TwinlogError
-from switchover.coordinator import Switching
-from switchover.decide import Action, decide
-from switchover.forgotten import forgotten_epoch
-from switchover.roles import Event, Role
+from switchover.register.lost_value import forgotten_epoch
+from switchover.register.port import Switching
+from switchover.roles.boot import Action, decide
+from switchover.roles.table import Event, Role
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0

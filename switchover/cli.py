@@ -16,7 +16,6 @@ from rich.live import Live
 
 from storage.errors import InvalidInput, PeerError, Refused
 from switchover import cli_monitor
-from switchover.checks import KINDS
 from switchover.cli_follow import find, follow, start
 from switchover.cli_views import (
     blockers,
@@ -27,8 +26,9 @@ from switchover.cli_views import (
     operation_screen,
     status_screen,
 )
-from switchover.loss import UNKNOWN, at_risk
 from switchover.pair_access import PairAccess
+from switchover.preflight.checks import KINDS
+from switchover.preflight.loss import UNKNOWN, at_risk
 from switchover.terminal import (
     EXIT_CODES,
     ConfigOption,

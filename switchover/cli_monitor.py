@@ -22,12 +22,12 @@ from rich.text import Text
 from storage.clock import SystemClock
 from storage.errors import PeerError
 from switchover.cli_views import duration
-from switchover.findings import Kind, Thresholds
-from switchover.monitor import Advice
+from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.judgement import Advice
+from switchover.monitor.views import MONITOR, SiteView
+from switchover.monitor.watcher import Watcher
 from switchover.pair_access import PairAccess
-from switchover.sight import MONITOR, SiteView
 from switchover.terminal import Exit, notes, out, print_json
-from switchover.watcher import Watcher
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 _STYLES = {

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from switchover.loss import at_risk
+from switchover.preflight.loss import at_risk
 
 UNKNOWN = "[yellow]unknown[/]"
 _ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from switchover.findings import Thresholds
+from switchover.monitor.findings import Thresholds
 
 
 class PairAccess(Protocol):

@@ -42,9 +42,7 @@ LEFT_OUT = {  # files -> why the simulator does not run them, and what tests the
     "remote_log/dfs/queued_writer.py": "the thread of an open file, of directory and HDFS; the same contract",
     "switchover/terminal.py": "the command line; `tests/gateway/test_cli.py`",
     "switchover/pair_access.py": "the command line's port; `tests/gateway/test_cli.py`",
-    "switchover/diagram.py": "draws docs/roles.md; `tests/switchover/test_roles.py`",
-    "switchover/sql*.py": "SQL databases; `tests/switchover/test_coordinator.py` and `test_journal.py`",
-    "switchover/memory_coordinator.py": "a twin for tests; the simulator has one with a network between",
+    "switchover/*sql*.py": "SQL databases; `tests/switchover/register/test_coordinator.py`",
 }
 
 

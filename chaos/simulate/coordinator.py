@@ -1,7 +1,7 @@
 """Doors over the simulated network to the pair's register at the witness.
 
 What always holds: the register changes in one go, at the moment at which a request arrives; a caller that hears nothing in
-time, or of a broken connection, does not know whether it did. Source: switchover/coordinator.py.
+time, or of a broken connection, does not know whether it did. Source: switchover/register/port.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from chaos.simulate.network import Call, Network
 from storage.errors import Unavailable
-from switchover.coordinator import PairState, superseded
-from switchover.one_register import OneRegister
+from switchover.register.port import PairState, superseded
+from switchover.register.single import OneRegister
 
 PLACE = "w"
 

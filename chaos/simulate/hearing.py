@@ -1,7 +1,7 @@
 """A site's door to the pair's register, with a record of what it asked in vain and of what it decided blind.
 
 What always holds: it hears and never touches: every answer and every error goes through as it came.
-Source: switchover/coordinator.py; the checkers `honest` and `answers` read what is recorded.
+Source: switchover/register/port.py; the checkers `honest` and `answers` read what is recorded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from chaos.history_lines import Blind, Unheard
 from storage.errors import Unavailable
-from switchover.coordinator import Beat, Coordinator, PairState
+from switchover.register.port import Beat, Coordinator, PairState
 
 _T = TypeVar("_T")
 Note = Callable[[Unheard | Blind], None]

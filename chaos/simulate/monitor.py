@@ -20,10 +20,10 @@ from chaos.simulate.process import Process
 from chaos.simulate.world import Life, World
 from gateway.operations import Operations
 from storage.errors import PeerError
-from switchover.findings import Thresholds
-from switchover.monitor import Advice
-from switchover.sight import MONITOR, SiteView
-from switchover.watcher import Watcher
+from switchover.monitor.findings import Thresholds
+from switchover.monitor.judgement import Advice
+from switchover.monitor.views import MONITOR, SiteView
+from switchover.monitor.watcher import Watcher
 
 SETTINGS = Thresholds(  # so short that it acts within a run, between faults that last for seconds
     interval_s=0.35, look_after_s=1.0, resync_after_s=2.0, degrade_after_s=0.7, failover_after_s=0.7, gap_max_s=8.0,

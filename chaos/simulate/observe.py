@@ -39,7 +39,7 @@ from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.rows.codec import RowCodecs
 from storage.rows.schema import decode_schema
-from switchover.coordinator import PairState
+from switchover.register.port import PairState
 from switchover.rejoin import QUARANTINE
 
 SAMPLE_S = 1.0

@@ -25,7 +25,7 @@ from storage.errors import LogError, TwinlogError, Unavailable
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment
-from switchover.loss import at_risk
+from switchover.preflight.loss import at_risk
 
 COMMAND_TIMEOUT_S = 10.0
 PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a command

@@ -1,7 +1,8 @@
 """What the pair's register holds, and the moment at which each of its values is decided: at the witness, or on the two DFSs.
 
 What always holds: it looks and never touches; a value is decided by the first file that holds it as the newest of its folder:
-further ones are copies, and one that a late author makes below the newest counts for nobody (switchover/register_folder.py).
+further ones are copies, and one that a late author makes below the newest counts for nobody
+(switchover/register/dfs_folder.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Protocol
 from chaos.simulate.dfs import SimDfsCluster
 from remote_log.layout import RemoteLayout
 from storage.disk.sealed_json import unseal
-from switchover.coordinator import PairState
-from switchover.homes import rank
-from switchover.register_folder import Entry
+from switchover.register.dfs_folder import Entry
+from switchover.register.homes import rank
+from switchover.register.port import PairState
 
 Decided = Callable[[PairState | None, PairState], None]  # the value before it, in the same place, and the one decided
 

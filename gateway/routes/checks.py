@@ -12,7 +12,7 @@ from gateway import openapi as api
 from gateway.documents import ChecksDocument
 from gateway.door import Door
 from gateway.routes.common import json_answer
-from switchover.sight import SiteView
+from switchover.monitor.views import SiteView
 
 _SHOWN = {
     "for": "switchover", "to": "b", "ok": True, "loss": None,

@@ -9,7 +9,7 @@ import uvloop
 
 from gateway.app import serve
 from gateway.config_load import load_site_config
-from switchover.failpoints import ArmedFailpoints, Failpoints
+from storage.failpoints import ArmedFailpoints, Failpoints
 
 DIED = 86
 

@@ -28,7 +28,7 @@ from storage.log.frame import make_frame
 from storage.log.record import Kind, Record, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from switchover.facts import SiteFacts
-from switchover.sight import SiteView
+from switchover.monitor.views import SiteView
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
 OWN = SiteFacts(

@@ -13,7 +13,7 @@ from typing import Any
 
 from remote_log.dfs.port import DfsEntry
 from storage.errors import DfsError, SyncFailed, Unavailable
-from switchover.one_register import OneRegister
+from switchover.register.single import OneRegister
 
 
 @dataclass

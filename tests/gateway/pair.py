@@ -40,14 +40,14 @@ from storage.engines.barriers import BarrierLimits
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.errors import DfsError, PeerError, Unavailable
+from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
-from switchover.coordinator import Coordinator
-from switchover.dfs_register import DfsCoordinator
-from switchover.failpoints import Failpoints
-from switchover.loss import at_risk
-from switchover.sql_coordinator import SqlCoordinator
-from switchover.sql_journal import SqlJournal
+from switchover.operations.sql_journal import SqlJournal
+from switchover.preflight.loss import at_risk
+from switchover.register.port import Coordinator
+from switchover.register.sql import SqlCoordinator
+from switchover.register.two_dfs import DfsCoordinator
 from tests.gateway.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 
 IMAGE_ATTEMPTS = 50

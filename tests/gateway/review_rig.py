@@ -12,9 +12,9 @@ from typing import Any
 from gateway.active import ActiveEpoch
 from gateway.service import Condition, Mutation, WriteRequest, WriteResult
 from gateway.site import Site
+from storage.failpoints import Failpoints
 from storage.rows.codec import RowCodec
-from switchover.coordinator import PairState
-from switchover.failpoints import Failpoints
+from switchover.register.port import PairState
 from tests.gateway.pair import Pair, settings
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}

@@ -13,7 +13,7 @@ from typing import Any
 
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
 from storage.errors import TwinlogError
-from switchover.failpoints import Crash, Failpoints
+from storage.failpoints import Crash, Failpoints
 from tests.gateway.pair import OTHER, Pair, Running
 from tests.gateway.scenario import Command, outcome
 

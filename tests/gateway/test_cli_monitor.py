@@ -17,10 +17,10 @@ from gateway.config_load import load_operator_config, monitor_thresholds
 from remote_log.replication.messages import StatusReply
 from storage.errors import ConfigError, PeerError
 from switchover import cli_monitor
-from switchover.coordinator import PairState
-from switchover.findings import Thresholds
-from switchover.sight import SiteView
-from switchover.watcher import Watcher
+from switchover.monitor.findings import Thresholds
+from switchover.monitor.views import SiteView
+from switchover.monitor.watcher import Watcher
+from switchover.register.port import PairState
 from tests.gateway.dict_service import OWN
 from tests.gateway.two_sites import TwoSites
 

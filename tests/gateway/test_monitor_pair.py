@@ -10,10 +10,10 @@ import pytest
 
 from gateway.modes import PINNED
 from storage.errors import InvalidInput, PeerError, Refused
-from switchover.findings import Kind, Thresholds
-from switchover.monitor import Advice
-from switchover.sight import SiteView
-from switchover.watcher import Watcher
+from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.judgement import Advice
+from switchover.monitor.views import SiteView
+from switchover.monitor.watcher import Watcher
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import caught_up, epoch, open_pair, put, site
 

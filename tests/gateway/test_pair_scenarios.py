@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from switchover.failpoints import Crash
+from storage.failpoints import Crash
 from tests.gateway.scenario import Scenario, ScenarioError, load, run
 from tests.gateway.scenario_commands import PairCommands
 from tools.sources import ROOT

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from storage.errors import DfsError, Refused
-from switchover.attempt import history_entry
-from switchover.coordinator import PairState
-from switchover.failpoints import ArmedFailpoints
+from storage.failpoints import ArmedFailpoints
+from switchover.operations.attempt import history_entry
+from switchover.register.port import PairState
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 

@@ -14,7 +14,7 @@ from gateway.commit_core import Mode
 from gateway.modes import PINNED
 from remote_log.fencing.claims import segments_of
 from storage.errors import OutcomeUnknown, Unavailable
-from switchover.coordinator import PairState
+from switchover.register.port import PairState
 from tests.gateway.pair import Pair
 from tests.gateway.review_rig import caught_up, coordinator_value, epoch, open_pair, put, rows, site
 

@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from storage.errors import EngineFailed, TwinlogError, Unavailable
-from switchover.coordinator import PairState
-from switchover.failpoints import ArmedFailpoints
-from switchover.register import renew_lease
+from storage.failpoints import ArmedFailpoints
+from switchover.register.port import PairState
+from switchover.register.transitions import renew_lease
 from tests.gateway.faults import FaultyDfs, FaultyDfsWriter
 from tests.gateway.review_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 

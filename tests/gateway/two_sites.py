@@ -16,7 +16,7 @@ from gateway.http_app import build_app
 from gateway.server import HttpServer, ServerSettings, listen
 from gateway.service import WriteRequest, WriteResult
 from storage.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
-from switchover.loss import at_risk
+from switchover.preflight.loss import at_risk
 from tests.gateway.dict_service import DictService
 
 STEPS = (

@@ -12,7 +12,7 @@ from storage.clock import SystemClock
 from storage.engine import EpochEntry
 from storage.engines.barriers import BarrierLimits, Barriers
 from storage.engines.memory.engine import MemoryEngine
-from switchover.failpoints import Failpoints
+from storage.failpoints import Failpoints
 from switchover.rejoin import QUARANTINE, Rejoin
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import run

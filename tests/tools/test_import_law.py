@@ -68,7 +68,7 @@ def test_spark_jobs_see_the_rooms_that_read_rows(house: Path) -> None:
 @pytest.mark.parametrize(("file", "line", "named"), [
     ("storage/log/wal.py", "import remote_log.fencing.read_lease", "storage.log.wal"),
     ("remote_log/fencing/read_lease.py", "import gateway.app", "remote_log.fencing.read_lease"),
-    ("switchover/plan.py", "import chaos", "switchover.plan"),
+    ("switchover/operations/plan.py", "import chaos", "switchover.operations.plan"),
     ("gateway/app.py", "import tests", "gateway.app"),
     ("spark_jobs/read.py", "import storage.log.wal", "spark_jobs.read"),
     ("spark_jobs/read.py", "import switchover", "spark_jobs.read"),

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 import remote_log.fencing.claims
 import remote_log.writing.segments
-import switchover.activation
-import switchover.last_word
+import switchover.activation.activation
+import switchover.activation.opening
 from chaos.simulate.bugs.bug import Bug
 from gateway.modes import Modes
 from remote_log.fencing.claims import claimed_epochs
@@ -19,11 +19,11 @@ from storage.clock import Clock
 from storage.engines.replay import replay
 from storage.errors import PlanSuperseded
 from storage.log.segment import scan_segment
-from switchover.activation import Activation
-from switchover.activation_parts import Opened
-from switchover.coordinator import PairState, Switching
-from switchover.homes import next_epoch
-from switchover.register import open_plan
+from switchover.activation.activation import Activation
+from switchover.activation.ports import Opened
+from switchover.register.homes import next_epoch
+from switchover.register.port import PairState, Switching
+from switchover.register.transitions import open_plan
 from switchover.rejoin import Rejoin
 
 TAKEOVERS = ("pause", "isolate", "cut", "failover")
@@ -127,7 +127,10 @@ BUGS = (
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
         ("one_active", "acknowledged", "linearizable"), 2, 20,
-        ((switchover.activation, "fence", _no_fence), (remote_log.fencing.claims, "read_segment", _read_though_open)),
+        (
+            (switchover.activation.activation, "fence", _no_fence),
+            (remote_log.fencing.claims, "read_segment", _read_though_open),
+        ),
         TAKEOVERS,
     ),
     Bug(
@@ -164,7 +167,7 @@ BUGS = (
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
         ("linearizable", "liveness", "one_active"), 117, 20,
-        ((Activation, "begin", _begin_without_asking), (switchover.last_word, "open_plan", _open_anyway)),
+        ((Activation, "begin", _begin_without_asking), (switchover.activation.opening, "open_plan", _open_anyway)),
         ("degrade", "degrade", "degrade", "crash", "failover"),
     ),
     Bug(

@@ -21,7 +21,7 @@ from chaos.simulate.process import Process
 from chaos.simulate.transport import SimTransport
 from storage.errors import TwinlogError
 from storage.log.wal import Wal, WalSettings
-from switchover.coordinator import PairState
+from switchover.register.port import PairState
 from tests.storage.engines.engine_rig import Log, request, scan, upsert, value
 
 

@@ -24,7 +24,7 @@ from gateway.commit import CommitLog
 from gateway.rows_service import RowsService
 from gateway.supervisor import Supervisor
 from storage.errors import InvalidInput
-from switchover.activation import Activation
+from switchover.activation.activation import Activation
 from tools.sources import ROOT
 
 CLEAN_SEEDS = 60

@@ -21,8 +21,8 @@ from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
 from tests.storage.engines.engine_contract_time import EngineTimeContract
 from tests.storage.engines.memory_rig import MemoryRig
-from tests.switchover import test_coordinator
-from tests.switchover.test_coordinator import Doors
+from tests.switchover.register import test_coordinator
+from tests.switchover.register.test_coordinator import Doors
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from chaos.simulate.network import PLACES, REFUSED_MAX_S, Call, Connection, HowC
 from chaos.simulate.process import CURRENT, Process
 from chaos.simulate.transport import SimTransport
 from storage.errors import LogGap, NotActive, PeerError, TwinlogError, Unavailable
-from switchover.coordinator import PairState
+from switchover.register.port import PairState
 from tests.chaos.simulate.on_virtual_loop import run
 
 

@@ -1,0 +1,1 @@
+"""Activation: the one way by which a site becomes the writer."""

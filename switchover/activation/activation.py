@@ -1,0 +1,390 @@
+"""Activation of a site as the writer of the log: one code for bootstrap, restart, takeover and switchover.
+
+Begin (coordinator) -> claim -> fence -> read along the chain, replay, make durable -> wait out the read lease -> open.
+Each step first makes sure of the ones before it and does nothing when it is done, so a plan that is taken up by a new process
+starts again from the first with a new epoch: epochs are cheap, and no half-known state is trusted.
+
+What always holds:
+- nothing is read before every lower epoch is fenced at the arbiter, the DFS that both followers of an epoch meet at (P2);
+- what was read goes to the own WAL before the new epoch opens, and to the storage only when this plan has the last word: the
+  end may never have been committed, and a plan that loses must not have applied what another log leaves out (P4, P5);
+- the storage is durable with all of it before anything is deleted (P1, P9);
+- a gap between what the storage holds and what the log offers stops the plan (nothing acknowledged is skipped silently);
+- the coordinator's value is the last word: opening is a compare-and-set on the value that this plan began with.
+Source: protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import PatientDfs, patiently
+from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
+from storage.engines.replay import replay
+from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
+from storage.log.chain import unbroken
+from storage.log.frame import Flags, Frame, make_frame
+from storage.log.record import EpochStart, Kind, Record
+from storage.prefix import floor_of
+from switchover.activation.continuation import continuing, continuing_by_force, frames_to_copy
+from switchover.activation.opening import LastWord
+from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
+from switchover.register.homes import UNSEEN_STEP, stale_takeover
+from switchover.register.known_epochs import held, opened_here
+from switchover.register.lost_value import Held
+from switchover.register.port import Mode, PairState, read_or_known, update
+from switchover.register.transitions import abandon_plan, begin_plan
+
+
+class Activation:
+    """One attempt to open the log at this site."""
+
+    def __init__(self, request: ActivationRequest, ports: ActivationPorts, settings: ActivationSettings) -> None:
+        self.request, self.ports, self.settings = request, ports, settings
+        self.epoch = 0
+        self.before: PairState | None = None  # the value that this plan follows
+        self.progress: dict[str, object] = {}
+        self.unseen_dfs: tuple[str, ...] = ()  # of a pair that begins anew: whose DFS did not answer
+        self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
+        self._done: set[str] = set()
+        self._high_seq = 0
+        self._copies: list[Frame] = []
+        self._damaged: list[DamagedLog] = []  # segments of the remote log that this plan goes on without
+        self._tail_read: list[Frame] = []  # applied once this plan has the last word, and not before
+        self._end = 0  # sequence that the new epoch continues from
+        self._proofs_end_s = 0.0  # the old active has no proof that it may serve from a later start (monotonic)
+
+    @property
+    def _takes_over(self) -> bool:
+        return self.request.kind in ("takeover", "switchover") or self._anew
+
+    @property
+    def _anew(self) -> bool:
+        """The pair's value was lost, and the operator accepts what nobody can verify then: who was the active, and in which
+        mode. It is a takeover that reads what a restart would read, too."""
+        return self.request.kind == "bootstrap" and self.request.accept_data_loss
+
+    @property
+    def _arbiter(self) -> Dfs:
+        """One's own DFS for a takeover, the peer's for a restart: it holds the remote log in question."""
+        return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
+
+    def _patient(self, dfs: Dfs) -> Dfs:
+        """One call that fails in passing must not end the plan."""
+        return PatientDfs(dfs, self.ports.clock)
+
+    @property
+    def _needs_arbiter(self) -> bool:
+        """A restart in an asynchronous mode goes on without the peer's DFS; claims are made there at the resync."""
+        return self._takes_over or self._mode_before == "sync"
+
+    @property
+    def follows_async(self) -> bool:
+        """The old active may have acknowledged what only it holds."""
+        return self._mode_before == "async"
+
+    @property
+    def _mode_before(self) -> Mode:
+        return self.before.mode if self.before is not None else "sync"
+
+    def _reached(self, step: str) -> None:
+        self._done.add(step)
+        self.ports.failpoints.hit(f"activation.{step}")
+
+    async def begin(self) -> None:
+        """The compare-and-set that makes this plan the only one, and gives it an epoch."""
+        if "begin" in self._done:
+            return
+        request, ports = self.request, self.ports
+        coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
+        self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
+        claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
+        met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
+        seen = await self._held() if self._anew else None
+        if seen is not None:
+            met.append(seen.known)
+            self.unseen_dfs = seen.unseen
+        unseen = coordinator.unseen is not None or (seen is not None and bool(seen.unseen))
+
+        def begun(state: PairState | None) -> PairState:
+            self.before = state
+            return begin_plan(
+                state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
+                accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
+                epoch_step=UNSEEN_STEP if self._takes_over and unseen else 1,
+                forgotten_epoch=max(met) if self._anew else 0,
+            )
+
+        mode = self._mode_before
+        try:  # an asynchronous active renews its lease meanwhile
+            began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
+        except Refused:
+            if (stale := stale_takeover(self.before, ports.site)) is not None:
+                await update(coordinator, lambda state: abandon_plan(state, stale))
+            raise
+        if self._mode_before != mode:
+            raise PlanSuperseded("the mode of the pair changed while this plan began: try again", plan_id=request.plan_id)
+        assert began.switching is not None
+        self.epoch, self._begun = began.switching.epoch, (began, coordinator.unseen is None)
+        self._reached("begin")
+
+    async def _held(self) -> Held:
+        ports = self.ports
+        dfs_by_site = {ports.site: ports.own_dfs, ports.peer: ports.peer_dfs}
+        return await held(ports.engine, ports.wal, dfs_by_site, ports.layout)
+
+    async def abandon(self) -> None:
+        """Let the pair go: nothing irreversible was done."""
+        await update(self.ports.coordinator, lambda state: abandon_plan(state, self.request.plan_id))
+
+    def old_has_stopped(self, durable_seq: int) -> None:
+        """The old active confirmed that it stopped, with its storage durable up to `durable_seq`."""
+        self.request = replace(self.request, old_stopped=True, peer_durable_seq=durable_seq)
+
+    async def claim(self) -> None:
+        """The exclusive file at the arbiter that grants the epoch and locks every older one."""
+        await self.begin()
+        if "claim" in self._done or not self._needs_arbiter:
+            return
+        ports = self.ports
+        content = ClaimContent(
+            site=ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+            wall_ms=ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+        )
+        await claim(self._patient(self._arbiter), ports.layout, self.epoch, content)
+        self._reached("claim")
+
+    async def fence(self) -> None:
+        """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""
+        await self.claim()
+        if "fence" in self._done or not self._needs_arbiter:
+            return
+        ports = self.ports
+        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+        self._proofs_end_s = still_since_s if self._mode_before == "sync" else ports.clock.monotonic_s()
+        self._reached("fence")
+
+    async def replay(self) -> None:
+        """Read both logs along the chain, bring storage and WAL up to it, make the storage durable."""
+        await self.fence()
+        if "replay" in self._done:
+            return
+        remote = await self._read_remote()
+        await self._check_remote_log_is_there(remote)
+        await self.ports.wal.settle()
+        local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
+        tail = self._tail(remote, local)
+        self._check_own_epoch(tail)
+        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
+        if not self._takes_over and self._mode_before == "sync":
+            self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq, whole=not self._damaged)
+        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
+        self._check_old_active()
+        await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
+        await self.ports.engine.flush()  # what was shipped may be in no log here
+        self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
+        if self._damaged:
+            self.progress["damaged"] = [error.message for error in self._damaged]
+        self._reached("replay")
+
+    async def wait_lease(self) -> None:
+        """From the last append on that may have renewed it. What the old active still answers until then is in the files that
+        were closed, so they were read meanwhile."""
+        await self.replay()
+        if "wait_lease" in self._done:
+            return
+        if self._takes_over and not self.request.old_stopped:
+            clock = self.ports.clock
+            await clock.sleep(max(0.0, self._proofs_end_s + self.settings.lease.fencer_wait_s - clock.monotonic_s()))
+        self._reached("wait_lease")
+
+    async def _read_remote(self) -> list[Frame]:
+        if not self._needs_arbiter:
+            return []
+        try:
+            frames = await read_frames(self._patient(self._arbiter), self.ports.layout, self.epoch, self._may_lack())
+        except DamagedLog as error:
+            peer = self.ports.peer
+            error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
+            raise
+        return [*frames, *(await self._read_own_remote() if self._anew else ())]
+
+    def _may_lack(self) -> list[DamagedLog] | None:
+        """Where damage in the remote log is put, if this plan goes on without: a restart has all that was acknowledged in its
+        own WAL, and copies what the other site may need from there; of a forced takeover the operator accepted the loss."""
+        return self._damaged if not self._takes_over or self.request.accept_data_loss else None
+
+    async def _read_own_remote(self) -> list[Frame]:
+        """What this site may have written as the active, as far as the other site's DFS answers."""
+        ports = self.ports
+        try:
+            await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+            return await read_frames(self._patient(ports.peer_dfs), ports.layout, self.epoch, self._damaged)
+        except DfsError:
+            return []
+
+    def _tail(self, remote: list[Frame], local: list[Frame]) -> list[Frame]:
+        """The frames that continue what the storage holds. A takeover trusts the remote log only, unless it is forced."""
+        engine = self.ports.engine
+        frames = remote if self._takes_over and not self._anew else [*remote, *local]
+        try:
+            tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
+        except LogGap:
+            if not self.request.accept_data_loss:
+                self._check_own_epoch([])  # a disk that was replaced is called by its name
+                raise
+            tail = []  # the operator typed the loss; the manifest in the journal says what
+        if not tail and self.request.accept_data_loss:
+            tail = continuing_by_force(frames, local, engine.applied_seq, engine.applied_epoch)
+        self._check_floor(tail)
+        return tail
+
+    def _check_floor(self, tail: list[Frame]) -> None:
+        """After a rejoin that fetched rows, the storage is a prefix of the log again only from the point of that fetch on."""
+        engine = self.ports.engine
+        end = tail[-1].last_seq if tail else engine.applied_seq
+        floor = floor_of(engine)
+        if end < floor:
+            raise LogGap(
+                f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied_seq}, the log leads to {end}, "
+                f"and {floor} is needed to be consistent; bring site {self.ports.peer} back",
+                held_seq=engine.applied_seq,
+            )
+
+    async def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
+        """A takeover reads all of what was acknowledged, or stops: a DFS that was emptied looks like a log without a tail. A
+        restart needs no such proof: what was acknowledged is in its own WAL, and what the peer lacks is copied from there."""
+        before, engine = self.before, self.ports.engine
+        if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
+            return
+        missing = await missing_from(self._patient(self._arbiter), self.ports.layout, before.epoch)
+        if missing is None and engine.applied_epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
+            missing = f"its frames, and the storage ends in epoch {engine.applied_epoch}"
+        if missing is not None:
+            raise LogGap(
+                f"the remote log of epoch {before.epoch} is not on this site's DFS (missing: {missing}): acknowledged writes "
+                "would be missing too; bring the DFS back, or the old active, or force: --accept-data-loss --count unknown",
+                held_seq=engine.applied_seq,
+            )
+
+    def _check_own_epoch(self, tail: list[Frame]) -> None:
+        """A restart continues the epoch that this site opened: its start was durable here before the coordinator named it. On
+        a new disk that may be a copy, left by an attempt that did not end: without the remote log it proves nothing."""
+        before, engine = self.before, self.ports.engine
+        if self._takes_over or self.request.accept_data_loss or before is None:
+            return
+        end = tail[-1].epoch if tail else engine.applied_epoch
+        if not self._needs_arbiter and before.epoch not in opened_here(engine, self.ports.wal):
+            end = engine.applied_epoch
+        if end >= before.epoch:
+            return
+        raise LogGap(
+            f"storage and log of site {self.ports.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
+            f"replaced, or this is not its data directory; give it the right one, or let site {self.ports.peer} take over",
+            held_seq=engine.applied_seq,
+        )
+
+    def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
+        """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
+        back from its crash with less than this site had applied, and is then served from here instead of from base data. Of a
+        pair that begins anew at its active, only what lies behind: what came before it in the WAL may be trimmed, and what was
+        put behind that would be left with a hole."""
+        engine = self.ports.engine
+        end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied_epoch, engine.applied_seq)
+        if not self._takes_over or (self._anew and local):
+            return tail
+        # what lies before a hole is left of a trimming; and an attempt that failed must have written no less than the next one
+        whole = [frame for frame in unbroken(remote) if (frame.epoch, frame.last_seq) <= end]
+        return whole if whole and (whole[-1].epoch, whole[-1].last_seq) == end else tail
+
+    async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
+        missing = [frame for frame in frames if frame.position not in held]
+        await self.ports.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
+        for synced in [self.ports.wal.append(frame) for frame in missing]:
+            await synced
+
+    def _check_old_active(self) -> None:
+        """What an asynchronous active committed after its drain is in no remote log: it must have been shipped."""
+        held, there = self._end, self.request.peer_durable_seq
+        if held < there and not self.request.accept_data_loss:
+            raise LogGap(
+                f"the old active stopped at sequence {there}, but only {held} arrived here: open the old one again "
+                "(failover to it), then switch over anew",
+                held_seq=held, offered_previous=there,
+            )
+
+    async def _apply(self, frames: list[Frame]) -> None:
+        """What was read, and the start, go to the storage, which is then made durable: what was read may be deleted then."""
+        await replay(self.ports.barriers, frames)
+        self.ports.failpoints.hit("activation.applied")
+        await self.ports.engine.flush()
+
+    async def open(self) -> Opened:
+        """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
+        await self.wait_lease()
+        ports = self.ports
+        if self._needs_arbiter:
+            await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
+        mode = self._opening_mode()
+        last = self._last_word()
+        value = await last.value(mode, self._end)
+        start = self._start_frame(mode)
+        remote = await self._open_remote(mode, start)
+        try:
+            await ports.wal.append(start)
+            ports.failpoints.hit("activation.started")
+            await last.open(value, mode, self._end)
+            self._reached("open")
+            # only now: the end of what was read may never have been committed, and another plan's log may leave it out
+            await self._apply([*self._tail_read, start])
+        except BaseException:
+            if remote is not None:
+                await remote.close()
+            raise
+        return Opened(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
+
+    def _last_word(self) -> LastWord:
+        ports, request = self.ports, self.request
+        waits = self._takes_over and not request.old_stopped
+        return LastWord(
+            ports.coordinator, ports.clock, request.plan_id, self.epoch, self._begun,
+            lease_wait_s=self.settings.lease.fencer_wait_s if waits else None,
+            bars_async=self._mode_before == "sync" and not request.accept_data_loss,
+        )
+
+    def _opening_mode(self) -> Mode:
+        """Sync only when the peer, if it had to take over right now, would find everything."""
+        if self.request.kind == "takeover" or self._anew:
+            return "async"
+        if self.request.kind == "switchover":
+            return "sync" if self.request.peer_durable_seq >= self._end else "async"
+        return self._mode_before
+
+    def _start_frame(self, mode: str) -> Frame:
+        engine = self.ports.engine
+        mark = EpochStart(self.epoch, self.ports.site, self.request.kind, self.request.plan_id)
+        self.ports.hybrid.observe(max([engine.last_timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
+        return make_frame(
+            epoch=self.epoch, first_seq=self._high_seq + 1, previous=self._end, committed=self._end,
+            timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
+            records=[Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
+        )
+
+    async def _open_remote(self, mode: str, start: Frame) -> RemoteLogOpener | None:
+        """The new epoch's first remote segment: what only the WAL held goes there before anything else."""
+        if mode != "sync":
+            return None
+        if self._takes_over:
+            content = ClaimContent(
+                site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+                wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+            )
+            await claim(self._patient(self.ports.peer_dfs), self.ports.layout, self.epoch, content)
+        remote = self.ports.make_remote(self.epoch)
+        await patiently(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
+        return remote
+
+

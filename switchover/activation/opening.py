@@ -1,0 +1,70 @@
+"""The register's part of an opening: the last look at its value, and the compare-and-set that is decided on that look.
+
+What always holds, of a pair without a coordinator (a register in one place sees all, or does not answer):
+- an old active that was degraded by command out of this site's sight keeps the pair, unless a loss was accepted;
+- what is opened is the very epoch that was claimed, also when the plan began on two registers with two epochs;
+- once both registers are in sight before the opening, the old active's lease is waited out from then on: an opening that was
+  decided blind is not confirmed any more when its compare-and-set sees both (P2).
+Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md ("What it costs").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.clock import Clock
+from storage.errors import PlanSuperseded
+from switchover.register.port import Coordinator, Mode, PairState, update
+from switchover.register.transitions import abandon_plan, open_plan
+
+
+@dataclass(slots=True)
+class LastWord:
+    """Of one plan. `begun`: the value that it began with, and whether both registers were seen then. `lease_wait_s`: how long
+    an old active may go on with what it has seen; None: there is none, or it has stopped. `bars_async`: the plan follows a
+    synchronous epoch, and nobody has accepted a loss."""
+
+    coordinator: Coordinator
+    clock: Clock
+    plan_id: str
+    epoch: int
+    begun: tuple[PairState, bool] | None
+    lease_wait_s: float | None
+    bars_async: bool
+    blind: bool = False  # the last look left a register unseen, and with it what the old active goes by
+
+    async def value(self, mode: Mode, end: int) -> PairState:
+        """What the opening would set, by a last look. `end`: where the log of the epoch before ends. PlanSuperseded: the plan
+        has lost the pair, or the old active was degraded and can go on now."""
+        value = open_plan(await self._look(), self.plan_id, mode, end)
+        if value.epoch != self.epoch:  # it began twice: there without an answer, then here, by command
+            raise PlanSuperseded(
+                f"the register that rules has this plan with epoch {value.epoch}, but {self.epoch} was claimed: begin anew",
+                plan_id=self.plan_id,
+            )
+        return value
+
+    async def _look(self) -> PairState | None:
+        now = await self.coordinator.read()
+        if now is not None and now.mode == "async" and self.bars_async:
+            await update(self.coordinator, lambda state: abandon_plan(state, self.plan_id))
+            raise PlanSuperseded(
+                "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
+                "it can go on now; if it is lost, begin anew, which shows the loss manifest", plan_id=self.plan_id,
+            )
+        if self.lease_wait_s is None or now is None or now.home is None or self.begun == (now, True):
+            return now
+        told = self.begun is None or self.begun[0] != now  # by the old active, which sees this site's register
+        self.blind = self.coordinator.unseen is not None and not told
+        if not self.blind:
+            await self.clock.sleep(self.lease_wait_s)
+            now = await self.coordinator.read()
+        return now
+
+    async def open(self, value: PairState, mode: Mode, end: int) -> None:
+        """Set what `value` told. PlanSuperseded: as there, or the value changed twice."""
+        try:
+            await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)
+        except PlanSuperseded:  # the old active's register is in sight now, or something else has changed
+            value = await self.value(mode, end)
+            await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)

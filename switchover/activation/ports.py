@@ -1,0 +1,74 @@
+"""What an activation is given, and what it makes: its request, its ports, its settings, the epoch that it opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
+from remote_log.layout import RemoteLayout
+from storage.clock import Clock, HybridClock
+from storage.engine import StorageEngine
+from storage.engines.barriers import Barriers
+from storage.failpoints import Failpoints
+from storage.log.frame import Frame
+from storage.log.wal import Wal
+from switchover.register.port import Coordinator, Mode
+
+
+class RemoteLogOpener(Protocol):
+    """What activation asks of remote_log/writing/writer.py: a segment that is not fenced, with these frames durable in it."""
+
+    async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationSettings:
+    lease: ReadLease  # its durations: how long a fencer waits
+    fence_deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationRequest:
+    """Why and how. `old_stopped`: the old active confirmed that it stopped, so its lease need not be waited out."""
+
+    plan_id: str
+    kind: str  # bootstrap | restart | takeover | switchover
+    reason: str = ""
+    old_stopped: bool = False
+    peer_durable_seq: int = 0  # switchover: the old active's storage is durable up to here
+    accept_data_loss: bool = False
+    supersede: bool = False
+    continues: str | None = None  # begin only while this plan still has the pair: the site goes on by itself, uncommanded
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationPorts:
+    site: str
+    peer: str
+    own_dfs: Dfs
+    peer_dfs: Dfs
+    layout: RemoteLayout
+    wal: Wal
+    engine: StorageEngine
+    barriers: Barriers
+    coordinator: Coordinator
+    clock: Clock
+    hybrid: HybridClock
+    make_remote: Callable[[int], RemoteLogOpener]  # epoch -> writer on the peer's DFS
+    failpoints: Failpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A new epoch, open: the commit path begins here."""
+
+    epoch: int
+    mode: Mode
+    start: Frame
+    remote: RemoteLogOpener | None
+    replayed_frames: int
+    copied_frames: int

@@ -1,0 +1,283 @@
+"""What stands out in one look at the pair: each finding with what it calls for, who saw it, and what an operator would type.
+
+What always holds: a failover is called for only when nobody sees the active serve: it says so itself, or neither the monitor
+nor the other site reaches it while nothing of it moves (its remote log, its lease at the coordinator) for longer than its read
+lease, so that it serves nobody if it lives; and only when the other site's own checks let it take over. Where that is not
+known, the finding is to look. Pure. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from remote_log.replication.messages import StatusReply
+from switchover.facts import SiteFacts
+from switchover.monitor.views import Observation, SiteView
+from switchover.register.port import PairState
+from switchover.roles.table import Role
+
+OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
+OTHER = {"a": "b", "b": "a"}
+
+
+class Kind(StrEnum):
+    NOTHING = "nothing"
+    LOOK = "look"
+    RESYNC = "resync"
+    DEGRADE = "degrade"
+    FAILOVER = "failover"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """When something stands out, how long it must have done so without a break, and how often a monitor may act."""
+
+    interval_s: float = 2.0
+    look_after_s: float = 10.0
+    resync_after_s: float = 30.0
+    degrade_after_s: float = 10.0
+    failover_after_s: float = 15.0
+    gap_max_s: float = 30.0  # between two looks: what happened meanwhile nobody saw, and nothing has held through it
+    quiet_after_action_s: float = 300.0  # after any role change, whoever asked for it
+    actions_max: int = 2  # of monitors, in each window
+    actions_window_s: float = 3600.0
+    failed_share_max: float = 0.05
+    ack_slow_s: float = 1.0
+    silence_max_s: float = 5.0  # of the active, as its standby hears it
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Of a site's answers between the last two looks. None: nothing was answered, or not measured."""
+
+    failed_share: float | None
+    ack_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`id` is the same as long as it is the same thing; `site`: whom it is about, or who would execute it."""
+
+    id: str
+    kind: Kind
+    site: str | None
+    reason: str
+    evidence: tuple[str, ...]
+    command: str
+    may_act: bool = False  # a coordinator and the policy let a monitor do it
+    hold_min_s: float = 0.0  # it means nothing before, whatever the threshold says
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An observation, and what moved since the one before: `moved` are the sites of which something did."""
+
+    seen: Observation
+    moved: frozenset[str]
+    rates: Mapping[str, Rates]
+
+    @property
+    def register(self) -> PairState | None:
+        """The newest value that a site has read."""
+        values = [view.register for view in self.seen.views.values() if view is not None and view.register is not None]
+        return max(values, key=lambda value: (value.home_forced, value.state_id), default=None)
+
+    def view(self, site: str) -> SiteView | None:
+        return self.seen.views.get(site)
+
+    def told_of(self, site: str) -> SiteFacts | StatusReply | None:
+        """What `site` says of itself, to the monitor or through the other one."""
+        view, other = self.view(site), self.view(OTHER[site])
+        return view.own if view is not None else other.peer if other is not None else None
+
+    def silence(self, site: str) -> tuple[str, ...]:
+        """Who does not reach it."""
+        other = self.view(OTHER[site])
+        said = [f"the monitor: {self.seen.errors.get(site, 'no answer')}"] if self.view(site) is None else []
+        if other is not None and other.peer is None:
+            said.append(f"site {OTHER[site]}: {other.peer_error}")
+        return tuple(said)
+
+
+def candidate(look: Look) -> str | None:
+    """The site whose checks are needed to judge this look: it would have to take over."""
+    wanted = next((found for found in _active(look) if found.kind is Kind.FAILOVER), None)
+    return wanted.site if wanted is not None else None
+
+
+def findings(look: Look, settings: Thresholds) -> list[Finding]:
+    """Everything that stands out now, the most urgent first."""
+    if all(view is None for view in look.seen.views.values()):
+        said = tuple(f"the monitor: {look.seen.errors.get(site, 'no answer')}" for site in look.seen.views)
+        return [Finding(
+            "nobody", Kind.LOOK, None, "no site answers the monitor: whether they live is unknown", said, "twinlog status"
+        )]
+    found = [_judged(one, look) for one in _active(look)] + list(_sites(look, settings)) + list(_service(look, settings))
+    order = (Kind.FAILOVER, Kind.DEGRADE, Kind.LOOK, Kind.RESYNC)
+    return sorted(found, key=lambda one: order.index(one.kind))
+
+
+# ---- the active
+def _active(look: Look) -> Iterator[Finding]:
+    """What the state of the active calls for; a failover before it is known whether it would work."""
+    register = look.register
+    if register is None or register.active is None:
+        errors = tuple(
+            f"site {view.own.site}: {view.own.coordinator_error or 'it names no active'}"
+            for view in look.seen.views.values() if view is not None
+        )
+        yield Finding("no-register", Kind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
+        return
+    running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
+    if register.switching is not None or running:
+        plan = register.switching
+        what = f"{plan.kind} to {plan.site}" if plan is not None else f"operation {running[0]}"
+        yield Finding("plan", Kind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
+                      (f"the register: {register.reason}",), "twinlog history")
+        return
+    site, told = register.active, look.told_of(register.active)
+    if told is None:
+        yield _unseen(look, register, site)
+    elif told.role in OPEN_ROLES:
+        if isinstance(told, SiteFacts):
+            yield from _open(look, register, told)
+    else:
+        waits = f", and waits for {told.waiting_for}" if told.waiting_for else ""
+        yield _failover("not-serving", register, site, f"site {site} is {told.role} and serves nobody{waits}",
+                        (f"site {site}: it is {told.role}",), look)
+
+
+def _unseen(look: Look, register: PairState, site: str) -> Finding:
+    other = look.view(OTHER[site])
+    assert other is not None, "somebody answers, or there is nothing to judge"
+    reason = f"site {site}, the active, answers neither the monitor nor site {OTHER[site]}"
+    if other.own.coordinator_error is not None:
+        said = (*look.silence(site), f"site {OTHER[site]}: {other.own.coordinator_error}")
+        return Finding("alone", Kind.LOOK, site, f"{reason}; nor does that one reach the coordinator: it may be cut off itself",
+                       said, "twinlog status")
+    if site in look.moved:
+        said = (*look.silence(site), f"site {OTHER[site]}: it still writes its remote log, or renews its lease")
+        return Finding("cut-off", Kind.LOOK, site, f"{reason}, but it lives and writes: see to the network", said,
+                       "twinlog status")
+    if register.mode == "sync" and other.own.remote_log_mark is None:
+        said = (*look.silence(site), f"site {OTHER[site]}: it cannot read the remote log on its own DFS")
+        return Finding("unread", Kind.LOOK, site, f"{reason}; whether it still writes is unknown", said, "twinlog status")
+    proof_s = other.own.lease_s * (1 + other.own.drift_margin)  # without an append, or a renewal, for so long it serves nobody
+    return replace(_failover("silent", register, site, reason, look.silence(site), look), hold_min_s=proof_s)
+
+
+def _open(look: Look, register: PairState, told: SiteFacts) -> Iterator[Finding]:
+    """It has its epoch open; whether it serves is a matter of its lease."""
+    site, other = told.site, OTHER[told.site]
+    if told.lease_left_s is not None and told.lease_left_s > 0:
+        yield from _resync(look, told)
+        return
+    said = [f"site {site}: its read lease has run out"]
+    said += [f"site {site}: {told.peer_dfs_error}"] if told.peer_dfs_error else []
+    view = look.view(other)
+    said += [f"site {other}: {view.own.own_dfs_error}"] if view is not None and view.own.own_dfs_error else []
+    if told.coordinator_error is not None:
+        said.append(f"site {site}: {told.coordinator_error}")
+        reason = f"site {site} serves nobody: no append to its remote log succeeds, and it does not reach the coordinator"
+        yield _failover("no-proof-no-coordinator", register, site, reason, tuple(said), look)
+    elif told.mode == "sync":
+        reason = f"writes wait: nothing reaches the remote log of site {site} on the DFS of site {other}"
+        may_act = register.home is None and told.policy == "available"
+        yield Finding("no-proof", Kind.DEGRADE, site, reason, tuple(said), "twinlog degrade", may_act)
+
+
+def _resync(look: Look, told: SiteFacts) -> Iterator[Finding]:
+    other = look.told_of(OTHER[told.site])
+    waits_for_word = told.mode == "async" and told.policy != "performance" and told.resyncs is False
+    if waits_for_word and other is not None and other.role == Role.STANDBY and told.peer_dfs_error is None:
+        said = (f"site {told.site}: degraded by command", f"site {OTHER[told.site]}: it is {other.role}")
+        yield Finding("resync", Kind.RESYNC, told.site, "writes have one copy, and nothing stands in the way of two", said,
+                      "twinlog resync")
+
+
+def _failover(name: str, register: PairState, lost: str, reason: str, said: tuple[str, ...], look: Look) -> Finding:
+    to = OTHER[lost]
+    view = look.view(to)
+    may_act = register.home is None and view is not None and view.own.policy == "available"
+    return Finding(f"{name}-{lost}-{register.epoch}", Kind.FAILOVER, to, reason, said, f"twinlog failover --to {to}", may_act)
+
+
+def _judged(found: Finding, look: Look) -> Finding:
+    """A failover that would not work is none to advise."""
+    if found.kind is not Kind.FAILOVER:
+        return found
+    to, able = found.site, look.seen.able
+    told = f"twinlog validate --for failover --to {to}"
+    if able is None or able.site != to or not able.ok:
+        failed = able.failed if able is not None and able.site == to else ()
+        said = (*found.evidence, *(f"site {to}: {one}" for one in failed))
+        why = f"site {to} cannot take over: {', '.join(one.partition(':')[0] for one in failed)}" if failed else \
+            f"whether site {to} can take over is unknown"
+        return replace(found, id=f"blocked-{found.id}", kind=Kind.LOOK, reason=f"{found.reason}; {why}", evidence=said,
+                       command=told, may_act=False)
+    but = f"; it does not know of {', '.join(able.unknown)}" if able.unknown else ""
+    return replace(found, evidence=(*found.evidence, f"site {to}: it can take over{but}"))
+
+
+# ---- the sites, and what they reach
+def _sites(look: Look, settings: Thresholds) -> Iterator[Finding]:
+    active = look.register.active if look.register is not None else None
+    for site in look.seen.views:
+        view, told = look.view(site), look.told_of(site)
+        if view is None and told is not None:
+            yield _look(f"monitor-{site}", site, f"the monitor does not reach site {site}, which site {OTHER[site]} reaches",
+                        *look.silence(site))
+        elif told is None and site != active:
+            yield _look(f"down-{site}", site, f"site {site} answers nobody: start its gateway, or see to the network",
+                        *look.silence(site))
+        if view is None:
+            continue
+        own = view.own
+        if view.peer is None and look.view(OTHER[site]) is not None:
+            yield _look(f"way-{site}", site, f"site {site} does not reach the gateway of site {OTHER[site]}, which answers the "
+                        "monitor", f"site {site}: {view.peer_error}")
+        if own.coordinator_error is not None:
+            yield _look(f"coordinator-{site}", site, f"site {site} does not reach the coordinator",
+                        f"site {site}: {own.coordinator_error}")
+        if own.own_dfs_error is not None:
+            yield _look(f"dfs-{site}", site, f"the DFS of site {site} takes no files", f"site {site}: {own.own_dfs_error}")
+        elif own.peer_dfs_error is not None and site == active:
+            yield _look(f"peer-dfs-{site}", site, f"site {site} cannot write the DFS of site {OTHER[site]}",
+                        f"site {site}: {own.peer_dfs_error}")
+        if site != active:
+            yield from _standby(own, settings)
+
+
+def _standby(own: SiteFacts, settings: Thresholds) -> Iterator[Finding]:
+    if own.role != Role.STANDBY:
+        waits = f" and waits for {own.waiting_for}" if own.waiting_for else ""
+        if own.role not in (Role.SWITCHING, *OPEN_ROLES):
+            yield _look(f"role-{own.site}", own.site, f"site {own.site} follows nobody: it is {own.role}{waits}",
+                        f"site {own.site}: it is {own.role}")
+        return
+    if own.blocker is not None:
+        yield _look(f"blocker-{own.site}", own.site, f"site {own.site} could not take over", f"site {own.site}: {own.blocker}")
+    if own.heard_s is not None and own.heard_s > settings.silence_max_s:
+        yield _look(f"silence-{own.site}", own.site, f"nothing is shipped to site {own.site}",
+                    f"site {own.site}: the active was last heard {own.heard_s:.0f} s ago")
+
+
+def _service(look: Look, settings: Thresholds) -> Iterator[Finding]:
+    """Errors and latency, as clients of a site meet them."""
+    active = look.register.active if look.register is not None else None
+    rates = look.rates.get(active) if active is not None else None
+    if active is None or rates is None:
+        return
+    if rates.failed_share is not None and rates.failed_share > settings.failed_share_max:
+        yield _look(f"failing-{active}", active, f"too many answers of site {active} are errors of its own",
+                    f"site {active}: {rates.failed_share:.0%} of its answers failed")
+    if rates.ack_s is not None and rates.ack_s > settings.ack_slow_s:
+        yield _look(f"slow-{active}", active,
+                    f"acknowledgements of site {active} are slow: see to its disk, and the DFS of site {OTHER[active]}",
+                    f"site {active}: {rates.ack_s:.2f} s on average")
+
+
+def _look(name: str, site: str, reason: str, *evidence: str) -> Finding:
+    return Finding(name, Kind.LOOK, site, reason, evidence, "twinlog status")

@@ -1,0 +1,184 @@
+"""The availability monitor's judgement: `step(settings, state, observation) -> (state, advice)`. Pure.
+
+What always holds (tests/switchover/monitor/test_monitor.py):
+- nothing is advised, and nothing done, before its condition has been seen in every look for its whole time; a gap in the
+  looks begins the time anew;
+- it acts only when told to, with a coordinator and the policy `available`; never within the quiet time after any role change,
+  whoever asked for it, and never more often in a window than it may;
+- the state that comes with an action holds it already, so that one step's action is never taken for two.
+Source: protocol.md section 8; switchover-lessons.md (20).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from switchover.monitor.findings import OTHER, Finding, Kind, Look, Rates, Thresholds, candidate, findings
+from switchover.monitor.views import MONITOR, Answers, Observation, SiteView
+from switchover.operations.document import operation_of_key
+
+Mark = tuple[object, ...]  # what of a site changes while it lives
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A role change that was asked for, by whomever."""
+
+    at_s: float
+    by_monitor: bool
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a monitor remembers: `since` when each finding has held, and every role change of the last window."""
+
+    at_s: float | None = None
+    since: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    answers: Mapping[str, Answers] = field(default_factory=dict)
+    past: Mapping[str, Past] = field(default_factory=dict)
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What to do, why, on whose word, since when, and what an operator would type.
+
+    `kind`: nothing, look, resync, degrade, failover. `holds_in_s`: seconds until it has held for long enough; 0: it is advised.
+    `act`: the monitor does it now; `acts_not`: why it does not. `key`: the idempotency key of the action.
+    """
+
+    kind: Kind
+    reason: str
+    id: str = ""
+    site: str | None = None
+    evidence: tuple[str, ...] = ()
+    held_s: float = 0.0
+    holds_in_s: float = 0.0
+    command: str = ""
+    act: bool = False
+    acts_not: str = ""
+    key: str = ""
+    also: tuple[str, ...] = ()
+
+
+def step(settings: Thresholds, state: State, seen: Observation, *, act: bool) -> tuple[State, Advice]:
+    """One look more. `act`: the monitor may do what it advises; else it only says what it would have done."""
+    now_s = seen.at_s
+    look = looked(state, seen)
+    found = findings(look, settings)
+    broken = state.at_s is None or now_s - state.at_s > settings.gap_max_s
+    since = {one.id: now_s if broken else state.since.get(one.id, now_s) for one in found}
+    past = _past(state, seen, settings)
+    marks = {site: mark for site in OTHER if (mark := _mark(seen, site)) is not None}
+    answers = {site: view.answers for site, view in seen.views.items() if view is not None and view.answers is not None}
+    after = State(now_s, since, {**state.marks, **marks}, answers, past)
+    advice = _advice(settings, after, found)
+    if advice.holds_in_s or advice.kind not in (Kind.FAILOVER, Kind.DEGRADE):
+        return after, advice
+    if not any(one.id == advice.id and one.may_act for one in found):
+        why_not = "that is an operator's to decide: a monitor acts with a coordinator and the policy `available` only"
+    else:
+        why_not = "it only observes (--act)" if not act else _too_soon(settings, past, now_s)
+    key = _key(advice, look)
+    if why_not:
+        return after, replace(advice, acts_not=why_not)
+    done, name = Past(now_s, True, f"{advice.kind} at {advice.site}"), operation_of_key(key)
+    # the site has told of nothing since: what was asked for with the same key before counts, too
+    before = {f"{name} at {asked.at_s}": asked} if (asked := past.get(name)) is not None else {}
+    return (
+        State(now_s, since, after.marks, answers, {**past, **before, name: done}),
+        replace(advice, act=True, key=key),
+    )
+
+
+def wants_checks_of(state: State, seen: Observation) -> str | None:
+    """The site whose checks belong into this observation before it is judged; None: nobody has to take over."""
+    return candidate(looked(state, seen))
+
+
+def looked(state: State, seen: Observation) -> Look:
+    """The observation beside the one before."""
+    moved = {site for site in OTHER if (mark := _mark(seen, site)) is not None and state.marks.get(site, mark) != mark}
+    rates = {
+        site: _rates(state.answers[site], view.answers) for site, view in seen.views.items()
+        if view is not None and view.answers is not None and site in state.answers
+    }
+    return Look(seen, frozenset(moved), rates)
+
+
+def _mark(seen: Observation, site: str) -> Mark | None:
+    """What the other site sees of `site` on its own DFS and at the coordinator; None: nothing can be said."""
+    view = seen.views.get(OTHER[site])
+    if view is None or view.register is None or view.register.active != site:
+        return None
+    register = view.register
+    return register.epoch, register.mode, register.lease_beats, view.own.remote_log_mark
+
+
+def _rates(before: Answers, now: Answers) -> Rates:
+    acknowledged, failed = now.acknowledged - before.acknowledged, now.failed - before.failed
+    if acknowledged < 0 or failed < 0 or acknowledged + failed == 0:  # the gateway began anew, or nobody asked
+        return Rates(None, None)
+    measured = acknowledged > 0 and now.ack_s is not None and before.ack_s is not None
+    ack_s = (now.ack_s - before.ack_s) / acknowledged if measured else None  # type: ignore[operator]
+    return Rates(failed / (acknowledged + failed), ack_s)
+
+
+def _past(state: State, seen: Observation, settings: Thresholds) -> dict[str, Past]:
+    """What is remembered and what the sites' journals tell, of the time that still counts."""
+    known = dict(state.past)
+    for view in seen.views.values():
+        for change in view.changes if view is not None else ():
+            at_s = seen.at_s - max(0.0, change.age_s)
+            what = f"{change.kind} by {change.actor}"
+            known.setdefault(change.id, Past(at_s, change.actor.startswith(MONITOR), what))
+    keep_s = max(settings.actions_window_s, settings.quiet_after_action_s)
+    return {name: past for name, past in known.items() if seen.at_s - past.at_s < keep_s}
+
+
+def _advice(settings: Thresholds, state: State, found: list[Finding]) -> Advice:
+    """Of the most urgent finding that has held for long enough; else what is watched until it has."""
+    assert state.at_s is not None
+    now_s = state.at_s
+    ripe = [one for one in found if now_s - state.since[one.id] >= _hold_s(settings, one)]
+    first = next(iter(ripe or found), None)
+    if first is None:
+        return Advice(Kind.NOTHING, "all is well")
+    held_s = now_s - state.since[first.id]
+    return Advice(
+        first.kind, first.reason, first.id, first.site, first.evidence, held_s,
+        0.0 if ripe else max(_hold_s(settings, first) - held_s, math.ulp(now_s)), first.command,
+        also=tuple(one.reason for one in found if one is not first),
+    )
+
+
+def _hold_s(settings: Thresholds, one: Finding) -> float:
+    wanted_s = {
+        Kind.FAILOVER: settings.failover_after_s, Kind.DEGRADE: settings.degrade_after_s, Kind.RESYNC: settings.resync_after_s,
+    }.get(one.kind, settings.look_after_s)
+    return max(wanted_s, one.hold_min_s)
+
+
+def _too_soon(settings: Thresholds, past: Mapping[str, Past], now_s: float) -> str:
+    """Why nothing may be done now; empty: it may."""
+    last = max(past.values(), key=lambda one: one.at_s, default=None)
+    if last is not None and now_s - last.at_s < settings.quiet_after_action_s:
+        left_s = settings.quiet_after_action_s - (now_s - last.at_s)
+        return f"the last role change ({last.what}) is too recent: nothing for another {left_s:.0f} s"
+    mine = [one for one in past.values() if one.by_monitor and now_s - one.at_s < settings.actions_window_s]
+    if len(mine) >= settings.actions_max:
+        return f"monitors have acted {len(mine)} times in {settings.actions_window_s:.0f} s: an operator has to look"
+    return ""
+
+
+def _key(advice: Advice, look: Look) -> str:
+    """Two monitors that see the same last change at the same site ask with one key: the site takes them for one."""
+    view: SiteView | None = look.view(str(advice.site))
+    last = view.changes[0].id if view is not None and view.changes else "none"
+    register = look.register
+    return f"{MONITOR}-{advice.kind}-{advice.site}-{register.epoch if register is not None else 0}-{last}"

@@ -1,0 +1,80 @@
+"""What the availability monitor sees of the pair, and how it looks and acts: the views of both sites, and the port Sight.
+
+What always holds: what could not be seen is None, with the reason beside it; a view is what one site says of itself, of the
+other one and of what it reaches, so that two views are two witnesses. Source: protocol.md section 8 (availability monitor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from remote_log.replication.messages import StatusReply
+from switchover.facts import SiteFacts
+from switchover.register.port import PairState
+
+MONITOR = "monitor"  # how the actor of everything begins that a monitor asks for
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What the door has answered since its process began: `failed` by a fault of the site's (5xx), in all."""
+
+    acknowledged: int
+    failed: int
+    ack_s: float | None  # all acknowledgements together took so long; None: not measured
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A role change that was asked for at this site; not one that the site began by itself, and no dry run."""
+
+    id: str
+    kind: str
+    actor: str
+    age_s: float
+
+
+class SiteView(msgspec.Struct, frozen=True, kw_only=True):
+    """One site's view at one moment. `changes`: the last ones, newest first."""
+
+    own: SiteFacts
+    peer: StatusReply | None
+    peer_error: str = ""
+    register: PairState | None = None
+    running: str | None = None  # the operation that runs there
+    changes: list[Change] = []
+    answers: Answers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Able:
+    """Whether a site could take over now, by its own checks; `failed`: what speaks against it."""
+
+    site: str
+    ok: bool
+    failed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look from outside. `at_s`: when it had ended, by the monitor's monotonic clock; `errors`: why a view is None."""
+
+    at_s: float
+    views: Mapping[str, SiteView | None]
+    errors: Mapping[str, str] = field(default_factory=dict)
+    able: Able | None = None  # of the site that might have to take over; None: not asked, or it did not answer
+
+
+class Sight(Protocol):
+    """Looks at a site and asks it for a role change. Raises only TwinlogError; PeerError: it did not answer, with `sent`."""
+
+    async def view(self, site: str) -> SiteView: ...
+
+    async def checks(self, site: str) -> Mapping[str, Any]:
+        """The document of the checks of a failover to `site`."""
+
+    async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        """Begin a role change at `site`, once under its idempotency `key`; its operation document."""

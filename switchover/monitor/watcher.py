@@ -1,0 +1,101 @@
+"""The availability monitor's driver: looks at both sites in turn, has it judged by monitor.py, and does what that says.
+
+What always holds: it acts through the ordinary operations of a site, as the actor `monitor`, under an idempotency key, so that
+the site refuses a second one; an order whose answer was lost is asked again of the same site under the same key, and no other.
+Everything outside comes in through ports (Sight, Clock): the simulator runs this very code. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from storage.clock import Clock
+from storage.errors import PeerError, TwinlogError
+from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.judgement import Advice, State, step, wants_checks_of
+from switchover.monitor.views import Able, Observation, Sight, SiteView
+
+ORDER_ATTEMPTS = 3
+ORDER_RETRY_S = 0.5
+Tell = Callable[[Advice, str], None]  # the advice, and what became of the action, if there was one
+
+
+class Watcher:
+    """`tell` is told of each advice that differs from the one before, and of each action."""
+
+    def __init__(
+        self, sites: tuple[str, ...], sight: Sight, clock: Clock, settings: Thresholds, *, act: bool, tell: Tell
+    ) -> None:
+        self._sites, self._sight, self._clock = sites, sight, clock
+        self._settings, self._act, self._tell = settings, act, tell
+        self._state = State()
+        self._told: tuple[object, ...] = ()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self.round()
+            await self._clock.sleep(self._settings.interval_s)
+
+    async def round(self) -> Advice:
+        """One look, and what follows from it."""
+        seen = await self.look()
+        self._state, advice = step(self._settings, self._state, seen, act=self._act)
+        became = await self._do(advice) if advice.act else ""
+        face = (advice.kind, advice.id, advice.holds_in_s == 0, bool(advice.acts_not), became)
+        if face != self._told:
+            self._told = face
+            self._tell(advice, became)
+        return advice
+
+    async def look(self) -> Observation:
+        """Both sites at the same time; then the checks of the one that might have to take over."""
+        views: dict[str, SiteView | None] = dict.fromkeys(self._sites)
+        errors: dict[str, str] = {}
+
+        async def view(site: str) -> None:
+            try:
+                views[site] = await self._sight.view(site)
+            except TwinlogError as error:
+                errors[site] = error.message
+
+        await asyncio.gather(*(view(site) for site in self._sites))
+        seen = Observation(self._clock.monotonic_s(), views, errors)
+        site = wants_checks_of(self._state, seen)
+        return seen if site is None else replace(seen, able=await self._able(site))
+
+    async def _able(self, site: str) -> Able | None:
+        try:
+            found = await self._sight.checks(site)
+        except TwinlogError:
+            return None
+        return able_of(site, found)
+
+    async def _do(self, advice: Advice) -> str:
+        """Order it; what became of that, in words."""
+        site = str(advice.site)
+        to = site if advice.kind is Kind.FAILOVER else None
+        options = {"reason": advice.reason, "automatic": True}
+        for attempt in range(ORDER_ATTEMPTS):
+            try:
+                document = await self._sight.order(site, str(advice.kind), to, options, advice.key)
+            except PeerError as error:
+                if attempt + 1 == ORDER_ATTEMPTS:
+                    return f"site {site} did not answer; it may be running: twinlog history ({error.message})"
+                await self._clock.sleep(ORDER_RETRY_S)
+            except TwinlogError as error:
+                return f"refused, {error.code}: {error.message}"
+            else:
+                return f"asked for: operation {document['id']}"
+        raise AssertionError
+
+
+def able_of(site: str, found: Mapping[str, Any]) -> Able:
+    """What a document of checks says of a takeover."""
+    def told(status: str) -> tuple[str, ...]:
+        return tuple(f"{check['id']}: {check['seen']}" for check in found["checks"] if check["status"] == status)
+
+    return Able(site, bool(found["ok"]), told("failed"), tuple(one.partition(":")[0] for one in told("unknown")))

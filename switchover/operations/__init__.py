@@ -1,0 +1,1 @@
+"""Operations: plans of journaled steps, and the executor that runs them across crashes."""

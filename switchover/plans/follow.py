@@ -1,0 +1,92 @@
+"""The plans that do not make a site the active: rejoin, degrade, resync.
+
+What always holds: a rejoin runs at the site that comes back, the others at the active; each step may be repeated.
+Source: protocol.md sections 6 and 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from remote_log.replication.messages import STATUS, StatusReply, from_message
+from storage.errors import Refused
+from switchover.operations.plan import Plan, Step
+from switchover.preflight.preflight import Preflight
+from switchover.roles.table import Event, Role
+from switchover.site_control import SiteControl
+
+CALL_TIMEOUT_S = 3.0
+POLL_S = 0.05
+STALL_S = 30.0
+
+
+class Follow:
+    """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is, and `put_absent` also
+    those that the active does not have: it may have deleted them."""
+
+    def __init__(self, control: SiteControl, options: dict[str, Any], preflight: Preflight) -> None:
+        self._control, self._options, self._preflight = control, options, preflight
+
+    def plan(self) -> Plan:
+        steps = [
+            Step("preflight", self._check, "check both sites", abortable=True, dry=True),
+            Step("rejoin", self._rejoin, "learn the active's history, cut what diverges, follow", abortable=True),
+        ]
+        if self._options.get("merge"):
+            steps.append(Step("merge", self._merge, "put quarantined rows back where nothing newer is"))
+        if self._options.get("wait"):
+            steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True))
+        return Plan("rejoin", steps)
+
+    async def _active(self) -> StatusReply:
+        reply = from_message(StatusReply, await self._control.ask_peer(STATUS, {}, CALL_TIMEOUT_S))
+        if reply.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
+            raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
+        return reply
+
+    async def _check(self) -> dict[str, Any]:
+        return (await self._preflight.look("rejoin", self._options)).require()
+
+    async def _rejoin(self) -> dict[str, Any]:
+        control = self._control
+        if control.role is Role.STANDBY and not self._options.get("again"):
+            return {"note": "this site follows the active already"}
+        if control.role in (Role.STANDBY, Role.FENCED):
+            control.event(Event.REJOIN_STARTED)
+        return asdict(await control.rejoin())
+
+    async def _merge(self) -> dict[str, Any]:
+        return await self._control.merge_quarantine(put_absent=bool(self._options.get("put_absent")))
+
+    async def _catch_up(self) -> dict[str, Any]:
+        """However long it takes, as long as it moves."""
+        control = self._control
+        target = (await self._active()).committed_seq
+        seen, seen_s = control.applied_seq, control.clock.monotonic_s()
+        while control.applied_seq < target:
+            await control.clock.sleep(POLL_S)
+            if control.applied_seq != seen:
+                seen, seen_s = control.applied_seq, control.clock.monotonic_s()
+            elif control.clock.monotonic_s() - seen_s >= STALL_S:
+                raise Refused(
+                    f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for "
+                    "what replication waits for, and run this again"
+                )
+        return {"applied_seq": control.applied_seq}
+
+
+def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:
+    async def run() -> dict[str, Any]:
+        await control.degrade(bool(options.get("automatic")))
+        return {"mode": "async"}
+
+    return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])
+
+
+def resync_plan(control: SiteControl) -> Plan:
+    async def run() -> dict[str, Any]:
+        await control.resync()
+        return {"mode": "sync"}
+
+    return Plan("resync", [Step("resync", run, "switch the remote log on, catch up, declare sync", abortable=True)])

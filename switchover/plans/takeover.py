@@ -1,0 +1,264 @@
+"""The plans that make a site the active: bootstrap, restart, failover, switchover. Each is a list of named, idempotent steps.
+
+What always holds: everything before `claim` can be aborted, nothing after it; the gateway that will be active executes the plan
+and keeps its journal; a plan taken up again begins with a new epoch where the old attempt left the world, because every step
+of activation makes sure of the ones before it. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from remote_log.replication.messages import (
+    DRAIN,
+    STEP_DOWN,
+    UNDRAIN,
+    DrainReply,
+    PlanRequest,
+    ReplicateRequest,
+    StoppedReply,
+    from_message,
+    to_message,
+)
+from storage.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
+from switchover.activation.activation import Activation
+from switchover.activation.ports import ActivationRequest
+from switchover.operations.plan import Plan, Step
+from switchover.preflight.loss import accepted_loss
+from switchover.preflight.preflight import Preflight
+from switchover.register.port import PairState, read_or_known, update
+from switchover.register.transitions import abandon_plan
+from switchover.roles.table import Event, Role
+from switchover.site_control import SiteControl
+
+CALL_TIMEOUT_S = 3.0
+CATCH_UP_DEADLINE_S = 30.0
+POLL_S = 0.01
+
+
+class Takeover:
+    """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover.
+
+    `continues`: the plan at the coordinator that this run goes on from by itself; it must still have the pair.
+    """
+
+    def __init__(
+        self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight, continues: str | None = None
+    ) -> None:
+        self._control = control
+        self._preflight = preflight
+        self._kind = kind
+        self._options = options
+        self._continues = continues
+        self._activation: Activation | None = None
+        self._drained_seq: int | None = None
+        self._caught_up = False  # with all that the old active had when it was drained by this very attempt
+        self._asked_to_stop = False
+
+    def plan(self) -> Plan:
+        early = [Step("begin", self._begin, "take the pair at the coordinator", abortable=True, undo=self._abandon)]
+        if self._kind in ("failover", "switchover"):
+            early.insert(0, Step("preflight", self._check, "check both sites", abortable=True, dry=True))
+        if self._kind == "switchover":
+            early += [
+                Step("drain", self._drain, "the active finishes what it admitted", abortable=True, undo=self._undrain),
+                Step("catch_up", self._catch_up, "this site applies all of it durably", abortable=True),
+                Step("step_down", self._step_down, "the old active stops for good"),
+            ]
+        late = [
+            Step("claim", self._guarded("claim"), "lock every older epoch"),
+            Step("fence", self._guarded("fence"), "close every open segment of older epochs"),
+            Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable"),
+            Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
+            Step("open", self._open, "open the new epoch"),
+        ]
+        if self._kind in ("failover", "switchover"):
+            late += [
+                Step("cleanup", self._cleanup, "delete the replayed remote log"),
+                Step("verify", self._verify, "an old epoch is rejected, a canary passes the write path"),
+            ]
+        return Plan(self._kind, [*early, *late])
+
+    async def _check(self) -> dict[str, Any]:
+        return (await self._preflight.look(self._kind, self._options)).require()
+
+    # ---- the coordinator
+    def _unseen(self) -> list[str]:
+        """Without a coordinator: what a takeover does not know when it cannot look at the other site's DFS."""
+        control = self._control
+        if control.coordinator.unseen != control.peer:
+            return []
+        return [
+            f"site {control.peer}'s DFS does not answer: whether {control.peer} was degraded by command meanwhile cannot be "
+            "verified; writes it acknowledged asynchronously would be lost"
+        ]
+
+    def _lost(self, activation: Activation) -> list[str]:
+        """What nobody can tell when the pair's value was lost."""
+        peer = self._control.peer
+        said = [f"whether site {peer} was the active, and what it acknowledged asynchronously: that would be lost"]
+        if peer in activation.unseen_dfs:
+            said.append(f"site {peer}'s DFS does not answer: what site {self._control.site} wrote there, and what was claimed")
+        return said
+
+    async def _request_kind(self) -> str:
+        state = await read_or_known(self._control.coordinator)
+        if self._kind == "failover" and accepted_loss(self._options) is not None and (state is None or state.active is None):
+            return "bootstrap"  # the pair's value was lost: the preflight says whether that is so
+        if self._kind == "failover":
+            return "restart" if state is not None and state.active == self._control.site else "takeover"
+        return self._kind
+
+    async def _need_activation(self) -> Activation:
+        if self._activation is None:
+            self._activation = self._control.new_activation(
+                ActivationRequest(
+                    plan_id=self._control.new_id(), kind=await self._request_kind(),
+                    reason=str(self._options.get("reason", "")),
+                    accept_data_loss=accepted_loss(self._options) is not None, supersede=self._kind == "failover",
+                    continues=self._continues,
+                )
+            )
+        return self._activation
+
+    async def _begin(self) -> dict[str, Any]:
+        activation = await self._need_activation()
+        await activation.begin()
+        unverified = self._unseen() if self._kind == "failover" else []
+        if self._kind == "failover" and activation.request.kind == "bootstrap":
+            unverified += self._lost(activation)
+        return {"epoch": activation.epoch, **({"cannot_verify": unverified} if unverified else {})}
+
+    async def _abandon(self) -> None:
+        site = self._control.site
+
+        def change(state: PairState | None) -> PairState:
+            running = state.switching if state is not None else None
+            if state is None or running is None or running.site != site:
+                return state or PairState()
+            return abandon_plan(state, running.plan_id)
+
+        await update(self._control.coordinator, change)
+
+    # ---- the old active, when it is there
+    async def _plan_message(self) -> dict[str, Any]:
+        activation = await self._need_activation()
+        await activation.begin()
+        return to_message(PlanRequest(activation.request.plan_id))
+
+    async def _drain(self) -> dict[str, Any]:
+        reply = await self._control.ask_peer(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
+        self._drained_seq = from_message(DrainReply, reply).last_seq
+        return {"last_seq": self._drained_seq}
+
+    async def _undrain(self) -> None:
+        try:
+            await self._control.ask_peer(UNDRAIN, {}, CALL_TIMEOUT_S)
+        except PeerError:
+            return  # it is gone: when it comes back it boots closed and asks the coordinator
+
+    async def _catch_up(self) -> dict[str, Any]:
+        if self._drained_seq is None:
+            await self._drain()
+        assert self._drained_seq is not None
+        control = self._control
+        until_s = control.clock.monotonic_s() + CATCH_UP_DEADLINE_S
+        while control.applied_seq < self._drained_seq:
+            if control.clock.monotonic_s() >= until_s:
+                raise Refused(
+                    f"site {control.site} applied {control.applied_seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
+                    "see why replication is slow, and try again"
+                )
+            await control.clock.sleep(POLL_S)
+        self._caught_up = True
+        return {"applied_seq": control.applied_seq, "durable_seq": await control.flush()}
+
+    async def _step_down(self) -> dict[str, Any]:
+        """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""
+        control = self._control
+        message = await self._plan_message()
+        activation = await self._need_activation()
+        self._asked_to_stop = True
+
+        async def ask() -> dict[str, Any]:
+            try:
+                reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
+            except (PeerError, Unavailable) as error:
+                if activation.follows_async and not self._caught_up:
+                    await self._abandon()
+                    raise self._may_know_more(error) from error
+                return {"confirmed": False, "why": error.message}
+            activation.old_has_stopped(reply.durable_seq)
+            return {"confirmed": True, "durable_seq": reply.durable_seq}
+
+        detail: dict[str, Any] = await self._guard(ask)
+        return detail
+
+    def _may_know_more(self, error: TwinlogError) -> Refused:
+        """Of a switchover that is taken up again: the pair may have gone on without it since the old active was drained."""
+        peer = self._control.peer
+        return Refused(
+            f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back "
+            f"and resume, or let it go on with `failover --to {peer}`, or see the loss manifest and force a failover"
+        )
+
+    async def _late_activation(self) -> Activation:
+        """Past the old active's end. An attempt that was taken up again behind that step asks it once more."""
+        if self._kind == "switchover" and not self._asked_to_stop:
+            await self._step_down()
+        return await self._need_activation()
+
+    # ---- activation
+    def _guarded(self, name: str) -> Callable[[], Awaitable[dict[str, Any]]]:
+        async def run() -> dict[str, Any]:
+            activation = await self._late_activation()
+            await self._guard(getattr(activation, name))
+            return {"epoch": activation.epoch, **activation.progress}
+
+        return run
+
+    async def _guard(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a step of activation in role SWITCHING; a failure closes the site."""
+        control = self._control
+        await control.halt(f"{self._kind} to {control.site}")
+        if control.role is Role.FENCED:
+            control.event(Event.REJOIN_STARTED)
+        if control.role is not Role.SWITCHING:
+            control.event(Event.PLAN_STARTED)
+        try:
+            await control.sink.settle()
+            return await work()
+        except Exception:
+            control.event(Event.PLAN_FAILED)
+            self._activation = None
+            raise
+
+    async def _open(self) -> dict[str, Any]:
+        activation = await self._late_activation()
+
+        async def open_and_install() -> dict[str, Any]:
+            opened = await activation.open()
+            await self._control.install(opened)
+            return {
+                "epoch": opened.epoch, "mode": opened.mode, "replayed_frames": opened.replayed_frames,
+                "copied_frames": opened.copied_frames,
+            }
+
+        detail: dict[str, Any] = await self._guard(open_and_install)
+        return detail
+
+    async def _cleanup(self) -> dict[str, Any]:
+        return {"deleted_epochs": await self._control.delete_replayed()}
+
+    async def _verify(self) -> dict[str, Any]:
+        """A zombie's frame must be rejected here; a canary must pass the whole write path."""
+        control = self._control
+        rejected = False
+        try:
+            await control.sink.replicate(ReplicateRequest(control.epoch - 1, b""))
+        except Fenced:
+            rejected = True
+        if not rejected:
+            raise Refused("a frame of an older epoch was not rejected: this site must not serve; stop it and report this")
+        return {"zombie_rejected": True, "canary_seq": await control.canary()}

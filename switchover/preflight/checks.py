@@ -1,0 +1,396 @@
+"""The checks before a role change: named, each with what was seen and how it is mended. Pure judgement over gathered facts.
+
+What always holds: an id is stable, for it stands in people's scripts; what could not be seen is `unknown`, never `ok`; a check
+that failed stops the plan, for the plans' preflight and `twinlog validate` judge by this table and by nothing else.
+Source: protocol.md section 8, switchover-lessons.md (2, 3, 9, 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from storage.errors import InvalidInput
+from switchover.facts import SiteFacts
+from switchover.preflight.loss import acceptance_problem
+from switchover.register.lost_value import forgotten
+from switchover.register.port import PairState
+from switchover.roles.table import Role
+
+Status = Literal["ok", "warning", "failed", "unknown"]
+KINDS = ("switchover", "failover", "rejoin")
+OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
+SKEW_WARNING_S = 1.0
+HEARD_WARNING_S = 5.0
+LAG_WARNING_RECORDS = 100_000  # a switchover waits for them with writes stopped
+OPEN_LEASES_WARNING = 8  # the recovery of each takes a DFS seconds, or a minute
+DISK_FAILED_BYTES, DISK_WARNING_BYTES = 64 << 20, 1 << 30
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One check as judged. `fix`: what to do, empty when there is nothing to do."""
+
+    id: str
+    status: Status
+    seen: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that is judged. `own`: the site that would execute the role change."""
+
+    kind: str
+    own: SiteFacts
+    peer_name: str
+    peer: SiteFacts | None
+    peer_error: str
+    state: PairState | None  # the coordinator's value, or the highest that is known where it is out of reach
+    unseen: str | None = None  # without a coordinator: the site on whose DFS nothing could be looked at
+    skew_s: float | None = None  # the other site's clock ahead of the own one, less what the call can explain
+    manifest: Mapping[str, Any] | None = None  # what a failover may lose; None: nothing that was acknowledged
+    accepted: object = None  # the loss that the operator accepts: a count, `unknown`, or None
+    unfinished: str | None = None  # the last operation of this site, if it stopped half-way
+    automatic: bool = False  # nobody decided it but the availability monitor
+
+    @property
+    def blind(self) -> bool:
+        return self.state is None and self.own.coordinator_error is not None
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether this site would take the place of the other one, and not go on where it was itself."""
+        return self.state is not None and self.state.active not in (None, self.own.site)
+
+
+class Judgement(NamedTuple):
+    status: Status
+    seen: str
+    fix: str = ""
+
+
+def judge(facts: Facts) -> list[Check]:
+    """The checks of this kind of role change, in the order in which they are shown. Raises InvalidInput for another kind."""
+    if facts.kind not in KINDS:
+        raise InvalidInput(f"there are no checks for {facts.kind!r}: it is one of {', '.join(KINDS)}", kind=facts.kind)
+    return [Check(one.id, *one.judge(facts)) for one in CHECKS if facts.kind in one.kinds]
+
+
+# ---- the coordinator and the pair
+def _coordinator(facts: Facts) -> Judgement:
+    state, error = facts.state, facts.own.coordinator_error
+    if error is None:
+        if facts.kind == "failover" and facts.unseen == facts.peer_name:
+            return Judgement(
+                "unknown", f"the DFS of site {facts.peer_name} does not answer: a degrade that was recorded there is not seen",
+                "nothing, if it was not; writes that it acknowledged asynchronously would be lost",
+            )
+        return Judgement("ok", "it has no record of this pair yet" if state is None else f"it names epoch {state.epoch}")
+    if facts.kind != "failover" or state is None:
+        return Judgement("failed", error, "bring it back: no role changes without it")
+    if not facts.stands_in:
+        return Judgement("failed", f"{error}; site {facts.own.site} is the active", "`twinlog degrade` opens it alone")
+    return Judgement("warning", f"{error}; the last that is known is epoch {state.epoch}", "nothing: it goes on from there")
+
+
+def _same_coordinator(facts: Facts) -> Judgement:
+    if facts.peer is None or facts.blind:
+        return Judgement("unknown", "one of the two was not seen")
+    if facts.peer.coordinator_error is not None:
+        return Judgement("warning", f"site {facts.peer_name} does not reach it: {facts.peer.coordinator_error}",
+                         f"see to the way from site {facts.peer_name} to the coordinator")
+    if facts.peer.opened_by != facts.own.opened_by:
+        return Judgement(
+            "failed" if facts.kind == "switchover" else "warning",
+            f"site {facts.own.site} sees plan {facts.own.opened_by}, site {facts.peer_name} sees {facts.peer.opened_by}",
+            "both sites must be given the same coordinator: compare `twinlog config show` at both",
+        )
+    return Judgement("ok", "both sites see the same value")
+
+
+def _knows_pair(facts: Facts) -> Judgement:
+    if facts.blind or facts.own.coordinator_error is not None:
+        return Judgement("unknown", "the coordinator does not answer")
+    own, epoch = facts.own, facts.own.forgotten_epoch
+    if epoch is None:
+        return Judgement("ok", "it knows of every epoch that is known here")
+    if facts.peer is not None and facts.peer.opened_by is not None:
+        return Judgement("failed", f"it has no record of this pair, the one that site {facts.peer_name} asks has",
+                         f"give site {own.site} the coordinator.url of site {facts.peer_name}")
+    if facts.kind == "failover" and facts.accepted is not None:
+        return Judgement("warning", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
+                         f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
+    return Judgement("failed", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
+                     forgotten(own.site, epoch))
+
+
+def _plan_running(facts: Facts) -> Judgement:
+    if facts.blind:
+        return Judgement("unknown", "the coordinator does not answer")
+    running = facts.state.switching if facts.state is not None else None
+    if running is None:
+        return Judgement("ok", "no plan has the pair")
+    seen = f"plan {running.plan_id} ({running.kind} to {running.site}) has the pair"
+    if running.site == facts.own.site:
+        return Judgement("warning", f"{seen}, left by this site", "nothing: this site's next plan takes its place")
+    if facts.kind == "failover":
+        return Judgement("warning", seen, "nothing: a failover supersedes it")
+    return Judgement("failed", seen, f"follow it, or resume or abort it at site {running.site}: `twinlog history`")
+
+
+def _active(facts: Facts) -> Judgement:
+    if facts.blind:
+        return Judgement("unknown", "the coordinator does not answer")
+    active = facts.state.active if facts.state is not None else None
+    if active is None and facts.own.forgotten_epoch is not None:
+        return Judgement("unknown", "the coordinator has no record of it", "see coordinator.knows-pair")
+    if active is None:
+        return Judgement("failed", "the pair was never open", "start both sites: the first one opens by itself")
+    if facts.kind != "failover" and active == facts.own.site:
+        fix = f"`twinlog status`; a {facts.kind} is for the other site"
+        return Judgement("failed", f"site {active} is the active itself", fix)
+    return Judgement("ok", f"site {active}")
+
+
+def _config(facts: Facts) -> Judgement:
+    own, peer = facts.own, facts.peer
+    if peer is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer")
+    if (peer.pair, peer.site) != (own.pair, facts.peer_name):
+        return Judgement(
+            "failed", f"peer.url leads to site {peer.site} of pair {peer.pair}", "correct peer.url: `twinlog config show`"
+        )
+    waits_s = own.lease_s * (1 + own.drift_margin)
+    if waits_s < peer.lease_s:
+        seen = f"site {own.site} would wait {waits_s:g} s for a lease of {peer.lease_s:g} s"
+        return Judgement("failed", seen, "give both sites the same lease.lease_s, and restart")
+    differing = [name for name in ("lease_s", "drift_margin", "initial_active", "policy", "release")
+                 if getattr(own, name) != getattr(peer, name)]
+    if differing:
+        seen = ", ".join(f"{name} is {getattr(own, name)} here and {getattr(peer, name)} there" for name in differing)
+        return Judgement("warning", seen, "make both sites' configurations and releases equal")
+    return Judgement("ok", "lease, policy and release are equal")
+
+
+# ---- the sites
+def _peer_answers(facts: Facts) -> Judgement:
+    if facts.peer is not None:
+        if facts.kind == "failover" and facts.stands_in and facts.peer.role in OPEN_ROLES:
+            if facts.automatic and facts.peer.lease_left_s:
+                return Judgement("failed", f"site {facts.peer_name} answers and serves: it is {facts.peer.role}",
+                                 "nothing: the monitor takes over from nobody who serves")
+            return Judgement("warning", f"site {facts.peer_name} answers and is {facts.peer.role}",
+                             f"`twinlog switchover --to {facts.own.site}` loses nothing, and pauses writes for less long")
+        return Judgement("ok", f"site {facts.peer_name} answers")
+    if facts.kind == "failover":
+        return Judgement("unknown", f"{facts.peer_error}: whether it still runs is not known",
+                         "nothing: it is locked out before this site opens")
+    way = "use failover if it is lost" if facts.kind == "switchover" else "start it: a site rejoins an active that answers"
+    return Judgement("failed", facts.peer_error, f"see whether site {facts.peer_name} runs and is reached from here; {way}")
+
+
+def _peer_role(facts: Facts) -> Judgement:
+    if facts.peer is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer")
+    role = facts.peer.role
+    wanted = OPEN_ROLES if facts.kind == "switchover" else OPEN_ROLES[:2]
+    waits = f", and waits for {facts.peer.waiting_for}" if facts.peer.waiting_for else ""
+    if facts.kind == "failover" or role in wanted:
+        return Judgement("ok", f"site {facts.peer_name} is {role}{waits}")
+    seen = f"site {facts.peer_name} is {role}{waits}: it must be the active"
+    return Judgement("failed", seen, "`twinlog status` says what it waits for")
+
+
+def _own_role(facts: Facts) -> Judgement:
+    own, running = facts.own, facts.state.switching if facts.state is not None else None
+    seen = f"site {own.site} is {own.role}"
+    if facts.kind == "switchover":
+        if own.role == Role.STANDBY:
+            return Judgement("ok", seen)
+        seen += f": it must be a standby that follows {facts.peer_name}"
+        return Judgement("failed", seen, f"`twinlog rejoin {own.site}`")
+    if facts.kind == "failover":
+        held_up = running is not None and running.site == facts.peer_name
+        if own.role not in OPEN_ROLES or held_up or own.forgotten_epoch is not None:
+            return Judgement("ok", seen)
+        return Judgement("failed", f"{seen} in epoch {own.epoch}: there is nothing to take over", "`twinlog status`")
+    if own.role in OPEN_ROLES:
+        return Judgement("failed", f"{seen} in epoch {own.epoch}", "the active restarts, it does not rejoin")
+    return Judgement("ok", seen)
+
+
+def _base(facts: Facts) -> Judgement:
+    if facts.own.blocker is None:
+        return Judgement("ok", f"site {facts.own.site} holds all that it was sent, up to {facts.own.applied_seq:,}")
+    fix = f"let the active fill site {facts.own.site}: `twinlog status` shows how far it is"
+    return Judgement("failed", facts.own.blocker, fix)
+
+
+def _lag(facts: Facts) -> Judgement:
+    own, peer = facts.own, facts.peer
+    if peer is None:
+        heard = "" if own.heard_s is None else f"; the active was last heard {own.heard_s:.1f} s ago"
+        return Judgement("unknown", f"site {own.site} has applied up to {own.applied_seq:,}{heard}",
+                         "nothing: what the remote log has is replayed" if facts.kind == "failover" else "")
+    behind = max(0, peer.committed_seq - own.applied_seq)
+    seen = f"{behind:,} records behind" + ("" if own.heard_s is None else f", heard {own.heard_s:.1f} s ago")
+    if facts.kind == "switchover" and own.heard_s is not None and own.heard_s > HEARD_WARNING_S:
+        return Judgement("warning", seen, f"see why site {facts.peer_name} does not ship: `twinlog status`")
+    if facts.kind == "switchover" and behind > LAG_WARNING_RECORDS:
+        return Judgement("warning", seen, "wait until it is less: writes stop until all of it is applied")
+    return Judgement("ok", seen)
+
+
+def _lease(facts: Facts) -> Judgement:
+    if facts.peer is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer")
+    left = facts.peer.lease_left_s
+    if left is None:
+        return Judgement("unknown", f"site {facts.peer_name} has no epoch open")
+    if left > 0:
+        return Judgement("ok", f"proved at site {facts.peer_name}, {left:.1f} s left")
+    return Judgement("warning", f"site {facts.peer_name} cannot prove that it is the active: it answers nobody",
+                     "see what its remote log or the coordinator lacks: `twinlog status`")
+
+
+def _skew(facts: Facts) -> Judgement:
+    if facts.skew_s is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer")
+    ahead = "ahead of" if facts.skew_s > 0 else "behind"
+    seen = f"site {facts.peer_name} is {abs(facts.skew_s):.1f} s {ahead} site {facts.own.site}"
+    if abs(facts.skew_s) > SKEW_WARNING_S:
+        return Judgement("warning", seen, "see to NTP at both sites; nothing is lost, but versions and times jump")
+    return Judgement("ok", "less than a second" if facts.skew_s else "within what the call took")
+
+
+# ---- logs and disks
+def _own_dfs(facts: Facts) -> Judgement:
+    if facts.own.own_dfs_error is None:
+        return Judgement("ok", f"the DFS of site {facts.own.site} takes files")
+    status: Status = "warning" if facts.kind == "rejoin" else "failed"
+    return Judgement(status, facts.own.own_dfs_error, f"mend the DFS of site {facts.own.site}: the claims are made there")
+
+
+def _writes_remote_log(facts: Facts) -> Judgement:
+    """By the site that would be active, on the DFS of the other one."""
+    writer = facts.peer if facts.kind == "rejoin" else facts.own
+    if writer is None:
+        return Judgement("unknown", f"site {facts.peer_name} does not answer")
+    other = facts.own.site if facts.kind == "rejoin" else facts.peer_name
+    if writer.peer_dfs_error is None:
+        return Judgement("ok", f"site {writer.site} can write it on the DFS of site {other}")
+    if facts.kind == "switchover":
+        return Judgement("failed", writer.peer_dfs_error, f"mend the DFS of site {other}: the remote log goes there")
+    return Judgement("warning", writer.peer_dfs_error, f"writes stay asynchronous until the DFS of site {other} is back")
+
+
+def _remote_log_found(facts: Facts) -> Judgement:
+    state = facts.state
+    if facts.own.own_dfs_error is not None or state is None:
+        return Judgement("unknown", "it could not be looked for")
+    if not facts.stands_in:
+        return Judgement("ok", "this site was the active itself: it is not read here")
+    if state.mode != "sync":
+        return Judgement("ok", "asynchronous: it ends where the active went on alone")
+    if facts.own.remote_log_missing is None:
+        return Judgement("ok", f"the one of epoch {state.epoch} is on the DFS of site {facts.own.site}")
+    seen = f"missing: {facts.own.remote_log_missing}"
+    if facts.accepted is not None:
+        return Judgement("warning", seen, "nothing: the loss was accepted")
+    return Judgement("failed", seen, "bring that DFS, or the old active, back; or force: --accept-data-loss --count unknown")
+
+
+def _open_leases(facts: Facts) -> Judgement:
+    count = facts.own.open_leases
+    if count is None:
+        return Judgement("unknown", "they could not be listed")
+    seen = "one file is open" if count == 1 else f"{count} files are open" if count else "none"
+    if count > OPEN_LEASES_WARNING:
+        return Judgement("warning", seen, "the fence closes one after another: it takes the longer")
+    return Judgement("ok", seen + (", the fence closes it" if count == 1 else ", the fence closes them" if count else ""))
+
+
+def _disk(facts: Facts) -> Judgement:
+    worst: Status = "ok"
+    seen, short = [], []
+    for site in (facts.own, facts.peer):
+        if site is None or site.free_bytes is None:
+            continue
+        seen.append(f"{site.free_bytes / (1 << 30):,.1f} GiB free at {site.site}")
+        if site.free_bytes < DISK_WARNING_BYTES:
+            short.append(site.site)
+            blocks = site is facts.own and site.free_bytes < DISK_FAILED_BYTES and facts.kind == "switchover"
+            worst = "failed" if blocks else worst if worst == "failed" else "warning"
+    if not seen:
+        return Judgement("unknown", "no disk was measured")
+    return Judgement(worst, ", ".join(seen), f"make room at site {' and '.join(short)}" if short else "")
+
+
+def _mode(facts: Facts) -> Judgement:
+    if facts.state is None:
+        return Judgement("unknown", "the coordinator does not tell")
+    if facts.kind == "failover":
+        problem = acceptance_problem(facts.manifest, facts.accepted)
+        if problem is not None:
+            return Judgement("failed", problem.seen, problem.fix)
+        if facts.manifest is not None:
+            return Judgement("warning", f"{facts.manifest['statement']}", "nothing: the loss was accepted")
+    if facts.state.mode == "sync":
+        return Judgement("ok", "synchronous")
+    return Judgement("warning", "asynchronous: the active's disk holds the only copy of what was not shipped yet",
+                     "`twinlog resync`" if facts.kind != "rejoin" else "nothing: the pair goes back to synchronous after it")
+
+
+def _journal(facts: Facts) -> Judgement:
+    if facts.unfinished is None:
+        return Judgement("ok", f"nothing stopped half-way at site {facts.own.site}")
+    return Judgement("warning", facts.unfinished, "nothing, if it is to be done anew; else `twinlog resume` or `twinlog abort`")
+
+
+def _audit(facts: Facts) -> Judgement:
+    """A warning at most: an audit proves what was, and a failover must not wait for one."""
+    own, told = facts.own, [site.last_good_audit_ms for site in (facts.own, facts.peer) if site is not None]
+    known_ms = [ms for ms in told if ms is not None]
+    if not own.audit_recent_s:
+        return Judgement("ok", "not asked for (audits.recent_s is 0)")
+    fix = "`twinlog audit run compare`, when there is time for it"
+    if not known_ms:
+        return Judgement("warning", "no audit has found both sites equal yet, as far as is known here", fix)
+    age_s = max(0.0, (own.wall_ms - max(known_ms)) / 1000)
+    seen = f"both sites were last found equal {age_s / 3600:,.1f} h ago"
+    return Judgement("warning", seen, fix) if age_s > own.audit_recent_s else Judgement("ok", seen)
+
+
+class Row(NamedTuple):
+    id: str
+    kinds: tuple[str, ...]
+    judge: Callable[[Facts], Judgement]
+
+
+_TAKES = ("switchover", "failover")
+CHECKS = (
+    Row("coordinator.answers", KINDS, _coordinator),
+    Row("coordinator.same", KINDS, _same_coordinator),
+    Row("coordinator.knows-pair", KINDS, _knows_pair),
+    Row("coordinator.plan-running", KINDS, _plan_running),
+    Row("pair.active", KINDS, _active),
+    Row("pair.config-agrees", KINDS, _config),
+    Row("peer.answers", KINDS, _peer_answers),
+    Row("peer.role", KINDS, _peer_role),
+    Row("site.role", KINDS, _own_role),
+    Row("standby.base-complete", _TAKES, _base),
+    Row("mode.sync", KINDS, _mode),
+    Row("replication.lag", KINDS, _lag),
+    Row("read-lease.proved", ("switchover", "rejoin"), _lease),
+    Row("remote-log.found", _TAKES, _remote_log_found),
+    Row("remote-log.open-leases", _TAKES, _open_leases),
+    Row("remote-log.writable", KINDS, _writes_remote_log),
+    Row("dfs.own-writable", KINDS, _own_dfs),
+    Row("wal.disk-space", KINDS, _disk),
+    Row("clock.skew", KINDS, _skew),
+    Row("journal.unfinished", KINDS, _journal),
+    Row("audit-recent", _TAKES, _audit),
+)

@@ -1,0 +1,83 @@
+"""What a forced failover may lose, and whether that is what the operator accepted. Pure.
+
+What always holds: a count is a lower bound that the lost active itself left at the coordinator, with the time of it and how
+long it may have gone on; where there is no such bound, or it still grows, the count is unknown, and accepted as `unknown`;
+what is accepted is judged where the failover runs, never by the command line alone. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from storage.errors import InvalidInput
+from switchover.register.port import PairState
+
+UNKNOWN = "unknown"
+
+
+class Problem(NamedTuple):
+    seen: str
+    fix: str
+
+
+def loss_manifest(state: PairState, site: str, *, applied_seq: int, applied_epoch: int, growing: bool) -> dict[str, Any] | None:
+    """What may be lost if `site` takes over now; None when nothing acknowledged can be missing.
+
+    `growing`: the active has renewed its lease while this was looked at, so it lives and acknowledges.
+    """
+    if state.mode == "sync" or state.active in (None, site):
+        return None
+    since, beat = state.async_since_seq, state.beat
+    held = applied_seq if applied_epoch == state.epoch else min(applied_seq, since or 0)
+    count = None
+    if growing:
+        said = f"site {state.active} still renews its lease: it goes on to acknowledge, so how many is unknown"
+    elif beat is None:
+        said = f"site {state.active} was lost before it told how far it was: how many is unknown"
+    else:
+        count = max(0, beat.committed_seq - max(held, since or 0))
+        at = datetime.fromtimestamp(beat.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        said = (f"at least {count:,} records up to {at} were logged by site {state.active} alone and have not arrived here; "
+                f"more may have followed for up to {beat.lease_s:g} s")
+    return {
+        "active": state.active, "epoch": state.epoch, "asynchronous_since_seq": since, "this_site_holds_seq": held,
+        "records_at_risk": count, "statement": said,
+        "active_committed_seq": beat.committed_seq if beat is not None else None,
+        "told_at_ms": beat.wall_ms if beat is not None else None,
+        "more_within_s": beat.lease_s if beat is not None and not growing else None,
+    }
+
+
+def at_risk(manifest: Mapping[str, Any]) -> int | str:
+    """What the operator has to accept: the count, or `unknown`."""
+    count = manifest.get("records_at_risk")
+    return count if isinstance(count, int) else UNKNOWN
+
+
+def accepted_loss(options: Mapping[str, Any]) -> int | str | None:
+    """The option `accept_data_loss`: a count or `unknown`; None when it was not given. Raises InvalidInput."""
+    given = options.get("accept_data_loss")
+    if given is None or given == UNKNOWN or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        return given
+    raise InvalidInput(
+        f"accept_data_loss is {given!r}: it must be the count that the loss manifest shows, or \"unknown\" where it says so",
+        option="accept_data_loss",
+    )
+
+
+def acceptance_problem(manifest: Mapping[str, Any] | None, accepted: object) -> Problem | None:
+    """Why a failover must not begin with this much accepted; None when it may."""
+    if manifest is None:
+        if accepted in (None, UNKNOWN):
+            return None
+        return Problem(f"a loss of {accepted} was accepted, but nothing acknowledged is known to be missing",
+                       "repeat it without --accept-data-loss")
+    risk = at_risk(manifest)
+    if accepted == risk:
+        return None
+    said = str(manifest["statement"])
+    if accepted is None:
+        return Problem(said, f"bring site {manifest['active']} back and nothing is lost; else repeat with --accept-data-loss")
+    return Problem(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")

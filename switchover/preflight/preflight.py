@@ -1,0 +1,138 @@
+"""Gathers the facts of both sites and has them judged: before a plan, when a failover is asked for, and for `twinlog validate`.
+
+What always holds: nothing is changed; a site, DFS or coordinator that does not answer is a fact like another, seen in time.
+Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from remote_log.replication.messages import STATUS, StatusReply, from_message
+from storage.errors import Refused, TwinlogError
+from switchover.facts import FACTS, SiteFacts
+from switchover.monitor.views import Change, SiteView
+from switchover.preflight.checks import Check, Facts, judge
+from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
+from switchover.register.port import PairState
+from switchover.site_control import SiteControl
+
+CALL_TIMEOUT_S = 3.0
+STATUS_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The checks as judged, and what a failover may lose."""
+
+    kind: str
+    site: str
+    checks: list[Check]
+    manifest: dict[str, Any] | None
+
+    @property
+    def failed(self) -> list[Check]:
+        return [check for check in self.checks if check.status == "failed"]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form. `loss`: the loss manifest, or null."""
+        return {
+            "for": self.kind, "to": self.site, "ok": not self.failed, "checks": msgspec.to_builtins(self.checks),
+            "loss": self.manifest,
+        }
+
+    def require(self) -> dict[str, Any]:
+        """What a plan's journal keeps of them. Raises Refused, with the manifest, when a check failed."""
+        if self.failed:
+            words = "; ".join(f"{check.id}: {check.seen} ({check.fix})" if check.fix else f"{check.id}: {check.seen}"
+                              for check in self.failed)
+            raise Refused(words, checks=msgspec.to_builtins(self.failed), manifest=self.manifest)
+        return {
+            "ok": sum(check.status == "ok" for check in self.checks), "warnings": self._ids("warning"),
+            "cannot_verify": self._ids("unknown"), "manifest": self.manifest,
+            "not_ok": msgspec.to_builtins([check for check in self.checks if check.status != "ok"]),
+        }
+
+    def _ids(self, status: str) -> list[str]:
+        return [check.id for check in self.checks if check.status == status]
+
+
+class Preflight:
+    """`unfinished` tells the last operation of this site, in words, if it stopped half-way."""
+
+    def __init__(self, control: SiteControl, unfinished: Callable[[], Awaitable[str | None]]) -> None:
+        self._control, self._unfinished = control, unfinished
+
+    async def look(self, kind: str, options: Mapping[str, Any]) -> Findings:
+        """Raises InvalidInput for a kind or an option that there is not."""
+        control, accepted = self._control, accepted_loss(options)
+        (state, coordinator_error), (peer, peer_error, skew_s), unfinished = await asyncio.gather(
+            self._pair_state(), self._peer(), self._unfinished()
+        )
+        own = await control.facts(state, coordinator_error)
+        manifest = await self._manifest(state) if kind == "failover" and state is not None else None
+        checks = judge(Facts(
+            kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
+            unseen=control.coordinator.unseen,
+            manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),
+        ))
+        return Findings(kind, control.site, checks, manifest)
+
+    async def view(self, running: str | None, changes: list[Change]) -> SiteView:
+        """What this site sees, for the availability monitor: the other one is asked for its status only, which needs no DFS."""
+        control = self._control
+        (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())
+        own = await control.facts(state, coordinator_error)
+        return SiteView(
+            own=own, peer=peer, peer_error=peer_error, register=state if coordinator_error is None else None, running=running,
+            changes=changes,
+        )
+
+    async def _peer_status(self) -> tuple[StatusReply | None, str]:
+        try:
+            return from_message(StatusReply, await self._control.ask_peer(STATUS, {}, STATUS_TIMEOUT_S)), ""
+        except TwinlogError as error:
+            return None, error.message
+
+    async def _pair_state(self) -> tuple[PairState | None, str | None]:
+        """The value, or why not; where it is out of reach, the highest that is known."""
+        try:
+            return await self._control.read_pair_state(), None
+        except TwinlogError as error:
+            return self._control.coordinator.known, error.message
+
+    async def _peer(self) -> tuple[SiteFacts | None, str, float | None]:
+        """The other site's facts, why there are none, and how far its clock is ahead at least."""
+        clock = self._control.clock
+        before_ms = clock.wall_ms()
+        try:
+            facts = from_message(SiteFacts, await self._control.ask_peer(FACTS, {}, CALL_TIMEOUT_S))
+        except TwinlogError as error:
+            return None, error.message, None
+        after_ms = clock.wall_ms()
+        ahead_ms = max(0, facts.wall_ms - after_ms) or min(0, facts.wall_ms - before_ms)
+        return facts, "", ahead_ms / 1000
+
+    async def check_loss(self, options: Mapping[str, Any]) -> None:
+        """Raises Refused, with the manifest of now, unless a failover may begin with what `options` accept."""
+        accepted, (state, _) = accepted_loss(options), await self._pair_state()
+        manifest = await self._manifest(state) if state is not None else None
+        problem = acceptance_problem(manifest, accepted)
+        if problem is not None:
+            raise Refused(f"{problem.seen}; {problem.fix}", manifest=manifest)
+
+    async def _manifest(self, state: PairState) -> dict[str, Any] | None:
+        """Of an active that still renews its lease, every count would be old before it is read."""
+        control, now, growing = self._control, state, False
+        if state.mode == "async" and state.active == control.peer and state.beat is not None:
+            await control.clock.sleep(state.beat.lease_s)
+            now = (await self._pair_state())[0] or state
+            growing = now.lease_beats != state.lease_beats
+        return loss_manifest(
+            now, control.site, applied_seq=control.applied_seq, applied_epoch=control.applied_epoch, growing=growing
+        )

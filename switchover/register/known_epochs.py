@@ -1,0 +1,40 @@
+"""Which epochs a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by forgotten.py)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import claimed_epochs
+from remote_log.layout import RemoteLayout
+from storage.engine import StorageEngine
+from storage.errors import DfsError
+from storage.log.wal import Wal
+from switchover.register.lost_value import Held
+
+LOOK_TIMEOUT_S = 2.0
+
+
+async def held(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], layout: RemoteLayout) -> Held:
+    """As far as the DFSs answer in time."""
+    found = await asyncio.gather(*(_claims(dfs, layout) for dfs in dfs_by_site.values()))
+    claims = dict(zip(dfs_by_site, found, strict=True))
+    known = [engine.applied_epoch, *(segment.epoch for segment in wal.segments())]
+    for epochs in claims.values():
+        known += epochs or ()
+    return Held(engine.applied_epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
+
+
+def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
+    """Epochs of which this disk has the log in its own right: applied, or begun in a WAL segment of their own. What was copied
+    out of a remote log stands in a segment of the epoch that copied it, and may be the beginning only."""
+    return {engine.applied_epoch, *(segment.epoch for segment in wal.segments())}
+
+
+async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            return await claimed_epochs(dfs, layout)
+    except (TimeoutError, DfsError):
+        return None

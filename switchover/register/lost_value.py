@@ -1,0 +1,39 @@
+"""What a register that names no active means for a site that knows of epochs by itself. Pure.
+
+What always holds: a pair is fresh only if neither the storage here nor a log nor a claim knows of an epoch that the register
+does not; a register that was lost, or is the wrong one, must not make a pair begin as if nothing had been acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from switchover.register.port import PairState
+
+
+class Held(NamedTuple):
+    """`lived`: the last epoch that the storage holds frames of. `known`: the highest one met in storage, WAL and claims.
+    `unseen`: the sites whose DFS did not answer."""
+
+    lived: int
+    known: int
+    unseen: tuple[str, ...]
+
+
+def forgotten_epoch(state: PairState | None, seen: Held) -> int | None:
+    """The highest epoch known here, of a pair that was open before and of which the register has no record, or none but that
+    it is begun anew. None: it names the active, or the pair is fresh: then a first opening may have stopped half-way."""
+    if state is not None and state.active is not None:
+        return None
+    given, opened = (state.epoch_allocated, state.epoch) if state is not None else (0, 0)
+    lived = seen.lived > 0 or opened > 0 or seen.known > given
+    return max(seen.known, opened) if lived else None
+
+
+def forgotten(site: str, epoch: int) -> str:
+    """What the operator is told of it."""
+    return (
+        f"this site knows of epoch {epoch}, but the coordinator has no record of this pair (without one: neither DFS has its "
+        "register): restore it, or point coordinator.url at the right one; if it is lost for good, `twinlog failover --to "
+        f"{site} --accept-data-loss --count unknown`, at the site that was the active if it is there"
+    )

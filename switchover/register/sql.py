@@ -1,0 +1,106 @@
+"""The coordinator in a database: SQLite for a pair on one machine, PostgreSQL at a third site by URL.
+
+What always holds: a change is one transaction whose first statement is `UPDATE ... WHERE state_id = :expected` (or the
+exclusive INSERT of the first value), so that of any number of processes exactly one wins; every change that is not a mere
+lease renewal leaves a row in `history`, which is only ever added to.
+Source: protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, insert, select, update
+
+from storage.clock import Clock
+from switchover.register.port import PairState, superseded
+from switchover.register.single import OneRegister
+from switchover.register.transitions import LEASE_RENEWED
+from switchover.sql_database import AlreadyThere, Database
+
+_metadata = MetaData()
+_pairs = Table(
+    "pairs",
+    _metadata,
+    Column("pair", String(200), primary_key=True),
+    Column("state_id", BigInteger, nullable=False),
+    Column("value", Text, nullable=False),  # JSON of PairState
+)
+_history = Table(
+    "history",
+    _metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("pair", String(200), nullable=False),
+    Column("state_id", BigInteger, nullable=False),
+    Column("wall_ms", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("value", Text, nullable=False),
+)
+
+
+class HistoryRow(msgspec.Struct, frozen=True):
+    """One change of the register: when (by the clock of the site that made it), why, and the value since."""
+
+    wall_ms: int
+    reason: str
+    value: PairState
+
+
+class SqlCoordinator(OneRegister):
+    """The coordinator of one pair. Every call ends by `deadline_s`, then with Unavailable."""
+
+    def __init__(self, url: str, pair: str, clock: Clock, deadline_s: float = 3.0) -> None:
+        self._database = Database(url, "coordinator", _metadata, deadline_s)
+        self._pair, self._clock = pair, clock
+
+    async def read(self) -> PairState | None:
+        return await self._database.run(self._read)
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+        value = replace(new, state_id=expected_state_id + 1)
+        row = {
+            "pair": self._pair,
+            "state_id": value.state_id,
+            "value": msgspec.json.encode(value).decode(),
+        }
+        entry = None if new.reason == LEASE_RENEWED else row | {"wall_ms": self._clock.wall_ms(), "reason": new.reason}
+        try:
+            won = await self._database.run(lambda connection: self._replace(connection, expected_state_id, row, entry))
+        except AlreadyThere:
+            won = False
+        if not won:
+            raise superseded(expected_state_id, await self.read())
+        return value
+
+    async def history(self, limit: int = 100) -> list[HistoryRow]:
+        """The last changes, newest first, lease renewals left out."""
+        return await self._database.run(lambda connection: self._read_history(connection, limit))
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    def _read(self, connection: Connection) -> PairState | None:
+        value = connection.execute(select(_pairs.c.value).where(_pairs.c.pair == self._pair)).scalar()
+        return None if value is None else msgspec.json.decode(value, type=PairState)
+
+    def _replace(
+        self, connection: Connection, expected_state_id: int, row: dict[str, Any], entry: dict[str, Any] | None
+    ) -> bool:
+        if expected_state_id == 0:
+            connection.execute(insert(_pairs).values(row))
+        else:
+            same = (_pairs.c.pair == self._pair) & (_pairs.c.state_id == expected_state_id)
+            if connection.execute(update(_pairs).where(same).values(row)).rowcount != 1:
+                return False
+        if entry is not None:
+            connection.execute(insert(_history).values(entry))
+        return True
+
+    def _read_history(self, connection: Connection, limit: int) -> list[HistoryRow]:
+        newest = select(_history).where(_history.c.pair == self._pair).order_by(_history.c.id.desc()).limit(limit)
+        return [
+            HistoryRow(row.wall_ms, row.reason, msgspec.json.decode(row.value, type=PairState))
+            for row in connection.execute(newest)
+        ]

@@ -1,0 +1,201 @@
+"""What each protocol step makes of the coordinator's value: pure functions old value -> new value, or an error.
+
+What always holds (tests/switchover/register/test_transitions.py walks it, as the model does with `coord`):
+- while a plan has the pair, nothing is downgraded, resynced or renewed, and only that plan opens;
+- an epoch is given to one plan only and opened at most once, and epochs open in growing order;
+- acknowledgements become asynchronous, and synchronous again, only for the active of the open epoch.
+A function that finds its change already made returns the very value it was given, so that a lost answer can be asked again.
+Source: protocol.md sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from storage.errors import Fenced, PlanSuperseded, Refused
+from switchover.register.homes import next_epoch
+from switchover.register.port import Beat, Mode, PairState, Switching
+
+KINDS = ("bootstrap", "restart", "takeover", "switchover")
+LEASE_RENEWED = "the asynchronous active renewed its lease"
+
+
+def begin_plan(
+    state: PairState | None,
+    plan_id: str,
+    site: str,
+    kind: str,
+    wall_ms: int,
+    *,
+    supersede: bool = False,
+    accept_data_loss: bool = False,
+    continues: str | None = None,
+    highest_claim: int = 0,
+    forgotten_epoch: int = 0,
+    epoch_step: int = 1,
+) -> PairState:
+    """The plan has the pair, with an epoch of its own at least `epoch_step` above every one given away and `highest_claim`.
+
+    Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
+    active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
+    superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, from which this one goes
+    on, does not have the pair any more. `forgotten_epoch`: a bootstrap by command of a pair whose value was lost (held.py).
+    """
+    current = state or PairState()
+    running = current.switching
+    if running is not None and running.plan_id == plan_id:
+        assert state is not None
+        return state
+    if continues is not None and (running is None or running.plan_id != continues):
+        raise PlanSuperseded(
+            f"plan {continues} does not have the pair any more ({_holder(state)}): what it was part of does not go on",
+            plan_id=continues,
+        )
+    if running is not None and running.site != site and not supersede:
+        raise Refused(
+            f"plan {running.plan_id} ({running.kind} to {running.site}) has the pair: follow it, resume or abort it there, "
+            "or supersede it by command",
+            plan_id=running.plan_id, site=running.site,
+        )
+    _check_kind(current, site, kind, accept_data_loss)
+    epoch = next_epoch(max(current.epoch_allocated, highest_claim), current.home, epoch_step)
+    over = f", superseding {running.plan_id}" if running is not None else ""
+    return replace(
+        current,
+        epoch=max(current.epoch, forgotten_epoch),
+        epoch_allocated=epoch,
+        switching=Switching(plan_id=plan_id, site=site, epoch=epoch, kind=kind, since_wall_ms=wall_ms),
+        reason=f"plan {plan_id} ({kind} to {site}) began with epoch {epoch}{over}",
+    )
+
+
+def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool) -> None:
+    """A plan of a wrong kind would skip what its situation asks for: reading the remote log, or the loss manifest."""
+    if kind not in KINDS:
+        raise Refused(f"no plan is of kind {kind}: it is one of {', '.join(KINDS)}")
+    if kind == "bootstrap" and current.active is not None:
+        raise Refused(f"the pair has been open before (epoch {current.epoch} at {current.active}): it needs no bootstrap")
+    if kind == "bootstrap" and current.epoch and not accept_data_loss:
+        raise Refused(f"the pair has been open before (epoch {current.epoch}), and by whom was lost: it begins anew by command")
+    if kind == "restart" and current.active != site:
+        raise Refused(f"the active of epoch {current.epoch} is {current.active}: {site} rejoins it, or takes over by command")
+    if kind in ("takeover", "switchover") and current.active in (None, site):
+        raise Refused(f"{site} cannot take over from {current.active}: restart it, or bootstrap the pair")
+    if kind == "takeover" and current.mode == "async" and not accept_data_loss:
+        raise Refused(
+            f"{current.active} acknowledged writes asynchronously that {site} may lack: bring it back, or see the loss "
+            "manifest and repeat with --accept-data-loss",
+            active=current.active, epoch=current.epoch, async_since_seq=current.async_since_seq,
+        )
+
+
+def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq: int | None = None) -> PairState:
+    """The plan's site is the active of the plan's epoch. `async_since_seq` for mode async: the end of the epoch before.
+
+    PlanSuperseded: the plan does not have the pair (any more). Refused: a restart must not turn async into sync.
+    """
+    if state is not None and state.opened_by == plan_id:
+        return state
+    running = state.switching if state is not None else None
+    if state is None or running is None or running.plan_id != plan_id:
+        raise PlanSuperseded(
+            f"plan {plan_id} does not have the pair any more ({_holder(state)}): it must stop, and open nothing",
+            plan_id=plan_id,
+        )
+    stays = state.active == running.site and state.mode == "async"
+    if stays and mode == "sync":
+        raise Refused(f"{running.site} was asynchronous when it stopped: it restarts so, and a resync makes it synchronous")
+    since = state.async_since_seq if stays else async_since_seq
+    return replace(
+        state,
+        epoch=running.epoch,
+        active=running.site,
+        opened_by=plan_id,
+        mode=mode,
+        async_since_seq=since if mode == "async" else None,
+        beat=state.beat if stays else None,
+        switching=None,
+        reason=f"plan {plan_id} ({running.kind}) opened epoch {running.epoch} at {running.site}, {mode}",
+    )
+
+
+def abandon_plan(state: PairState | None, plan_id: str) -> PairState:
+    """The plan lets the pair go; its epoch stays given away. The value as it is when the plan does not have the pair.
+
+    Refused once it has opened, or when there is no value at all.
+    """
+    if state is None or state.opened_by == plan_id:
+        raise Refused(f"plan {plan_id} has opened, or never began: there is nothing to abandon", plan_id=plan_id)
+    if state.switching is None or state.switching.plan_id != plan_id:
+        return state
+    return replace(state, switching=None, reason=f"plan {plan_id} ({state.switching.kind}) was abandoned")
+
+
+def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: int) -> PairState:
+    """From now on acknowledgements above `async_since_seq` may be asynchronous. Errors as of `_active_value`."""
+    current = _active_value(state, site, epoch, "downgrade")
+    if current.mode == "async":
+        return current
+    why = f"{site} downgraded epoch {epoch}: acknowledgements above {async_since_seq} may be asynchronous"
+    return replace(current, mode="async", async_since_seq=async_since_seq, beat=None, reason=why)
+
+
+def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, opened_here: set[int]) -> PairState:
+    """The active that is not open opens its next epoch asynchronously, without the other site's DFS; a restart of its own that
+    was begun loses the pair. `async_since_seq`: what its storage holds. Only frames that both logs had were acknowledged below.
+    `opened_here`: the epochs of which this disk has the log (held.py).
+
+    Refused: another site is the active, or its disk was replaced: it could not open, and nobody else without force any more.
+    PlanSuperseded: a plan other than its own restart has the pair.
+    """
+    running = state.switching if state is not None else None
+    if state is None or state.active != site:
+        raise Refused(f"no downgrade: {site} is not the active of this pair", site=site)
+    if running is not None and (running.site != site or running.kind != "restart"):
+        raise PlanSuperseded(f"no downgrade of the closed site {site}: {_holder(state)}", plan_id=running.plan_id)
+    if state.epoch not in opened_here:
+        raise Refused(
+            f"no downgrade: {site} opened epoch {state.epoch}, but its storage and log do not have it: its disk was replaced, "
+            "or this is not its data directory; let the other site take over: `twinlog failover --to` it", site=site,
+        )
+    if state.mode == "async" and running is None:
+        return state
+    since = state.async_since_seq if state.mode == "async" else async_since_seq
+    why = f"{site}, closed, is to open asynchronously: acknowledgements above {since} may be asynchronous"
+    return replace(state, mode="async", async_since_seq=since, beat=None, switching=None, reason=why)
+
+
+def resync(state: PairState | None, site: str, epoch: int) -> PairState:
+    """The other site and the remote log hold everything: synchronous again. Errors as of `_active_value`."""
+    current = _active_value(state, site, epoch, "resync")
+    if current.mode == "sync":
+        return current
+    return replace(current, mode="sync", async_since_seq=None, beat=None, reason=f"{site} resynced epoch {epoch}")
+
+
+def renew_lease(state: PairState | None, site: str, epoch: int, beat: Beat | None = None) -> PairState:
+    """Proves that no plan had the pair at this moment, and leaves `beat` for a loss manifest. Errors as of `_active_value`."""
+    current = _active_value(state, site, epoch, "lease renewal")
+    return replace(current, lease_beats=current.lease_beats + 1, beat=beat or current.beat, reason=LEASE_RENEWED)
+
+
+def _active_value(state: PairState | None, site: str, epoch: int, what: str) -> PairState:
+    """The value, if `site` is the active of `epoch` and no plan has the pair.
+
+    Fenced: a later epoch is open. PlanSuperseded: a plan has the pair. Refused: never was the active of that epoch.
+    """
+    if state is not None and state.epoch > epoch:
+        raise Fenced(
+            f"no {what} for epoch {epoch}: {state.active} has opened epoch {state.epoch}; stop, and rejoin",
+            epoch=epoch, by_epoch=state.epoch,
+        )
+    if state is None or state.epoch != epoch or state.active != site:
+        raise Refused(f"no {what}: {site} is not the active of epoch {epoch}", site=site, epoch=epoch)
+    if state.switching is not None:
+        raise PlanSuperseded(f"no {what} for epoch {epoch}: {_holder(state)}", plan_id=state.switching.plan_id)
+    return state
+
+
+def _holder(state: PairState | None) -> str:
+    running = state.switching if state is not None else None
+    return "no plan has it" if running is None else f"plan {running.plan_id} ({running.kind} to {running.site}) has it"

@@ -1,0 +1,144 @@
+"""What a new epoch continues from: random histories of writers against the definition of what stands, as the model has it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.errors import LogGap
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
+from switchover.activation.continuation import continuing, continuing_by_force, frames_to_copy
+
+
+def made(epoch: int, seq: int, previous: int, kind: Kind = Kind.NOOP) -> Frame:
+    return make_frame(
+        epoch=epoch, first_seq=seq, previous=previous, timestamp=seq, committed=0, flags=0, records=[Record(kind)]
+    )
+
+
+def chain(frames: list[Frame]) -> list[Frame] | None:
+    """The model's definition, frame by frame: None where a link is missing."""
+    out: list[Frame] = []
+    for frame in sorted({f.position: f for f in frames}.values(), key=lambda f: f.position):
+        while out and out[-1].last_seq > frame.previous:
+            out.pop()
+        if out and out[-1].last_seq != frame.previous:
+            return None
+        out.append(frame)
+    return out
+
+
+@dataclass
+class History:
+    """One writer after another: what it wrote to its WAL and to the remote log, and what stands at the end of both."""
+
+    local: list[Frame] = field(default_factory=list)
+    remote: list[Frame] = field(default_factory=list)
+    log: list[Frame] = field(default_factory=list)  # committed: in both logs, in order
+
+
+def a_history(rng: random.Random, epochs: int = 3) -> History:
+    """Restarts of one site in synchronous mode, as in the model: a write may be in either log, in both, or in none."""
+    history, seq = History(), 0
+    for epoch in range(1, epochs + 1):
+        union = chain(history.local + history.remote) or []
+        history.remote += [f for f in union if f not in history.remote]
+        history.local += [f for f in union if f not in history.local]
+        history.log = union
+        standing, seq = (union[-1].last_seq if union else 0), seq + 1
+        start = made(epoch, seq, standing, Kind.EPOCH_START)
+        history.local.append(start)
+        history.remote.append(start)
+        history.log.append(start)
+        standing = seq
+        for _ in range(rng.randrange(6)):
+            seq += 1
+            frame = made(epoch, seq, standing)
+            where = rng.choice(("both", "both", "both", "remote", "none"))
+            if where != "none":
+                history.remote.append(frame)
+            if where == "both":
+                history.local.append(frame)
+                history.log.append(frame)
+                standing = seq
+        seq += 1
+        if rng.random() < 0.5:  # the last one, of which the remote log never heard
+            history.local.append(made(epoch, seq, standing))
+    return history
+
+
+@given(st.integers(0, 10**9))
+def test_a_restart_continues_with_what_stands_in_both_logs(seed: int) -> None:
+    rng = random.Random(seed)
+    history = a_history(rng)
+    frames = rng.sample(history.local + history.remote, len(history.local) + len(history.remote))
+    stands = chain(frames)
+    assert stands is not None
+    at = rng.randrange(len(history.log))
+    seq, epoch = history.log[at].last_seq, history.log[at].epoch
+    tail = continuing(frames, seq, epoch)
+    assert tail == stands[at + 1 :]
+    assert history.log[at + 1 :] == tail[: len(history.log) - at - 1], "everything committed is in it"
+
+
+@given(st.integers(0, 10**9))
+def test_what_is_copied_makes_the_remote_log_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    history = a_history(rng)
+    trimmed = rng.randrange(len(history.log))  # the peer has durably applied so many
+    durable = history.log[trimmed - 1].last_seq if trimmed else 0
+    remote = [frame for frame in history.remote if frame.last_seq > durable]
+    kept = rng.randrange(trimmed + 1)  # the own engine blocks less, or more, of the own WAL
+    local = [frame for frame in history.local if frame.last_seq > (history.log[kept - 1].last_seq if kept else 0)]
+    copied = frames_to_copy(local, remote, history.log[-1].last_seq, whole=True)
+    assert not {frame.position for frame in copied} & {frame.position for frame in remote}
+    at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
+    assert continuing([*remote, *copied], *at) == (chain(history.local + history.remote) or [])[trimmed:]
+
+
+@given(st.integers(0, 10**9))
+def test_what_a_damaged_remote_log_lost_is_copied_from_the_own_one(seed: int) -> None:
+    """Also what lay before the first frame that can still be read."""
+    rng = random.Random(seed)
+    history = a_history(rng)
+    trimmed = rng.randrange(len(history.log))
+    durable = history.log[trimmed - 1].last_seq if trimmed else 0
+    remote = [frame for frame in history.log if frame.last_seq > durable and rng.random() < 0.5]
+    copied = frames_to_copy(history.log, remote, history.log[-1].last_seq, whole=False)
+    at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
+    assert continuing([*remote, *copied], *at) == history.log[trimmed:]
+
+
+@given(st.integers(0, 10**9))
+def test_a_hole_stops_whoever_is_not_forced_and_costs_only_what_lies_behind_it(seed: int) -> None:
+    rng = random.Random(seed)
+    log = a_history(rng).log
+    hole = rng.randrange(len(log))
+    at = rng.randrange(hole + 1)
+    seq, epoch = (log[at - 1].last_seq, log[at - 1].epoch) if at else (0, 0)
+    frames = log[:hole] + log[hole + 1 :]
+    if hole + 1 < len(log):
+        with pytest.raises(LogGap):
+            continuing(frames, seq, epoch)
+    assert continuing_by_force(frames, [], seq, epoch) == log[at:hole]
+
+
+@given(st.integers(0, 10**9))
+def test_a_storage_that_diverged_is_never_continued_by_the_numbers_alone(seed: int) -> None:
+    """The other site went on from `end` in an epoch of its own; this one has written above `end` meanwhile."""
+    rng = random.Random(seed)
+    shared = [made(1, seq, seq - 1, Kind.EPOCH_START if seq == 1 else Kind.NOOP) for seq in range(1, rng.randrange(2, 6))]
+    end = shared[-1].last_seq
+    own = [made(1, seq, seq - 1) for seq in range(end + 1, end + rng.randrange(2, 6))]
+    theirs = [made(2, seq, seq - 1, Kind.EPOCH_START if seq == end + 1 else Kind.NOOP) for seq in range(end + 1, end + 9)]
+    seen = theirs[rng.randrange(len(theirs)) :]  # its remote log was switched on later, or trimmed
+    applied = own[rng.randrange(len(own))].last_seq
+    if any(frame.last_seq > applied for frame in seen):
+        with pytest.raises(LogGap):
+            continuing(seen, applied, 1)
+    assert continuing_by_force(seen, own, applied, 1) == [frame for frame in own if frame.last_seq > applied]

@@ -1,0 +1,286 @@
+"""The availability monitor's judgement: what it advises on whose word, and that it neither flaps nor acts where it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace as changed
+
+from remote_log.replication.messages import StatusReply
+from switchover.facts import SiteFacts
+from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.judgement import Advice, State, step, wants_checks_of
+from switchover.monitor.views import Able, Answers, Change, Observation, SiteView
+from switchover.register.port import PairState, Switching
+
+SETTINGS = Thresholds(
+    look_after_s=4, resync_after_s=6, degrade_after_s=6, failover_after_s=8, gap_max_s=5,
+    quiet_after_action_s=60, actions_max=2, actions_window_s=600,
+)
+REGISTER = PairState(state_id=7, epoch=3, epoch_allocated=3, active="a", opened_by="p3")
+ACTIVE = SiteFacts(
+    site="a", pair="shop", release="1", wall_ms=0, lease_s=1.0, drift_margin=0.2, initial_active="a", policy="available",
+    role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90, lease_left_s=0.7, resyncs=True,
+)
+STANDBY = changed(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, remote_log_mark=100, resyncs=None)
+HEARD_A = StatusReply(site="a", role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90,
+                      waiting_for="")
+HEARD_B = changed(HEARD_A, site="b", role="STANDBY")
+VIEW_A = SiteView(own=ACTIVE, peer=HEARD_B, register=REGISTER)
+VIEW_B = SiteView(own=STANDBY, peer=HEARD_A, register=REGISTER)
+ALONE_B = changed(VIEW_B, peer=None, peer_error="refused")
+B_CAN = Able("b", True)
+
+
+def of(view: SiteView, *, peer: Any = "as it is", register: Any = "as it is", **own: Any) -> SiteView:
+    return changed(
+        view, own=changed(view.own, **own), peer=view.peer if peer == "as it is" else peer,
+        register=view.register if register == "as it is" else register,
+    )
+
+
+def watch(
+    a: SiteView | None, b: SiteView | None, *, able: Able | None = None, act: bool = False, seconds: int = 30,
+    settings: Thresholds = SETTINGS, state: State | None = None, begin_s: float = 0.0,
+) -> tuple[list[Advice], State]:
+    """The same look each second."""
+    state, told = state or State(), []
+    for second in range(seconds):
+        seen = Observation(begin_s + second, {"a": a, "b": b}, {"a": "no route", "b": "no route"})
+        if wants_checks_of(state, seen) is not None:
+            seen = replace(seen, able=able)
+        state, advice = step(settings, state, seen, act=act)
+        told.append(advice)
+    return told, state
+
+
+def last(a: SiteView | None, b: SiteView | None, **given: Any) -> Advice:
+    return watch(a, b, **given)[0][-1]
+
+
+def test_a_whole_pair_has_nothing_to_do() -> None:
+    assert last(VIEW_A, VIEW_B) == Advice(Kind.NOTHING, "all is well")
+
+
+def test_a_silent_active_is_taken_over_from_when_the_other_site_does_not_see_it_either() -> None:
+    told, _ = watch(None, ALONE_B, able=B_CAN, act=True)
+    acted = [advice for advice in told if advice.act]
+    assert [(advice.kind, advice.site, advice.held_s) for advice in acted] == [(Kind.FAILOVER, "b", 8)]
+    assert acted[0].evidence == ("the monitor: no route", "site b: refused", "site b: it can take over")
+    assert acted[0].command == "twinlog failover --to b"
+    assert all(advice.holds_in_s > 0 for advice in told[:8]), "not before it has held"
+
+
+@pytest.mark.parametrize(("a", "b", "able", "why"), [
+    pytest.param(None, VIEW_B, B_CAN, "which site b reaches", id="the other site sees it"),
+    pytest.param(VIEW_A, ALONE_B, B_CAN, "which answers the monitor", id="the monitor sees it"),
+    pytest.param(None, of(ALONE_B, coordinator_error="away"), B_CAN, "cut off itself", id="the other site may be cut off"),
+    pytest.param(None, of(ALONE_B, coordinator_error="away", register=None), B_CAN, "is unknown", id="nobody knows who"),
+    pytest.param(None, of(ALONE_B, remote_log_mark=None), B_CAN, "still writes is unknown", id="nobody reads its log"),
+    pytest.param(None, ALONE_B, None, "whether site b can take over is unknown", id="its checks were not seen"),
+    pytest.param(None, ALONE_B, Able("b", False, ("mode.sync: 5 records",)), "cannot take over: mode.sync", id="it cannot"),
+    pytest.param(None, ALONE_B, Able("a", True), "whether site b can take over is unknown", id="checks of another site"),
+    pytest.param(None, None, B_CAN, "no site answers", id="nobody answers"),
+    pytest.param(None, of(ALONE_B, register=changed(REGISTER, switching=Switching("p4", "b", 4, "takeover", 0))), B_CAN,
+                 "a role change has the pair", id="a plan has the pair"),
+])
+def test_without_two_witnesses_and_an_able_site_it_is_a_look(
+    a: SiteView | None, b: SiteView | None, able: Able | None, why: str
+) -> None:
+    told, _ = watch(a, b, able=able, act=True)
+    assert {advice.kind for advice in told} == {Kind.LOOK}
+    assert why in " ".join((told[-1].reason, *told[-1].also))
+    assert not any(advice.act for advice in told)
+
+
+@pytest.mark.parametrize("moves", [
+    lambda second: of(ALONE_B, remote_log_mark=100 + second),
+    lambda second: of(ALONE_B, register=changed(REGISTER, mode="async", lease_beats=second)),
+])
+def test_an_active_that_still_writes_lives(moves: Any) -> None:
+    state, told = State(), []
+    for second in range(30):
+        seen = Observation(float(second), {"a": None, "b": moves(second)}, {"a": "no route"}, B_CAN)
+        state, advice = step(SETTINGS, state, seen, act=True)
+        told.append(advice)
+    assert not any(advice.act for advice in told)
+    assert "it lives and writes" in told[-1].reason
+
+
+def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
+    """An idle active may append as seldom as its lease allows: it serves all the same."""
+    told, _ = watch(None, of(ALONE_B, lease_s=20.0), able=B_CAN, act=True)
+    assert [advice.held_s for advice in told if advice.act] == [24], "with the drift of its clock"
+
+
+@pytest.mark.parametrize("own", [{"role": "CLOSED", "waiting_for": "room on its disk"}, {"role": "FENCED"}])
+def test_an_active_that_says_itself_that_it_serves_nobody_is_taken_over_from(own: dict[str, Any]) -> None:
+    closed = of(VIEW_A, lease_left_s=None, **own)
+    assert last(closed, VIEW_B, able=B_CAN).kind is Kind.FAILOVER
+    through_b = of(VIEW_B, peer=changed(HEARD_A, role=own["role"]))
+    assert last(None, through_b, able=B_CAN).kind is Kind.FAILOVER, "told to the other site"
+
+
+def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot_the_other_one_takes_over() -> None:
+    stuck = of(VIEW_A, lease_left_s=0.0, peer_dfs_error="no space")
+    told, _ = watch(stuck, VIEW_B, act=True)
+    assert [(one.kind, one.site, one.held_s) for one in told if one.act] == [(Kind.DEGRADE, "a", 6)]
+    alone = of(stuck, coordinator_error="away", register=None)
+    told, _ = watch(alone, VIEW_B, act=True, able=B_CAN)
+    assert [(one.kind, one.site) for one in told if one.act] == [(Kind.FAILOVER, "b")]
+
+
+@pytest.mark.parametrize(("change", "register"), [
+    ({"policy": "protect"}, REGISTER), ({}, changed(REGISTER, home="b")),
+])
+def test_without_a_coordinator_or_the_policy_it_only_advises(change: dict[str, Any], register: PairState) -> None:
+    for a, b in (
+        (None, of(ALONE_B, register=register, **change)),
+        (of(VIEW_A, lease_left_s=0.0, register=register, **change), of(VIEW_B, register=register, **change)),
+    ):
+        told, _ = watch(a, b, act=True, able=B_CAN)
+        assert told[-1].kind in (Kind.FAILOVER, Kind.DEGRADE)
+        assert "operator" in told[-1].acts_not
+        assert not any(advice.act for advice in told)
+
+
+def test_what_was_degraded_by_command_may_go_back() -> None:
+    by_command = of(VIEW_A, role="DOWNGRADE_ACTIVE", mode="async", resyncs=False)
+    assert last(by_command, VIEW_B).kind is Kind.RESYNC
+    assert last(of(by_command, resyncs=True), VIEW_B).kind is Kind.NOTHING, "it goes back by itself"
+    assert last(of(by_command, policy="performance"), VIEW_B).kind is Kind.NOTHING, "it is wanted so"
+    assert last(of(by_command, peer_dfs_error="away"), VIEW_B).kind is Kind.LOOK
+
+
+def test_errors_and_latency_are_told_of() -> None:
+    state, told = State(), []
+    for second in range(12):
+        answers = Answers(10 * second, 5 * second, 20.0 * second)
+        seen = Observation(float(second), {"a": changed(VIEW_A, answers=answers), "b": VIEW_B})
+        state, advice = step(SETTINGS, state, seen, act=True)
+        told.append(advice)
+    assert told[-1].evidence == ("site a: 33% of its answers failed",)
+    assert told[-1].also == ("acknowledgements of site a are slow: see to its disk, and the DFS of site b",)
+    again = Observation(12.0, {"a": changed(VIEW_A, answers=Answers(0, 0, 0.0)), "b": VIEW_B})
+    assert step(SETTINGS, state, again, act=True)[1].kind is Kind.NOTHING, "the gateway began anew: nothing is known"
+
+
+def test_a_gap_in_the_looks_begins_the_time_anew() -> None:
+    _, state = watch(None, ALONE_B, able=B_CAN, act=True, seconds=4)
+    told, _ = watch(None, ALONE_B, able=B_CAN, act=True, seconds=8, state=state, begin_s=100.0)
+    assert not any(advice.act for advice in told)
+
+
+@pytest.mark.parametrize("actor", ["monitor w (10.0.0.3)", "ann@desk (10.0.0.9)"])
+def test_after_any_role_change_nothing_more_for_a_while(actor: str) -> None:
+    b = changed(ALONE_B, changes=[Change("op1", "switchover", actor, 10.0)])
+    told, state = watch(None, b, able=B_CAN, act=True)
+    assert not any(advice.act for advice in told)
+    assert "too recent" in told[-1].acts_not
+    told, _ = watch(None, ALONE_B, able=B_CAN, act=True, seconds=40, state=state, begin_s=30.0)
+    assert [advice for advice in told if advice.act], "once the quiet time is over"
+
+
+def test_a_monitor_begun_anew_counts_what_the_journals_tell_of_the_one_before() -> None:
+    told_of = [Change(f"op{number}", "failover", "monitor w", 100.0 * number) for number in (1, 2)]
+    told, _ = watch(None, changed(ALONE_B, changes=told_of), able=B_CAN, act=True)
+    assert "have acted 2 times" in told[-1].acts_not
+    assert not any(advice.act for advice in told)
+
+
+def test_what_was_asked_for_in_vain_counts_each_time() -> None:
+    """The site that was to degrade has no word of it in its journal: each time the same is asked for, with the same key."""
+    stuck = of(VIEW_A, lease_left_s=0.0, peer_dfs_error="no space")
+    told, _ = watch(stuck, VIEW_B, act=True, seconds=400)
+    acted = [advice for advice in told if advice.act]
+    assert len({advice.key for advice in acted}) == 1
+    assert len(acted) == SETTINGS.actions_max
+    assert f"monitors have acted {SETTINGS.actions_max} times" in told[-1].acts_not
+
+
+def test_two_monitors_that_see_the_same_ask_with_the_same_key() -> None:
+    keys = [
+        next(advice.key for advice in watch(None, ALONE_B, able=B_CAN, act=True, begin_s=begin_s)[0] if advice.act)
+        for begin_s in (0.0, 1234.5)
+    ]
+    assert keys[0] == keys[1]
+
+
+# ---- whatever is seen
+SITE_VIEWS_A = st.sampled_from((
+    None, VIEW_A, of(VIEW_A, lease_left_s=0.0), of(VIEW_A, lease_left_s=0.0, coordinator_error="away", register=None),
+    of(VIEW_A, role="CLOSED", lease_left_s=None), changed(VIEW_A, peer=None, peer_error="silent"),
+    of(VIEW_A, policy="protect"),
+))
+SITE_VIEWS_B = st.sampled_from((
+    None, VIEW_B, ALONE_B, of(ALONE_B, remote_log_mark=101), of(ALONE_B, coordinator_error="away"),
+    of(VIEW_B, role="CLOSED"), of(ALONE_B, policy="protect"), of(ALONE_B, register=changed(REGISTER, home="b")),
+    changed(ALONE_B, running="op9"), changed(ALONE_B, changes=[Change("op1", "failover", "ann", 1.0)]),
+    of(VIEW_B, register=changed(REGISTER, epoch=4, state_id=9, active="b"), role="ACTIVE", lease_left_s=0.5),
+    of(VIEW_B, register=changed(REGISTER, epoch=4, state_id=9, active="b"), role="CLOSED", peer=None),
+))
+ABLE = st.sampled_from((None, B_CAN, Able("b", False, ("dfs: away",)), Able("a", True), Able("a", False, ("disk: full",))))
+LOOKS = st.lists(
+    st.tuples(SITE_VIEWS_A, SITE_VIEWS_B, ABLE, st.integers(1, 12), st.sampled_from((0.5, 1.0, 2.0, 9.0))), max_size=25
+)
+
+
+def walk(looks: list[Any], *, act: bool) -> list[tuple[float, Observation, Advice]]:
+    """Each look is repeated for a while."""
+    state, now_s, told = State(), 0.0, []
+    for a, b, able, times, apart_s in looks:
+        for _ in range(times):
+            now_s += apart_s
+            seen = Observation(now_s, {"a": a, "b": b}, {"a": "no route", "b": "no route"}, able)
+            state, advice = step(SETTINGS, state, seen, act=act)
+            told.append((now_s, seen, advice))
+    return told
+
+
+@given(LOOKS)
+def test_it_never_acts_twice_within_the_quiet_time_nor_too_often(looks: list[Any]) -> None:
+    acted = [at_s for at_s, _, advice in walk(looks, act=True) if advice.act]
+    assert all(second - first >= SETTINGS.quiet_after_action_s for first, second in pairwise(acted))
+    for at_s in acted:
+        window = [other for other in acted if at_s - SETTINGS.actions_window_s < other <= at_s]
+        assert len(window) <= SETTINGS.actions_max
+
+
+@given(LOOKS)
+def test_it_never_advises_a_failover_to_a_site_that_is_not_able(looks: list[Any]) -> None:
+    for _, seen, advice in walk(looks, act=True):
+        if advice.kind is Kind.FAILOVER:
+            assert seen.able is not None
+            assert (seen.able.site, seen.able.ok) == (advice.site, True)
+
+
+@given(LOOKS)
+def test_it_never_advises_a_failover_on_one_view_alone(looks: list[Any]) -> None:
+    for _, seen, advice in walk(looks, act=True):
+        if advice.kind is Kind.FAILOVER:
+            lost = {"a": "b", "b": "a"}[str(advice.site)]
+            view, other = seen.views[lost], seen.views[str(advice.site)]
+            says_so = view is not None and (view.own.role == "CLOSED" or view.own.lease_left_s == 0.0)
+            unseen = view is None and other is not None and other.peer is None and other.own.coordinator_error is None
+            assert says_so or unseen or (view is None and other is not None and other.peer is not None
+                                         and other.peer.role == "CLOSED")
+
+
+@given(LOOKS)
+def test_it_never_acts_when_it_only_observes(looks: list[Any]) -> None:
+    assert not any(advice.act for _, _, advice in walk(looks, act=False))
+
+
+@given(st.lists(st.tuples(st.integers(1, 7), st.integers(1, 3)), max_size=20))
+def test_what_comes_and_goes_leads_to_no_action(turns: list[tuple[int, int]]) -> None:
+    """Each spell is shorter than the time that it must hold for."""
+    looks = [
+        part for bad, good in turns
+        for part in ((None, ALONE_B, B_CAN, bad, 1.0), (VIEW_A, VIEW_B, None, good, 1.0))
+    ]
+    assert not any(advice.act for _, _, advice in walk(looks, act=True))

@@ -1,0 +1,163 @@
+"""The journal's contract, for the file and for its twin; and what only the file must withstand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from storage.errors import Conflict, NotFound, Unavailable
+from switchover.operations.document import (
+    HistoryEntry,
+    Operation,
+    StepRecord,
+    as_found,
+    document,
+    past_return,
+    taken_up,
+    with_step,
+)
+from switchover.operations.journal import Journal, MemoryJournal
+from switchover.operations.sql_journal import SqlJournal
+from tests.storage.engines.sql.rig import a_database, postgres
+
+
+def file_journal(folder: Path) -> SqlJournal:
+    return SqlJournal(f"sqlite:///{folder / 'journal.db'}")
+
+
+def operation(operation_id: str = "op-1", **changes: object) -> Operation:
+    steps = (
+        StepRecord("preflight", "check both sites", abortable=True),
+        StepRecord("drain", "finish what was admitted", abortable=True),
+        StepRecord("claim", "lock every older epoch", abortable=False),
+    )
+    return replace(Operation(operation_id, "switchover", "b", {"reason": "test"}, "ann", 1_400_000_000_000, steps), **changes)
+
+
+def entry(event: str, operation_id: str = "op-1", **changes: object) -> HistoryEntry:
+    return replace(HistoryEntry(1_400_000_000_001, operation_id, "switchover", "b", "ann", event), **changes)
+
+
+@pytest.fixture(params=["file", "postgresql", "memory"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+    if request.param == "postgresql":
+        with a_database() as name:
+            server = SqlJournal(postgres().url(name))
+            yield server
+            await server.close()
+        return
+    one: Journal = file_journal(tmp_path) if request.param == "file" else MemoryJournal()
+    yield one
+    await one.close()
+
+
+async def test_what_was_written_is_read(journal: Journal) -> None:
+    first = operation()
+    await journal.create(first, entry("started"))
+    assert await journal.load("op-1") == first
+    detail = {"last_seq": 2**62, "why": "ümlaut", "deep": [{"x": None}, 1.5, True]}
+    second = with_step(first, 0, state="done", started_ms=5, finished_ms=9, detail=detail)
+    second = replace(second, state="failed", error={"code": "refused"}, result={"a": 1})
+    second = replace(second, attempt=3, aborting=True, finished_ms=7)
+    await journal.save(second, entry("step done", step="preflight", took_ms=4, detail=detail))
+    assert await journal.load("op-1") == second
+    assert (await journal.history(10))[0] == entry("step done", step="preflight", took_ms=4, detail=detail)
+
+
+async def test_an_id_is_taken_once(journal: Journal) -> None:
+    await journal.create(operation(), entry("started"))
+    with pytest.raises(Conflict, match="op-1"):
+        await journal.create(operation(kind="failover"), entry("started again"))
+    assert (await journal.load("op-1")).kind == "switchover"
+    assert [one.event for one in await journal.history(10)] == ["started"]
+
+
+async def test_an_unknown_id_is_not_found(journal: Journal) -> None:
+    with pytest.raises(NotFound, match="op-9"):
+        await journal.load("op-9")
+
+
+async def test_lists_are_newest_first_by_creation_and_limited(journal: Journal) -> None:
+    for name in ("op-2", "op-1", "op-3"):
+        await journal.create(operation(name), entry("started", name))
+    await journal.save(operation("op-2", state="failed"), entry("failed", "op-2"))
+    assert [one.id for one in await journal.operations(10)] == ["op-3", "op-1", "op-2"]
+    assert [one.id for one in await journal.operations(2)] == ["op-3", "op-1"]
+    assert [(one.operation, one.event) for one in await journal.history(2)] == [("op-2", "failed"), ("op-3", "started")]
+
+
+async def test_the_file_outlives_the_process(tmp_path: Path) -> None:
+    one = file_journal(tmp_path)
+    await one.create(operation(), entry("started"))
+    crashed = with_step(operation(), 0, state="running", started_ms=3)
+    await one.save(crashed, entry("step started"))
+    again = file_journal(tmp_path)  # the first is still open, as a killed one would have left its files
+    assert await again.load("op-1") == crashed
+    assert len(await again.history(10)) == 2
+    await again.close()
+    await one.close()
+
+
+async def test_a_write_is_whole_or_absent(tmp_path: Path) -> None:
+    one = SqlJournal(f"sqlite:///{tmp_path / 'journal.db'}", deadline_s=0.2)
+    await one.create(operation(), entry("started"))
+    other = sqlite3.connect(tmp_path / "journal.db")
+    other.execute("ALTER TABLE history RENAME TO away")  # the last of the three tables that a write goes to
+    other.commit()
+    with pytest.raises(Unavailable, match="journal"):
+        await one.save(with_step(operation(), 0, state="running"), entry("step started"))
+    other.execute("ALTER TABLE away RENAME TO history")
+    other.commit()
+    other.close()
+    assert await one.load("op-1") == operation()
+    await one.close()
+
+
+# ---- documents
+
+STATES = st.sampled_from(["pending", "running", "done", "failed", "interrupted", "undoing", "undone", "undo_failed"])
+
+
+def test_a_document_says_what_may_be_commanded() -> None:
+    running = document(operation())
+    assert (running["state"], running["resumable"], running["abortable"]) == ("running", False, True)
+    assert running["steps"][1] == {
+        "name": "drain", "what": "finish what was admitted", "abortable": True, "state": "pending",
+        "started_ms": None, "finished_ms": None, "detail": None,
+    }
+    gone = document(with_step(operation(state="failed"), 2, state="failed"))
+    assert (gone["resumable"], gone["abortable"]) == (True, False)
+    done = document(operation(state="succeeded"))
+    assert (done["resumable"], done["abortable"]) == (False, False)
+    given_up = document(operation(state="failed", aborting=True))
+    assert (given_up["resumable"], given_up["abortable"]) == (False, True)
+
+
+def test_what_the_journal_calls_running_was_interrupted() -> None:
+    found = as_found(with_step(operation(), 1, state="running"))
+    assert (found.state, found.steps[1].state) == ("interrupted", "interrupted")
+    ended = with_step(operation(state="failed"), 1, state="failed")
+    assert as_found(ended) is ended
+
+
+@given(st.lists(STATES, min_size=3, max_size=3))
+def test_a_resume_repeats_whatever_stood_on_a_step_not_done(states: list[str]) -> None:
+    stopped = operation(state="failed")
+    for index, state in enumerate(states):
+        stopped = with_step(stopped, index, state=state)
+    resumed = taken_up(stopped, frozenset(["preflight"]))
+    assert (resumed.state, resumed.attempt) == ("running", 2)
+    way_back = past_return(stopped) is None
+    first = next((i for i, state in enumerate(states) if state != "done"), 3)
+    for index, (before, after) in enumerate(zip(stopped.steps, resumed.steps, strict=True)):
+        check_again = way_back and before.name == "preflight"
+        if before.state != "done":
+            assert after.state == before.state, "what may have left something is still to be undone"
+        else:
+            assert (after.state == "pending") == (index > first or check_again)

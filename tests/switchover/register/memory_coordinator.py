@@ -1,0 +1,56 @@
+"""The coordinator's twin in memory, for the simulator and for tests: one register object, one door to it per site.
+
+What always holds: a change happens in one go, without a suspension in between; a door that is cut off answers Unavailable
+and changes nothing, except where `lose_answer` asks for the other kind of failure: changed, but not heard of.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from storage.errors import Unavailable
+from switchover.register.port import PairState, superseded
+from switchover.register.single import OneRegister
+
+
+class MemoryRegister:
+    """The shared value and every value that it had. `unreachable_for` holds the sites that are cut off."""
+
+    def __init__(self) -> None:
+        self.history: list[PairState] = []
+        self.unreachable_for: set[str] = set()
+
+    @property
+    def value(self) -> PairState | None:
+        return self.history[-1] if self.history else None
+
+
+class MemoryCoordinator(OneRegister):
+    """One site's door to the register."""
+
+    def __init__(self, register: MemoryRegister, site: str) -> None:
+        self._register, self._site = register, site
+        self.lose_answer = False  # the next change takes place, and its caller hears Unavailable
+
+    async def read(self) -> PairState | None:
+        self._check_reachable()
+        return self._register.value
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+        self._check_reachable()
+        current = self._register.value
+        if expected_state_id != (current.state_id if current else 0):
+            raise superseded(expected_state_id, current)
+        value = replace(new, state_id=expected_state_id + 1)
+        self._register.history.append(value)
+        if self.lose_answer:
+            self.lose_answer = False
+            raise Unavailable("the coordinator did not answer in time", waiting_for="coordinator")
+        return value
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _check_reachable(self) -> None:
+        if self._site in self._register.unreachable_for:
+            raise Unavailable(f"the coordinator does not answer {self._site}", waiting_for="coordinator")
