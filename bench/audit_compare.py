@@ -25,7 +25,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from bench.rounds import Rounds, told
-from gateway.load_sources import open_source
+from gateway.load.sources import open_source
 from spark_jobs import compare
 from spark_jobs.job import FORMAT, Barrier, Outcome, Request, SiteSource
 from spark_jobs.session import open_session

@@ -25,7 +25,7 @@ import httpx
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from bench.pair import Pair
-from gateway.client import TwinlogClient
+from gateway.client.client import TwinlogClient
 
 TABLE = {
     "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"],

@@ -31,9 +31,9 @@ from bench.load_generator import Plan
 from bench.pair import TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload, row
 from chaos.hdfs_cluster import HdfsCluster
-from gateway.client import TwinlogClient
-from gateway.demo_files import client_address, write_files
-from gateway.demo_servers import HdfsRoot
+from gateway.client.client import TwinlogClient
+from gateway.demo.files import client_address, write_files
+from gateway.demo.servers import HdfsRoot
 
 TABLE = "rows"
 CONNECTIONS = 64

@@ -17,20 +17,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
 
-from gateway.active import ActiveSettings
-from gateway.admission import AdmissionLimits
-from gateway.commit import CommitSettings
-from gateway.config import SiteConfig
-from gateway.control import Control
-from gateway.dfs_choice import open_dfs
-from gateway.facade import Facade
-from gateway.http_app import build_app
-from gateway.http_transport import HttpTransport
-from gateway.logs import configure_logs
-from gateway.operations import Operations
-from gateway.server import serving
-from gateway.site import Site, SitePorts, SiteSettings
-from gateway.supervisor import Supervisor
+from gateway.config.dfs_choice import open_dfs
+from gateway.config.logs import configure_logs
+from gateway.config.model import SiteConfig
+from gateway.epoch.active_epoch import ActiveSettings
+from gateway.epoch.commit_log import CommitSettings
+from gateway.http.app import build_app
+from gateway.http.peer_transport import HttpTransport
+from gateway.http.server import serving
+from gateway.service.admission import AdmissionLimits
+from gateway.site.control import Control
+from gateway.site.facade import Facade
+from gateway.site.operations import Operations
+from gateway.site.site import Site, SitePorts, SiteSettings
+from gateway.site.supervisor import Supervisor
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings

@@ -116,8 +116,8 @@ def _found(lacking: DataFrame) -> DataFrame:
 
 def resynced(wal: DataFrame) -> DataFrame:
     """`upto`: the end of what was acknowledged asynchronously in an epoch that is synchronous again later; null: none was.
-    The other site held it durably by then (gateway/modes.py), so the remote log need not have it, nor anything below it. What
-    was logged while the epoch changed back is in both logs; a hole there is only found with `durable_seq`."""
+    The other site held it durably by then (gateway/epoch/modes.py), so the remote log need not have it, nor anything below it.
+    What was logged while the epoch changed back is in both logs; a hole there is only found with `durable_seq`."""
     own = wal.where((f.col("entry") == RUN) & (f.col("epoch") == f.col("segment_epoch")))
     again = f.broadcast(own.where(is_sync()).groupBy("epoch").agg(f.max("seq").alias("again")))
     before = own.where(~is_sync()).join(again, "epoch", how="inner").where(f.col("seq") < f.col("again"))

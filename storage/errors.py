@@ -1,4 +1,4 @@
-"""The one error tree. Lower layers raise these; the edge (gateway/problems.py, gateway/cli) maps them, nothing else does.
+"""The one error tree. Lower layers raise these; the edge (gateway/api/problems.py, gateway/cli) maps them, nothing else does.
 
     TwinlogError
     |- InvalidInput            the caller's input is wrong; nothing was logged            422

@@ -1,4 +1,4 @@
-"""What plans ask of the site that executes them. Implemented by gateway/control.py; no HTTP, no write path here."""
+"""What plans ask of the site that executes them. Implemented by gateway/site/control.py; no HTTP, no write path here."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli import app
+from gateway.cli.main import app
 from storage import errors
 from tools.sources import ROOT, repository_files
 

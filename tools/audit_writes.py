@@ -17,7 +17,7 @@ from itertools import cycle, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from gateway.client import AsyncTwinlogClient
+from gateway.client.client import AsyncTwinlogClient
 
 LANES = 4  # batches in flight; each lane has rows of its own
 BATCH_ROWS = 250

@@ -30,12 +30,12 @@ PURE = (
     "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
     "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine", "storage.log.timestamps",
     "storage.disk.sealed_json", "remote_log.layout", "remote_log.fencing.read_lease",
-    "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.commit_core",
-    "gateway.admission", "gateway.client_flow", "gateway.client_calls", "gateway.receipts", "gateway.problem_documents",
-    "switchover.roles.table", "switchover.activation.continuation", "switchover.register.transitions",
-    "switchover.roles.boot", "switchover.register.homes", "switchover.operations.document",
-    "switchover.preflight.checks", "switchover.facts", "switchover.preflight.loss", "switchover.monitor.views",
-    "switchover.monitor.findings", "switchover.monitor.judgement",
+    "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.epoch.commit_rule",
+    "gateway.service.admission", "gateway.client.flow", "gateway.client.calls", "gateway.service.receipts",
+    "gateway.client.problem_documents", "switchover.roles.table", "switchover.activation.continuation",
+    "switchover.register.transitions", "switchover.roles.boot", "switchover.register.homes",
+    "switchover.operations.document", "switchover.preflight.checks", "switchover.facts", "switchover.preflight.loss",
+    "switchover.monitor.views", "switchover.monitor.findings", "switchover.monitor.judgement",
 )
 # How an engine's rows are read, by the database's own client on a connection that is given, without clock, thread or file:
 # audits of a snapshot use these too, so that there is one way to read a row.

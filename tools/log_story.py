@@ -19,8 +19,8 @@ from typing import NamedTuple
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from gateway.demo_files import PAIR
-from gateway.load_sources import FLIGHTS, FLIGHTS_KEY, open_source
+from gateway.demo.files import PAIR
+from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.log_files import LocalStore, Place, list_log
 from spark_jobs.log_walk import walk
 from spark_jobs.output import first_findings

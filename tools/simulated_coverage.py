@@ -23,7 +23,7 @@ from tools.sources import ROOT, repository_files
 
 SEEDS, FIRST_SEED = 100, 0
 PAGE = ROOT / "docs" / "simulation-coverage.md"
-SCOPE = ("storage/*", "remote_log/*", "gateway/commit*.py", "switchover/*")
+SCOPE = ("storage/*", "remote_log/*", "gateway/epoch/commit*.py", "switchover/*")
 LEFT_OUT = {  # files -> why the simulator does not run them, and what tests them instead
     "storage/disk/os_files.py": "the real disk; `tests/storage/disk/files_contract.py` compares it with the simulated one",
     "storage/disk/workers.py": "threads, which only the real disk and RocksDB have; `tests/storage/disk/test_workers.py`",
@@ -37,11 +37,8 @@ LEFT_OUT = {  # files -> why the simulator does not run them, and what tests the
     "storage/rows/arrow*.py": "its lane for Arrow, held to it by `tests/storage/rows/test_arrow.py`",
     "storage/rows/predicates.py": "the `where` of scans, pure; `tests/storage/rows/test_predicates.py`",
     "remote_log/dfs/directory*.py": "the real DFS; `tests/remote_log/dfs/dfs_contract.py` compares it with the simulated one",
-    "switchover/cli*.py": "the command line; `tests/gateway/test_cli.py`",
     "remote_log/dfs/hdfs/*.py": "a real HDFS; `tests/remote_log/dfs/hdfs/test_hdfs_dfs.py`, by the contract of all DFSs",
     "remote_log/dfs/queued_writer.py": "the thread of an open file, of directory and HDFS; the same contract",
-    "switchover/terminal.py": "the command line; `tests/gateway/test_cli.py`",
-    "switchover/pair_access.py": "the command line's port; `tests/gateway/test_cli.py`",
     "switchover/*sql*.py": "SQL databases; `tests/switchover/register/test_coordinator.py`",
 }
 

@@ -26,8 +26,8 @@ import httpx
 from rich.console import Console
 from rich.table import Table
 
-from gateway.demo_files import write_files
-from gateway.demo_servers import HdfsRoot, two_hdfs
+from gateway.demo.files import write_files
+from gateway.demo.servers import HdfsRoot, two_hdfs
 from storage.errors import TwinlogError
 from tools.story_checks import (
     Findings,

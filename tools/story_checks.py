@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gateway.client import AsyncTwinlogClient
-from gateway.demo_files import PAIR
-from gateway.demo_servers import ROOT
-from gateway.load_sources import open_source
+from gateway.client.client import AsyncTwinlogClient
+from gateway.demo.files import PAIR
+from gateway.demo.servers import ROOT
+from gateway.load.sources import open_source
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
 from storage.engines.rocks.engine import RocksEngine

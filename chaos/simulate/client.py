@@ -19,12 +19,12 @@ from chaos.simulate.door import ADDRESS, answer
 from chaos.simulate.network import Call
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
-from gateway import client_calls as calls
-from gateway.client_calls import Asked
-from gateway.client_flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
-from gateway.documents import PageAnswer
-from gateway.door import Door
-from gateway.receipts import decode_receipt
+from gateway.api.documents import PageAnswer
+from gateway.api.door import Door
+from gateway.client import calls
+from gateway.client.calls import Asked
+from gateway.client.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
+from gateway.service.receipts import decode_receipt
 from storage.errors import OutcomeUnknown, TwinlogError
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)

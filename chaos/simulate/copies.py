@@ -15,7 +15,7 @@ import msgspec
 from chaos.history import Copies
 from chaos.simulate.engine import SimEngine
 from chaos.simulate.world import OTHER, World
-from gateway.site import Site
+from gateway.site.site import Site
 from remote_log.layout import SegmentName
 from storage.errors import TwinlogError
 from storage.log.chain import reachable

@@ -10,15 +10,15 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from gateway.batch_calls import check_row, mutate_rows
-from gateway.bodies import encoded
-from gateway.client_flow import Reply, Request
-from gateway.documents import PageAnswer
-from gateway.door import Door
-from gateway.http_request import JSON, Head, decoded_part, is_write_method, read_head
-from gateway.problems import Answer
-from gateway.row_calls import delete_row, get_row, patch_row, put_row
-from gateway.scans import Asked, plan_scan, read_page
+from gateway.api.batch_calls import check_row, mutate_rows
+from gateway.api.bodies import encoded
+from gateway.api.documents import PageAnswer
+from gateway.api.door import Door
+from gateway.api.problems import Answer
+from gateway.api.request import JSON, Head, decoded_part, is_write_method, read_head
+from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
+from gateway.api.scans import Asked, plan_scan, read_page
+from gateway.client.flow import Reply, Request
 from storage.errors import InvalidInput
 from storage.rows.schema import to_public
 

@@ -18,7 +18,7 @@ from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
 from chaos.simulate.world import Life, World
-from gateway.operations import Operations
+from gateway.site.operations import Operations
 from storage.errors import PeerError
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.judgement import Advice

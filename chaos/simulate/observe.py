@@ -33,7 +33,7 @@ from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import SITES
 from chaos.simulate.watch import Watch
 from chaos.simulate.world import OTHER, World
-from gateway.site import Site
+from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 from storage.log.chain import standing
 from storage.log.frame import Frame

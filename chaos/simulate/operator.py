@@ -18,8 +18,8 @@ from chaos.simulate.network import Call
 from chaos.simulate.plan import SITES
 from chaos.simulate.process import Process
 from chaos.simulate.world import OTHER, PAIR, Life, World
-from gateway.operations import Operations
-from gateway.site import Site
+from gateway.site.operations import Operations
+from gateway.site.site import Site
 from remote_log.layout import RemoteLayout
 from storage.errors import LogError, TwinlogError, Unavailable
 from storage.log.chain import standing

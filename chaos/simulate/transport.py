@@ -1,7 +1,7 @@
 """One gateway's calls of the other over the simulated network: late, lost, doubled, or answered after a crash by nobody.
 
 What always holds: the other gateway's code runs in its own process; what goes over the network is bytes, so that nothing is
-shared; an error arrives as it would over HTTP. Source: remote_log/replication/transport.py, gateway/http_transport.py.
+shared; an error arrives as it would over HTTP. Source: remote_log/replication/transport.py, gateway/http/peer_transport.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 
 from chaos.simulate.network import Call, Network
 from chaos.simulate.process import Process
-from gateway.problem_documents import error_from_problem
-from gateway.problems import answer_for
+from gateway.api.problems import answer_for
+from gateway.client.problem_documents import error_from_problem
 from storage.errors import PeerError, TwinlogError
 
 
 class Served(Protocol):
-    """What a gateway answers the other (gateway/peer_api.py)."""
+    """What a gateway answers the other (gateway/site/peer_api.py)."""
 
     async def call_bytes(self, method: str, body: bytes) -> bytes: ...
 

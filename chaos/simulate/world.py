@@ -26,17 +26,17 @@ from chaos.simulate.plan import SITES, Knobs, Plan
 from chaos.simulate.process import Process
 from chaos.simulate.transport import Listening, SimTransport
 from chaos.simulate.watch import DfsWatch, Watch
-from gateway.active import ActiveSettings
-from gateway.admission import AdmissionLimits
-from gateway.commit import CommitSettings
-from gateway.config import HttpConfig
-from gateway.control import Control
-from gateway.door import Door
-from gateway.facade import Facade
-from gateway.operations import Operations
-from gateway.peer_api import PeerApi
-from gateway.site import Site, SitePorts, SiteSettings
-from gateway.supervisor import Supervisor
+from gateway.api.door import Door
+from gateway.config.model import HttpConfig
+from gateway.epoch.active_epoch import ActiveSettings
+from gateway.epoch.commit_log import CommitSettings
+from gateway.service.admission import AdmissionLimits
+from gateway.site.control import Control
+from gateway.site.facade import Facade
+from gateway.site.operations import Operations
+from gateway.site.peer_api import PeerApi
+from gateway.site.site import Site, SitePorts, SiteSettings
+from gateway.site.supervisor import Supervisor
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings

@@ -1,6 +1,6 @@
 """The Transport port: one site's calls of the other.
 
-The real one is HTTP (gateway/http_transport.py); the simulated twin delays, drops and repeats messages.
+The real one is HTTP (gateway/http/peer_transport.py); the simulated twin delays, drops and repeats messages.
 
 What always holds: a call ends by its `timeout_s`; an error that the peer raised arrives as the same class of
 storage/errors.py; everything else (unreachable, timed out, nonsense) is a PeerError, whose outcome is unknown.

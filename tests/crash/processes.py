@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from gateway.demo_files import write_files
+from gateway.demo.files import write_files
 from tests.crash import serve_site
 from tests.storage.noise import noise
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 
 from gateway.app import serve
-from gateway.config_load import load_site_config
+from gateway.config.loading import load_site_config
 from storage.failpoints import ArmedFailpoints, Failpoints
 
 DIED = 86

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from gateway.audits import AuditBody, AuditNotes, Audits
-from gateway.barrier_service import BarrierService
-from gateway.catalog import Catalog
-from gateway.receipts import decode_receipt, encode_receipt
-from gateway.rows_service import check_condition, conditions_of, to_records
-from gateway.service import WriteRequest, WriteResult
+from gateway.service.audits import AuditBody, AuditNotes, Audits
+from gateway.service.barriers import BarrierService
+from gateway.service.catalog import Catalog
+from gateway.service.port import WriteRequest, WriteResult
+from gateway.service.receipts import decode_receipt, encode_receipt
+from gateway.service.rows import check_condition, conditions_of, to_records
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.barriers import BarrierLimits, Barriers

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from gateway.config import HttpConfig
-from gateway.http_app import DoorApp, build_app
-from gateway.http_protocol import ConnectionLimits
-from gateway.server import HttpServer, ServerSettings, serving
+from gateway.config.model import HttpConfig
+from gateway.http.app import DoorApp, build_app
+from gateway.http.protocol import ConnectionLimits
+from gateway.http.server import HttpServer, ServerSettings, serving
 from tests.gateway.dict_service import DictService
 
 FLIGHTS = {

@@ -11,10 +11,10 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from gateway.config import HttpConfig
-from gateway.http_app import build_app
-from gateway.server import HttpServer, ServerSettings, listen
-from gateway.service import WriteRequest, WriteResult
+from gateway.config.model import HttpConfig
+from gateway.http.app import build_app
+from gateway.http.server import HttpServer, ServerSettings, listen
+from gateway.service.port import WriteRequest, WriteResult
 from storage.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 from switchover.preflight.loss import at_risk
 from tests.gateway.dict_service import DictService

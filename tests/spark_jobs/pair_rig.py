@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from gateway.client import TwinlogClient
-from gateway.config_load import load_site_config
-from gateway.demo_files import client_address, write_files
-from gateway.demo_servers import HdfsRoot
+from gateway.client.client import TwinlogClient
+from gateway.config.loading import load_site_config
+from gateway.demo.files import client_address, write_files
+from gateway.demo.servers import HdfsRoot
 from spark_jobs import run
 from spark_jobs.audit import perform
 from spark_jobs.output import first_findings

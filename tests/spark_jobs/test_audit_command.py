@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from gateway import cli_audit
+from gateway.cli import audit as cli_audit
 from spark_jobs import run, schedule
 from spark_jobs.audit import JOBS
 from spark_jobs.java import java_program

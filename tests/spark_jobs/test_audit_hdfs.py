@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
-from gateway.demo_servers import HdfsRoot
+from gateway.demo.servers import HdfsRoot
 from spark_jobs.output import first_findings
 from tests.spark_jobs.pair_rig import AuditedPair, audited_pair
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from chaos.hdfs_cluster import HdfsCluster
-from gateway.demo_files import PAIR
-from gateway.demo_servers import ROOT, HdfsRoot
+from gateway.demo.files import PAIR
+from gateway.demo.servers import ROOT, HdfsRoot
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
 from storage.errors import Unavailable

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import gateway.commit_core
+import gateway.epoch.commit_rule
 import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
-from gateway.commit import CommitLog
-from gateway.commit_core import CommitCore, Committed, Failed
+from gateway.epoch.commit_log import CommitLog
+from gateway.epoch.commit_rule import CommitCore, Committed, Failed
 from remote_log.replication.messages import Position
 from remote_log.replication.sink import Sink
 from remote_log.writing.trimmer import Trimmer
@@ -102,7 +102,7 @@ BUGS = (
     ),
     Bug(
         "forget-previous", "Each frame names the sequence right before it as previous, also one that failed.", "P5",
-        ("liveness", "linearizable"), 205, 20, ((gateway.commit_core, "make_frame", _physical_predecessor),), DISK,
+        ("liveness", "linearizable"), 205, 20, ((gateway.epoch.commit_rule, "make_frame", _physical_predecessor),), DISK,
     ),
     Bug(
         "sequence-again-after-failure", "The sequences of frames that failed in the WAL are given to the next ones.", "P5",

@@ -11,7 +11,7 @@ import remote_log.writing.segments
 import switchover.activation.activation
 import switchover.activation.opening
 from chaos.simulate.bugs.bug import Bug
-from gateway.modes import Modes
+from gateway.epoch.modes import Modes
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink

@@ -29,7 +29,7 @@ import pytest
 
 from chaos.simulate.plan import draw
 from chaos.simulate.run import Run, collect
-from gateway.site import Site
+from gateway.site.site import Site
 from tools.sources import ROOT
 
 OURS = ("chaos", "gateway", "switchover", "remote_log", "storage")

@@ -19,10 +19,10 @@ from chaos.simulate.cli import main
 from chaos.simulate.plan import BY_NAME, Fault, Plan, draw, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
-from gateway.active import ActiveEpoch
-from gateway.commit import CommitLog
-from gateway.rows_service import RowsService
-from gateway.supervisor import Supervisor
+from gateway.epoch.active_epoch import ActiveEpoch
+from gateway.epoch.commit_log import CommitLog
+from gateway.service.rows import RowsService
+from gateway.site.supervisor import Supervisor
 from storage.errors import InvalidInput
 from switchover.activation.activation import Activation
 from tools.sources import ROOT

@@ -14,7 +14,7 @@ from chaos.simulate.plan import parse
 from chaos.simulate.world import World, until
 from remote_log.dfs.retrying import PATIENCE_S
 from tests.chaos.simulate.on_virtual_loop import run
-from tests.gateway.review_rig import TABLE
+from tests.pair.pair_rig import TABLE
 
 ASKED = ("list", "read", "is_closed", "recover_lease", "create_file", "delete")
 NOT_DONE = DfsFault(done=0.0)

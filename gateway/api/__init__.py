@@ -1,0 +1,1 @@
+"""The HTTP API: requests in, answers and problems out, and the OpenAPI document."""

@@ -1,0 +1,42 @@
+"""From bytes to objects, with the two errors that there are, and back in the type that the client asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.api.problems import Answer
+from gateway.api.request import JSON, MSGPACK
+from storage.errors import InvalidInput, MalformedBody
+
+T = TypeVar("T")
+_JSON_HEADER = (b"content-type", JSON.encode())
+_MSGPACK_HEADER = (b"content-type", MSGPACK.encode())
+_encode_json = msgspec.json.Encoder().encode
+_encode_msgpack = msgspec.msgpack.Encoder().encode
+decode_json_object = msgspec.json.Decoder(dict[str, Any]).decode
+decode_msgpack_object = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+    """`decode(body)`. Raises InvalidInput where the shape is wrong, MalformedBody where it is not even JSON (or msgpack)."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"the body has not the form that this path takes: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(f"the body cannot be parsed: {error}; send it whole and well-formed") from error
+
+
+def decoded_object(body: bytes, content_type: str) -> dict[str, Any]:
+    """The one object in `body`, JSON or msgpack."""
+    return decoded(decode_msgpack_object if content_type == MSGPACK else decode_json_object, body)
+
+
+def encoded(document: Any, content_type: str, *headers: tuple[bytes, bytes]) -> Answer:
+    """A 200 with `document` as JSON or msgpack."""
+    if content_type == MSGPACK:
+        return Answer(200, [_MSGPACK_HEADER, *headers], _encode_msgpack(document))
+    return Answer(200, [_JSON_HEADER, *headers], _encode_json(document))

@@ -1,0 +1,74 @@
+"""What every route shares: the service, the limits, the row codecs, the figures, and the sign that the door closes.
+
+What always holds: a request is decoded with the schema that the service shows at that moment; the service refuses it if the
+schema has changed by the time of the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.api.metrics import DoorMetrics
+from gateway.api.problems import Answer, answer_for, known
+from gateway.api.request import Head, deadline_s, idempotency
+from gateway.config.model import HttpConfig
+from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
+from storage.engine import StoredRow
+from storage.errors import TwinlogError
+from storage.log.record import Record
+from storage.rows.codec import RowCodec, RowCodecs
+from storage.rows.schema import TableSchema
+
+
+class Door:
+    """`now_s`: a clock for what is measured; `new_id`: the number of an incident."""
+
+    def __init__(
+        self, service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
+    ) -> None:
+        self.service = service
+        self.config = config
+        self.metrics = DoorMetrics(service)
+        self.closing = asyncio.Event()
+        self._now_s, self._new_id = now_s, new_id
+        self._codecs = RowCodecs(key_bytes_max=config.key_bytes_max, row_bytes_max=config.row_bytes_max)
+
+    def codec(self, name: str) -> RowCodec:
+        """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
+        return self._codecs.get(self.service.table(name))
+
+    def problem(self, error: Exception, *, is_write: bool) -> Answer:
+        """The answer to an error, counted."""
+        answer = answer_for(known(error, self._new_id), is_write=is_write)
+        self.metrics.problem(answer.status)
+        return answer
+
+    async def write(
+        self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],
+        conditions: Sequence[Condition] = (), records: list[Record] | None = None,
+    ) -> WriteResult:
+        """One request of `mutations` (or of `records`), with the idempotency key and deadline of its head."""
+        key, digest = idempotency(head, body)
+        request = WriteRequest(table, mutations, conditions, key, digest, records)
+        began_s = self._now_s()
+        result = await self.service.write(request, deadline_s(head, self.config))
+        self.metrics.ack_s[result.mode](self._now_s() - began_s)
+        return result
+
+    async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
+        """The recorded answer to a write that is sent again and does not read any more as it did: its table has changed.
+
+        Raises `error`, what is wrong with it now, when nothing is recorded: then nothing was applied.
+        """
+        key, digest = idempotency(head, body)
+        found = await self.service.recorded(key, digest, deadline_s(head, self.config)) if key is not None else None
+        if found is None:
+            raise error
+        return found
+
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        began_s = self._now_s()
+        row = await self.service.read(table, key, as_of, stale)
+        self.metrics.read_s(self._now_s() - began_s)
+        return row

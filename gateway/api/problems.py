@@ -1,0 +1,167 @@
+"""Errors at the edge: one table from the error tree to RFC 9457 problems. The way back is gateway/client/problem_documents.py.
+
+What always holds: every class of storage/errors.py has its row here; a problem's `type` is stable and its `detail` says what
+to do; the answer to a failed write says `outcome`: `not_applied` only when nothing was logged, else `unknown`; an error that
+is not of the tree, or holds a database's own words, shows nothing but an incident number.
+Source: product.md section 2, protocol.md section 4.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from gateway.client.problem_documents import TYPE_PREFIX
+from storage import errors
+
+CONTENT_TYPE = b"application/problem+json"
+RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say
+_RESERVED = frozenset({"type", "title", "status", "detail"})
+_log = structlog.get_logger("gateway.api.problems")
+
+
+class Answer(NamedTuple):
+    """A whole HTTP answer; header names are lower case, content-length is added when it is sent."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Row(NamedTuple):
+    """How one class of errors is shown. `outcome` is that of a write which failed with it."""
+
+    status: int
+    title: str
+    outcome: str = "unknown"
+
+
+_NOTHING = "not_applied"
+
+PROBLEMS: dict[type[errors.TwinlogError], Row] = {
+    errors.TwinlogError: Row(500, "Internal error"),
+    errors.InvalidInput: Row(422, "The request is not valid", _NOTHING),
+    errors.MalformedBody: Row(400, "The body cannot be parsed", _NOTHING),
+    errors.TooLarge: Row(413, "A limit of size or count is exceeded", _NOTHING),
+    errors.HistoryNotHeld: Row(410, "History does not reach back so far", _NOTHING),
+    errors.NotFound: Row(404, "Not found", _NOTHING),
+    errors.Conflict: Row(409, "Conflict with what is there", _NOTHING),
+    errors.PreconditionFailed: Row(412, "The condition does not hold", _NOTHING),
+    errors.NotActive: Row(421, "This site is not the active", _NOTHING),
+    errors.Overloaded: Row(429, "Too many requests", _NOTHING),
+    errors.Unavailable: Row(503, "Not available now", _NOTHING),
+    errors.OutcomeUnknown: Row(504, "The outcome is not known"),
+    errors.LogError: Row(500, "The log failed"),
+    errors.DamagedLog: Row(500, "The log is damaged"),
+    errors.LogGap: Row(409, "Frames are missing"),
+    errors.SyncFailed: Row(500, "The log could not be synced"),
+    errors.DfsError: Row(502, "The distributed file system failed"),
+    errors.DfsExists: Row(409, "The file exists"),
+    errors.DfsNotFound: Row(404, "The file is not there"),
+    errors.LeaseLost: Row(502, "The file was closed by lease recovery"),
+    errors.LeaseNotRecovered: Row(504, "The file was not proven closed in time"),
+    errors.Fenced: Row(409, "A higher epoch was claimed"),
+    errors.ClaimLost: Row(409, "Another plan took the epoch"),
+    errors.PlanSuperseded: Row(409, "Another plan superseded this one"),
+    errors.Refused: Row(409, "Refused: a promise would break", _NOTHING),
+    errors.EngineFailed: Row(500, "The storage engine failed"),
+    errors.IllegalTransition: Row(409, "This role cannot do that", _NOTHING),
+    errors.PeerError: Row(502, "The other site failed"),
+    errors.ConfigError: Row(500, "The configuration is wrong", _NOTHING),
+    errors.DataDirectoryError: Row(500, "The data directory cannot be used", _NOTHING),
+}
+
+HTTP_PROBLEMS: dict[int, tuple[str, str]] = {  # status -> code, what to do
+    404: ("no-such-path", "there is nothing at this path; GET /openapi.json lists every path"),
+    405: ("method-not-allowed", "the path does not take this method; the Allow header names those it takes"),
+    406: ("not-acceptable", "ask for one of the content types that the path answers with"),
+    408: ("request-timeout", "the request did not arrive in time; send it again without pauses"),
+    411: ("length-required", "send a Content-Length, or chunked"),
+    415: ("unsupported-media-type", "send one of the content types that the path takes"),
+    431: ("head-too-large", "send fewer or shorter headers"),
+}
+
+
+Known = errors.TwinlogError | HTTPException
+
+
+def known(error: Exception, new_id: Callable[[], str]) -> Known:
+    """Any exception as one that a client may be shown. Unexpected ones are logged, under the incident number that it names;
+    so are those of a database, which name its address and user."""
+    if isinstance(error, errors.EngineFailed):
+        incident = new_id()
+        _log.warning("the storage failed in a request", incident=incident, detail=error.message, **error.fields)
+        detail = f"the storage of this site failed; the log of this site has it as incident {incident}: try again later"
+        return errors.EngineFailed(detail, incident=incident)
+    if isinstance(error, Known):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _invalid_parameters(error)
+    incident = new_id()
+    # As text: a renderer that draws tracebacks with their variables was seen to hold the event loop for ten seconds.
+    _log.error("unexpected error in a request", incident=incident, traceback="".join(traceback.format_exception(error)))
+    detail = f"an unexpected error; the log of this site has it as incident {incident}"
+    return errors.TwinlogError(detail, incident=incident)
+
+
+def answer_for(error: Known, *, is_write: bool) -> Answer:
+    """The problem for an error that is known."""
+    return _tree_problem(error, is_write) if isinstance(error, errors.TwinlogError) else _http_problem(error, is_write)
+
+
+def plain_problem(status: int, detail: str = "") -> Answer:
+    """The problem for what fails before there is a request to speak of: HTTP itself, too many connections."""
+    return _http_problem(HTTPException(status, detail=detail or HTTPStatus(status).phrase), False)
+
+
+def _tree_problem(error: errors.TwinlogError, is_write: bool) -> Answer:
+    row = next(PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS)
+    fields = dict(error.fields)
+    if isinstance(error, errors.NotActive):
+        fields.setdefault("active", None)
+    headers = []
+    if row.status in (429, 503):
+        given = fields.setdefault("retry_after_s", RETRY_AFTER_S)
+        wait_s = given if isinstance(given, int | float) else RETRY_AFTER_S
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(wait_s))))
+    if is_write:
+        fields.setdefault("outcome", row.outcome)
+    return _answer(row.status, error.code, row.title, error.message, fields, headers)
+
+
+def _http_problem(error: HTTPException, is_write: bool) -> Answer:
+    status = error.status_code
+    phrase = HTTPStatus(status).phrase
+    code, advice = HTTP_PROBLEMS.get(status, (phrase.lower().replace(" ", "-"), ""))
+    headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
+    detail = str(error.detail)
+    if detail == phrase and advice:
+        detail = advice
+    fields: dict[str, object] = {"outcome": _NOTHING} if is_write else {}
+    return _answer(status, code, phrase, detail, fields, headers)
+
+
+def _answer(
+    status: int, code: str, title: str, detail: str, fields: dict[str, object], headers: list[tuple[bytes, bytes]]
+) -> Answer:
+    problem: dict[str, object] = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
+    problem.update((name, value) for name, value in fields.items() if name not in _RESERVED)
+    return Answer(status, [(b"content-type", CONTENT_TYPE), *headers], msgspec.json.encode(problem, enc_hook=str))
+
+
+def _invalid_parameters(error: RequestValidationError) -> errors.InvalidInput:
+    """FastAPI's own findings, as one error that names each parameter."""
+    faults = [
+        {"where": str(fault["loc"][0]), "name": ".".join(map(str, fault["loc"][1:])), "problem": fault["msg"]}
+        for fault in error.errors()
+    ]
+    text = "; ".join(f"{fault['where']} parameter {fault['name']!r}: {fault['problem']}" for fault in faults)
+    return errors.InvalidInput(f"{text}; correct it and send the request again", faults=faults)

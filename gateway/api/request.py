@@ -1,0 +1,259 @@
+"""What a request says besides its body: content type, conditions, idempotency key, deadline, time to read at. Pure.
+
+What always holds: the hot path and the plain routes read requests with these functions and no others; whatever a header or
+parameter says wrongly is an InvalidInput that names it and what would be right. Source: product.md section 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from starlette.exceptions import HTTPException
+
+from gateway.config.model import HttpConfig
+from gateway.service.port import Condition
+from storage.engine import StoredRow
+from storage.errors import InvalidInput, MalformedBody, TooLarge
+from storage.log.record import RequestMark
+from storage.log.timestamps import COUNTER_BITS
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+MSGPACK = "application/x-msgpack"
+ARROW = "application/vnd.apache.arrow.stream"
+OCTETS = "application/octet-stream"
+DEADLINE_HEADER = "twinlog-deadline-s"
+IDEMPOTENCY_KEY_LENGTH_MAX = 128
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VERSION_DIGITS_MAX = 20
+
+
+@dataclass(slots=True)
+class Head:
+    """One request without its body. `path` is as it stands in the request line, without the query."""
+
+    method: str
+    path: bytes
+    content_type: str = JSON
+    accept: str = ""
+    if_match: str | None = None
+    if_none_match: str | None = None
+    idempotency_key: str | None = None
+    deadline: str | None = None
+    content_length: int | None = None
+
+
+def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """The last of repeated headers counts, but Accept and the conditions are joined. Names are in lower case."""
+    head = Head(method, path)
+    for name, value in headers:
+        if name == b"content-type":
+            head.content_type = value.decode("latin-1").partition(";")[0].strip().lower() or JSON
+        elif name == b"content-length":
+            head.content_length = int(value)
+        elif name == b"accept":
+            head.accept = _joined(head.accept or None, value)
+        elif name == b"idempotency-key":
+            head.idempotency_key = value.decode("latin-1")
+        elif name == b"if-match":
+            head.if_match = _joined(head.if_match, value)
+        elif name == b"if-none-match":
+            head.if_none_match = _joined(head.if_none_match, value)
+        elif name == b"twinlog-deadline-s":
+            head.deadline = value.decode("latin-1")
+    return head
+
+
+def is_write_method(method: str) -> bool:
+    return method not in ("GET", "HEAD", "OPTIONS")
+
+
+def decoded_part(text: str) -> str:
+    """One part of a path, percent-decoded."""
+    return unquote(text) if "%" in text else text
+
+
+def _joined(before: str | None, value: bytes) -> str:
+    text = value.decode("latin-1")
+    return text if before is None else f"{before},{text}"
+
+
+async def read_body(receive: Any, length: int | None, bytes_max: int) -> bytes:
+    """The whole body. Raises TooLarge (before reading, where the length is told) and MalformedBody when it ends early.
+
+    The server's protocol sees to it that a slow body ends.
+    """
+    if length is not None and length > bytes_max:
+        raise body_too_large(bytes_max)
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        if len(body) > bytes_max:
+            raise body_too_large(bytes_max)
+        return body
+    parts, size = [], 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise MalformedBody("the body ended before its length: send the whole request again")
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
+            raise body_too_large(bytes_max)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+
+
+def body_too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(
+        f"the body is longer than {bytes_max} bytes, the limit of this site: send it in parts", body_bytes_max=bytes_max
+    )
+
+
+def deadline_s(head: Head, config: HttpConfig) -> float:
+    """How long this request may take, in seconds: its header, at most the site's limit, or the site's default."""
+    if head.deadline is None:
+        return config.request_deadline_s
+    try:
+        given_s = float(head.deadline)
+    except ValueError:
+        given_s = math.nan
+    if not 0 < given_s < math.inf:
+        raise InvalidInput(f"Twinlog-Deadline-S is {head.deadline[:40]!r}: it must be a number of seconds above 0")
+    return min(given_s, config.request_deadline_max_s)
+
+
+def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
+    """(the idempotency key, a digest of method, path and body); without a key (None, b"")."""
+    key = head.idempotency_key
+    if key is None:
+        return None, b""
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not all("!" <= letter <= "~" for letter in key):
+        raise InvalidInput(
+            f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters; a random UUID serves well"
+        )
+    digest = hashlib.blake2b(b"%b %b\n" % (head.method.encode(), head.path), digest_size=16)
+    digest.update(body)
+    return key, digest.digest()
+
+
+def request_mark(head: Head, body: bytes) -> RequestMark | None:
+    """What the idempotency key of a request that makes one record leaves in the log."""
+    key, digest = idempotency(head, body)
+    return None if key is None else RequestMark(key, digest, 1)
+
+
+def expect_type(head: Head, allowed: Sequence[str]) -> str:
+    """The content type, one of `allowed`. Raises 415 that names them."""
+    if head.content_type not in allowed:
+        raise HTTPException(
+            415, f"content type {head.content_type[:80]!r} is not taken here; send {' or '.join(allowed)}",
+            headers={"accept": ", ".join(allowed)},
+        )
+    return head.content_type
+
+
+def wanted_type(head: Head, offered: Sequence[str]) -> str:
+    """What to answer in: the first of Accept that is offered, by default `offered[0]`. Raises 406 that names them."""
+    if not head.accept or head.accept in ("*/*", offered[0]):
+        return offered[0]
+    for choice in head.accept.split(","):
+        kind = choice.partition(";")[0].strip().lower()
+        if kind in ("*/*", "application/*"):
+            return offered[0]
+        if kind in offered:
+            return kind
+    raise HTTPException(406, f"Accept is {head.accept[:80]!r}; this path answers with {' or '.join(offered)}")
+
+
+def row_conditions(head: Head, key: bytes) -> tuple[Condition, ...]:
+    """If-Match and If-None-Match of a write as checks on the row's version."""
+    if head.if_match is None and head.if_none_match is None:
+        return ()
+    conditions = []
+    if head.if_match is not None:
+        versions = etag_versions(head.if_match, "If-Match")
+        text = f"the row is not at the version that If-Match names ({head.if_match[:80]}): read it again and decide anew"
+        if versions is None:
+            conditions.append(Condition(key, exists=True, problem="If-Match is *, but there is no such row"))
+        elif len(versions) == 1:
+            conditions.append(Condition(key, version=versions[0], problem=text))
+        else:
+            conditions.append(Condition(key, predicate=_version_among(versions), problem=text))
+    if head.if_none_match is not None:
+        versions = etag_versions(head.if_none_match, "If-None-Match")
+        if versions is None:
+            conditions.append(Condition(key, exists=False, problem="If-None-Match is *, but the row exists"))
+        else:
+            text = f"the row is at a version that If-None-Match excludes ({head.if_none_match[:80]})"
+            among = _version_among(versions)
+            conditions.append(Condition(key, predicate=lambda row: not among(row), problem=text))
+    return tuple(conditions)
+
+
+def _version_among(versions: Iterable[int]) -> Any:
+    wanted = frozenset(versions)
+
+    def among(row: StoredRow | None) -> bool:
+        return row is not None and row.version in wanted
+
+    return among
+
+
+def etag_versions(text: str, header: str) -> list[int] | None:
+    """The versions that entity tags name; None for `*`. Raises InvalidInput that names `header`."""
+    if text.strip() == "*":
+        return None
+    versions = []
+    for tag in text.split(","):
+        inner = tag.strip()
+        digits = inner[1:-1]
+        quoted = len(inner) > 2 and inner[0] == inner[-1] == '"'
+        if not quoted or not (digits.isascii() and digits.isdigit()) or len(digits) > _VERSION_DIGITS_MAX:
+            raise InvalidInput(
+                f'{header} holds {inner[:40]!r}: it must be * or versions in quotes, as the ETag of an answer shows them, "123"'
+            )
+        versions.append(int(digits))
+    return versions
+
+
+def etag(version: int) -> bytes:
+    return b'"%d"' % version
+
+
+def point_in_time(text: str | None) -> int | None:
+    """`as_of` as a version: a version itself, or an RFC 3339 time, which includes all of its millisecond."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX:
+        return int(text)
+    try:
+        moment = msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        raise InvalidInput(
+            f"as_of is {text[:60]!r}: it must be a version, or a time such as 2013-01-01T05:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    milliseconds = (moment - _EPOCH) // (datetime.resolution * 1000)
+    if milliseconds < 0:
+        raise InvalidInput(f"as_of is {text[:60]!r}: nothing was written before 1970")
+    return ((milliseconds + 1) << COUNTER_BITS) - 1
+
+
+def column_list(text: str | None) -> list[str] | None:
+    """`columns` as names, in the order given; None: all."""
+    if text is None:
+        return None
+    names = text.split(",")
+    if not all(names):
+        raise InvalidInput("columns must be names joined by commas, without an empty one", parameter="columns")
+    return names

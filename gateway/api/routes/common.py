@@ -1,0 +1,43 @@
+"""What the plain routes share: reading the request, and answering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.bodies import decoded
+from gateway.api.door import Door
+from gateway.api.problems import Answer
+from gateway.api.request import JSON, Head, expect_type, read_body, read_head
+
+T = TypeVar("T")
+
+
+def to_response(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status)
+    response.raw_headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
+    return response
+
+
+def json_answer(document: Any, status: int = 200, *headers: tuple[bytes, bytes]) -> Response:
+    return to_response(Answer(status, [(b"content-type", JSON.encode()), *headers], msgspec.json.encode(document)))
+
+
+def head_of(request: Request) -> Head:
+    return read_head(request.method, request.scope["raw_path"], request.scope["headers"])
+
+
+async def whole_request(request: Request, door: Door) -> tuple[Head, bytes]:
+    head = head_of(request)
+    return head, await read_body(request.receive, head.content_length, door.config.body_bytes_max)
+
+
+async def json_request(request: Request, door: Door, decode: Callable[[bytes], T]) -> T:
+    """The body, which must be JSON, by `decode` (a msgspec decoder's)."""
+    head, body = await whole_request(request, door)
+    expect_type(head, (JSON,))
+    return decoded(decode, body)

@@ -1,0 +1,72 @@
+"""For load balancers and Prometheus. None of these waits for anything.
+
+What always holds: `primary` is 200 on at most one site that serves writes; `standby` on a site that follows, not further
+behind than asked; `ready` on both of these; `live` whenever the process answers. Otherwise 503.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from gateway.api import openapi as api
+from gateway.api.documents import HealthAnswer
+from gateway.api.door import Door
+from gateway.api.metrics import CONTENT_TYPE
+from gateway.api.problems import Answer
+from gateway.api.routes.common import json_answer, to_response
+from storage.errors import Unavailable
+
+ACTIVE_ROLES = ("ACTIVE", "DOWNGRADE_ACTIVE")
+STANDBY_ROLES = ("STANDBY",)
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(tags=["health"], default_response_class=Response)
+    service = door.service
+    shown = {"site": "a", "role": "ACTIVE"}
+    probe = api.answers({200: api.answer(HealthAnswer, "yes", shown)}, 503)
+
+    def healthy_in(roles: tuple[str, ...]) -> Response:
+        role = service.role()
+        if role not in roles:
+            text = f"site {service.site} is {role}, not {' or '.join(roles)}; GET /v1/cluster tells more"
+            raise Unavailable(text, role=role, site=service.site)
+        return shown_now()
+
+    def shown_now() -> Response:
+        return json_answer({"site": service.site, "role": service.role()}, 200, (b"cache-control", b"no-store"))
+
+    alive = api.answers({200: api.answer(HealthAnswer, "yes", shown)})
+
+    @routes.get("/health/live", summary="The process answers", responses=alive)
+    async def live() -> Response:
+        return shown_now()
+
+    @routes.get("/health/ready", summary="This site serves or follows", responses=probe)
+    async def ready() -> Response:
+        return healthy_in(ACTIVE_ROLES + STANDBY_ROLES)
+
+    @routes.get("/health/primary", summary="This site takes writes", responses=probe)
+    async def primary() -> Response:
+        return healthy_in(ACTIVE_ROLES)
+
+    @routes.get("/health/standby", summary="This site follows the active, at most `lag` seconds behind", responses=probe)
+    async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
+        answer = healthy_in(STANDBY_ROLES)
+        behind_s = service.replication_lag_s()
+        if lag is not None and (behind_s is None or behind_s > lag):
+            shown_lag = "unknown" if behind_s is None else f"{behind_s:.3f} s"
+            raise Unavailable(f"the lag is {shown_lag}, above {lag:g} s", replication_lag_s=behind_s, role=service.role())
+        return answer
+
+    @routes.get(
+        "/metrics", summary="Figures for Prometheus",
+        responses={200: api.raw_answer("text exposition format", "text/plain", "twinlog_epoch 3.0\n")},
+    )
+    async def metrics() -> Response:
+        return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], door.metrics.page()))
+
+    return routes

@@ -1,0 +1,33 @@
+"""The other site's calls. Bytes in, bytes out; errors are problems, which the caller turns back into the same errors."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api import openapi as api
+from gateway.api.door import Door
+from gateway.api.problems import Answer
+from gateway.api.request import MSGPACK, read_body
+from gateway.api.routes.common import head_of, to_response
+
+PEER_BODY_BYTES_MAX = 256 << 20  # batches of frames and base data; the sender's settings keep them far below
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
+
+    @routes.post(
+        "/peer/{method}", summary="One call between the sites", responses=api.answers(
+            {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 503
+        ),
+        openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
+    )
+    async def peer_call(method: str, request: Request) -> Response:
+        head = head_of(request)
+        body = await read_body(request.receive, head.content_length, PEER_BODY_BYTES_MAX)
+        reply = await door.service.peer_call(method, body)
+        return to_response(Answer(200, [(b"content-type", MSGPACK.encode())], reply))
+
+    return routes

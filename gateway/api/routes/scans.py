@@ -1,0 +1,103 @@
+"""Scans over HTTP: a JSON (or msgpack) page, or a stream of NDJSON lines, one row each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+import structlog
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from gateway.api import openapi as api
+from gateway.api.bodies import encoded
+from gateway.api.documents import PageAnswer
+from gateway.api.door import Door
+from gateway.api.problems import Answer
+from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
+from gateway.api.routes.common import head_of, to_response
+from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
+from gateway.api.row_calls import stale_headers
+from gateway.api.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
+from storage.engine import StoredRow
+from storage.errors import InvalidInput
+from storage.rows.codec import RowCodec
+
+SCAN_TYPES = (JSON, MSGPACK, NDJSON)
+_log = structlog.get_logger("gateway.api.scans")
+_encode_lines = msgspec.json.Encoder().encode_lines
+_PAGE = {"rows": [api.EXAMPLE_ROW], "versions": [api.EXAMPLE_VERSION], "next_page_token": "kwHECO-9v18"}
+_WHERE = 'one condition or a list of them, as JSON; all must hold: [{"column": "delay_min", "op": ">", "value": 10}]'
+_LIMIT = "rows at most; of a page 1000 unless told, of a stream all"
+Bound = Annotated[str | None, Query(description="a key, or its leading parts, as in a path")]
+Where = Annotated[list[str] | None, Query(description=_WHERE)]
+Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
+    ok = api.answer(PageAnswer, "a page, or lines of rows", _PAGE, MSGPACK, headers=STALE)
+    ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": '{"carrier":"UA","flight":1545}\n'}
+
+    @routes.get(
+        "/rows", summary="Scan rows in key order: `start` included, `end` not", openapi_extra=api.headers("Accept"),
+        responses=api.answers({200: ok}, 404, 406, 410, 421, 429, 503),
+    )
+    async def scan_rows(
+        table: str, request: Request, start: Bound = None, end: Bound = None, where: Where = None, columns: Columns = None,
+        limit: Limit = None, page_token: str | None = None, as_of: AsOf = None, reverse: bool = False, stale: Stale = False,
+    ) -> Response:
+        kind = wanted_type(head_of(request), SCAN_TYPES)
+        if limit is not None and limit > door.config.page_rows_max and kind != NDJSON:
+            raise InvalidInput(
+                f"limit is {limit}; the limit of this site is {door.config.page_rows_max} rows a page: follow next_page_token, "
+                f"or ask for {NDJSON}", parameter="limit", page_rows_max=door.config.page_rows_max,
+            )
+        codec = door.codec(decoded_part(table))
+        scan = plan_scan(codec, Asked(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
+        labels = stale_headers(door, stale)
+        if kind == NDJSON:
+            return await _stream(door, codec, scan, labels)
+        return to_response(await _page(door, codec, scan, kind, labels))
+
+    return routes
+
+
+async def _page(door: Door, codec: RowCodec, scan: Scan, kind: str, labels: list[tuple[bytes, bytes]]) -> Answer:
+    rows, token = await read_page(door, codec, scan)
+
+    def encode() -> Answer:
+        decode = codec.decoder(scan.columns, native=kind == MSGPACK)
+        page = PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token)
+        return encoded(page, kind, *labels)
+
+    return await asyncio.to_thread(encode) if len(rows) > OFF_LOOP_ROWS else encode()
+
+
+async def _stream(door: Door, codec: RowCodec, scan: Scan, labels: list[tuple[bytes, bytes]]) -> Response:
+    """Lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
+    chunks = read_stream(door, codec, scan)
+    first: list[StoredRow] = await anext(chunks, [])
+    response = StreamingResponse(_lines(codec, scan, first, chunks), media_type=NDJSON)
+    response.raw_headers.extend(labels)
+    return response
+
+
+async def _lines(
+    codec: RowCodec, scan: Scan, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
+) -> AsyncIterator[bytes]:
+    decode = codec.decoder(scan.columns)
+
+    def encode(rows: list[StoredRow]) -> bytes:
+        return _encode_lines([decode(row.key, row.value) for row in rows])
+
+    yield encode(first)
+    try:
+        async for rows in chunks:
+            yield await asyncio.to_thread(encode, rows) if len(rows) > OFF_LOOP_ROWS else encode(rows)
+    except Exception as error:
+        _log.warning("a scan ended early", table=codec.schema.name, error=str(error))
+        raise

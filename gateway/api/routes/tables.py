@@ -1,0 +1,80 @@
+"""Tables: create, list, show, change, drop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api import openapi as api
+from gateway.api.bodies import decode_json_object, decoded
+from gateway.api.documents import TableChange, TableDocument, TableList
+from gateway.api.door import Door
+from gateway.api.request import JSON, decoded_part, expect_type, request_mark
+from gateway.api.routes.common import head_of, json_answer, whole_request
+from storage.log.record import RequestMark
+from storage.rows.schema import to_public
+
+_SHOWN = api.EXAMPLE_TABLE
+_CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "at"}}
+_WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
+
+
+def router(door: Door) -> APIRouter:
+    routes = APIRouter(prefix="/v1/tables", tags=["tables"], default_response_class=Response)
+    service = door.service
+
+    @routes.post(
+        "", summary="Create a table", status_code=201,
+        openapi_extra=api.body(api.ref(TableDocument), _SHOWN) | api.headers("Idempotency-Key"),
+        responses=api.answers({
+            201: api.answer(TableDocument, "created", _SHOWN),
+            200: api.answer(TableDocument, "an equal table exists already", _SHOWN),
+        }, 409, *_WRITE_PROBLEMS),
+    )
+    async def create_table(request: Request) -> Response:
+        body, mark = await _change(request, door)
+        schema, created = await service.create_table(body, mark)
+        return json_answer(to_public(schema), 201 if created else 200)
+
+    @routes.get(
+        "", summary="List the tables",
+        responses=api.answers({200: api.answer(TableList, "all, by name", {"tables": [_SHOWN]})}, 503),
+    )
+    async def list_tables() -> Response:
+        return json_answer({"tables": [to_public(schema) for schema in service.tables()]})
+
+    @routes.get(
+        "/{table}", summary="Show a table",
+        responses=api.answers({200: api.answer(TableDocument, "the table", _SHOWN)}, 404, 421, 503),
+    )
+    async def get_table(table: str) -> Response:
+        return json_answer(to_public(service.table(decoded_part(table))))
+
+    @routes.patch(
+        "/{table}", summary="Add, drop or rename columns; change replication or history",
+        openapi_extra=api.body(api.ref(TableChange), _CHANGE) | api.headers("Idempotency-Key"),
+        responses=api.answers({200: api.answer(TableDocument, "the table as it is now", _SHOWN)}, 404, 409, *_WRITE_PROBLEMS),
+    )
+    async def alter_table(table: str, request: Request) -> Response:
+        changes, mark = await _change(request, door)
+        return json_answer(to_public(await service.alter_table(decoded_part(table), changes, mark)))
+
+    @routes.delete(
+        "/{table}", summary="Drop a table and its rows", status_code=204, openapi_extra=api.headers("Idempotency-Key"),
+        responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
+    )
+    async def drop_table(table: str, request: Request) -> Response:
+        await service.drop_table(decoded_part(table), request_mark(head_of(request), b""))
+        return Response(status_code=204)
+
+    return routes
+
+
+async def _change(request: Request, door: Door) -> tuple[dict[str, Any], RequestMark | None]:
+    """The body, which must be a JSON object, and what the idempotency key leaves in the log."""
+    head, body = await whole_request(request, door)
+    expect_type(head, (JSON,))
+    return decoded(decode_json_object, body), request_mark(head, body)

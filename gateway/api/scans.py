@@ -1,0 +1,189 @@
+"""Scans: pages and streams of rows in key order, filtered, in bounded pieces.
+
+What always holds: at most `page_rows_max` rows and about `PAGE_BYTES` in a page, at most `EXAMINED_ROWS_MAX` rows looked at
+for it, about `CHUNK_BYTES` read from the engine at a time; a page token continues exactly the query that it came from, or is
+refused. `start` is included and `end` is not, also in reverse, which begins at the end. Pages and chunks are read one after
+the other: a row written meanwhile may or may not be there; with `as_of` all are of one moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gateway.api.door import Door
+from gateway.api.request import column_list, point_in_time
+from storage.engine import StoredRow
+from storage.errors import InvalidInput
+from storage.rows.codec import RowCodec
+from storage.rows.predicates import Predicate, compile_predicates
+
+PAGE_ROWS_DEFAULT = 1000
+PAGE_BYTES = 16 << 20
+EXAMINED_ROWS_MAX = 200_000
+CHUNK_BYTES = 4 << 20
+FIRST_CHUNK_ROWS = 128
+CHUNK_ROWS_MAX = 8192
+OFF_LOOP_ROWS = 500
+_TOKEN_FORMAT = 1
+_PLACE = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One query. `limit` None: all rows (streams only). `digest` is the query that page tokens are bound to."""
+
+    start: bytes | None
+    end: bytes | None
+    reverse: bool
+    limit: int | None
+    columns: list[str] | None
+    as_of: int | None
+    stale: bool
+    matches: Predicate | None
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The query as its parameters stood."""
+
+    start: str | None = None
+    end: str | None = None
+    where: Sequence[str] = ()
+    columns: str | None = None
+    limit: int | None = None
+    page_token: str | None = None
+    as_of: str | None = None
+    reverse: bool = False
+    stale: bool = False
+
+
+def plan_scan(codec: RowCodec, asked: Asked) -> Scan:
+    """Raises InvalidInput that names the parameter."""
+    keys = codec.keys
+    start = keys.prefix_from_path(asked.start) if asked.start is not None else None
+    end = keys.prefix_from_path(asked.end) if asked.end is not None else None
+    columns = column_list(asked.columns)
+    codec.decoder(columns)  # refuses an unknown one
+    query = (codec.schema.id, asked.start, asked.end, list(asked.where), asked.columns, asked.as_of, asked.reverse)
+    digest = hashlib.blake2b(msgspec.msgpack.encode(query), digest_size=8).digest()
+    if asked.page_token is not None:
+        last = _read_token(asked.page_token, digest)
+        start, end = (start, last) if asked.reverse else (last + b"\0", end)
+    as_of, matches = point_in_time(asked.as_of), _filter(codec, asked.where)
+    return Scan(start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest)
+
+
+def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
+    """All predicates of all `where` parameters; each holds one, or a list of them, as JSON."""
+    predicates: list[Any] = []
+    for text in texts:
+        try:
+            sent = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise InvalidInput(
+                f'where is no JSON ({error}); write for example where=[{{"column":"delay_min","op":">","value":10}}]',
+                parameter="where",
+            ) from error
+        predicates.extend(sent if isinstance(sent, list) else [sent])
+    return compile_predicates(codec, predicates) if predicates else None
+
+
+def page_token(scan: Scan, last: bytes) -> str:
+    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last))
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _read_token(text: str, digest: bytes) -> bytes:
+    """The last key of the page before."""
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        token_format, bound_to, last = _PLACE.decode(packed)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise InvalidInput(
+            "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
+            parameter="page_token",
+        ) from error
+    if token_format != _TOKEN_FORMAT or bound_to != digest:
+        raise InvalidInput(
+            "page_token belongs to another table or query: send the same parameters with it, or leave it out to begin anew",
+            parameter="page_token",
+        )
+    return last
+
+
+async def read_page(door: Door, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
+    """(rows, the token of the next page or None at the end)."""
+    limit = min(scan.limit or PAGE_ROWS_DEFAULT, door.config.page_rows_max)
+    found: list[StoredRow] = []
+    size = examined = 0
+    async for chunk in _chunks(door, codec, scan, limit + 1):
+        examined += len(chunk.read)
+        for row in chunk.matching:
+            if len(found) == limit or size >= PAGE_BYTES:
+                return found, page_token(scan, found[-1].key)
+            found.append(row)
+            size += len(row.key) + len(row.value)
+        if examined >= EXAMINED_ROWS_MAX and chunk.more:
+            return found, page_token(scan, chunk.read[-1].key)
+    return found, None
+
+
+async def read_stream(door: Door, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
+    """All rows of the scan up to its limit, in chunks."""
+    left = scan.limit
+    async for chunk in _chunks(door, codec, scan, left):
+        rows = chunk.matching if left is None else chunk.matching[:left]
+        if rows:
+            yield rows
+        if left is not None:
+            left -= len(rows)
+            if left == 0:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    read: Sequence[StoredRow]
+    matching: list[StoredRow]
+    more: bool
+
+
+async def _chunks(door: Door, codec: RowCodec, scan: Scan, wanted: int | None) -> AsyncIterator[_Chunk]:
+    """The range in pieces. Their size follows that of the rows. `wanted`: no more rows than that are of use."""
+    start, end = scan.start, scan.end
+    rows_asked = FIRST_CHUNK_ROWS
+    while True:
+        if wanted is not None and scan.matches is None:
+            rows_asked = min(rows_asked, wanted)
+        rows = await door.service.scan(
+            codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale
+        )
+        matching = list(rows) if scan.matches is None else await _matching(rows, scan.matches)
+        more = len(rows) == rows_asked
+        yield _Chunk(rows, matching, more)
+        if not more:
+            return
+        if wanted is not None:
+            wanted -= len(matching)
+            if wanted <= 0:
+                return
+        last = rows[-1].key
+        start, end = (start, last) if scan.reverse else (last + b"\0", end)
+        row_bytes = sum(len(row.key) + len(row.value) for row in rows) // len(rows) + 1
+        rows_asked = max(1, min(CHUNK_ROWS_MAX, CHUNK_BYTES // row_bytes))
+
+
+async def _matching(rows: Sequence[StoredRow], matches: Predicate) -> list[StoredRow]:
+    def select() -> list[StoredRow]:
+        return [row for row in rows if matches(row)]
+
+    return await asyncio.to_thread(select) if len(rows) > OFF_LOOP_ROWS else select()

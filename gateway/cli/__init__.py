@@ -1,0 +1,1 @@
+"""The command line: verbs for data, for logs, for audits and for operators."""

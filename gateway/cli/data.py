@@ -1,0 +1,298 @@
+"""The data verbs: tables, put, get, scan, delete, receipt, load. All of them through the client library.
+
+What always holds: keys and values are typed by the table's schema, never guessed; a write prints how it was acknowledged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.client.calls import Ack
+from gateway.client.client import TwinlogClient
+from gateway.client.flow import Patience
+from gateway.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
+from storage.errors import InvalidInput
+
+DATA = "Work with data"
+app = typer.Typer(rich_markup_mode="rich")
+_TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
+_KeyArgument = Annotated[
+    str, typer.Argument(help="The primary key; parts joined by commas (a comma inside a part: %2C).", show_default=False)
+]
+_DeadlineOption = Annotated[float, typer.Option("--deadline", min=0.1, help="Give up after so many seconds.")]
+_COMPARISON = re.compile(r"\s*([^\s=<>!]+)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
+_IS_NULL = re.compile(r"\s*([^\s=<>!]+)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
+_TABLE_COLUMNS_MAX = 12
+
+
+def connected(address: str, deadline_s: float = 10.0) -> TwinlogClient:
+    if not address:
+        raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
+    return TwinlogClient(address, Patience(deadline_s=deadline_s))
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def tables(
+    table: Annotated[str, typer.Argument(help="Show this one's columns.", show_default=False)] = "",
+    config: ConfigOption = "", as_json: JsonOption = False,
+) -> None:
+    """List the tables, or show the columns of one."""
+    with connected(config) as client:
+        found = [client.table(table)] if table else client.tables()
+    if as_json:
+        print_json(found[0] if table else {"tables": found})
+    elif table:
+        _show_columns(found[0])
+    elif not found:
+        out().print("There is no table yet. `twinlog load` makes one from a file; POST /v1/tables makes an empty one.")
+    else:
+        shown = Table(box=None, pad_edge=False, header_style="dim")
+        for title in ("table", "primary key", "columns", "replication"):
+            shown.add_column(title, justify="right" if title == "columns" else "left", overflow="fold")
+        for one in found:
+            shown.add_row(
+                escape(one["name"]), escape(", ".join(one["primary_key"])), str(len(one["columns"])), one.get("replication", "")
+            )
+        out().print(shown)
+
+
+def _show_columns(table: Mapping[str, Any]) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("column", "type", "", "default"):
+        shown.add_column(title)
+    for column in table["columns"]:
+        mark = "key" if column["name"] in table["primary_key"] else "" if column.get("nullable") else "not null"
+        default = column.get("default")
+        shown.add_row(escape(column["name"]), column["type"], mark, "" if default is None else escape(str(default)))
+    out().print(shown)
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def put(
+    table: _TableArgument, key: _KeyArgument,
+    values: Annotated[list[str] | None, typer.Argument(help="`null` for no value.", metavar="COLUMN=VALUE...")] = None,
+    config: ConfigOption = "", deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    if_absent: Annotated[bool, typer.Option("--if-absent", help="Only where there is no row.")] = False,
+    if_version: Annotated[int | None, typer.Option("--if-version", help="Only over this version.")] = None,
+    request_key: Annotated[str, typer.Option("--request-key", help="Idempotency key: repeat an unknown outcome with it.")] = "",
+) -> None:
+    """Write a whole row: twinlog put flights 2013-01-01T10:00:00Z,UA,1545,EWR dest=IAH"""
+    with connected(config, deadline_s) as client:
+        types = _types(client.table(table))
+        row = dict(_assignment(text, types) for text in values or ())
+        ack = client.put(
+            table, _key(key), row, if_absent=if_absent, if_version=if_version, request_key=request_key or None
+        )
+    _show_ack(ack, as_json=as_json)
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def get(
+    table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
+    columns: Annotated[str, typer.Option("--columns", help="Only these, joined by commas.")] = "",
+    as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
+    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+) -> None:
+    """Read one row."""
+    with connected(config, deadline_s) as client:
+        found = client.get(table, _key(key), columns=columns.split(",") if columns else None, as_of=as_of or None)
+    if as_json:
+        print_json({"row": found.row, "version": found.version})
+        return
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    shown.add_column(style="dim", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, value in found.row.items():
+        shown.add_row(escape(name), _cell(value))
+    shown.add_row("(version)", str(found.version))
+    out().print(shown)
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def delete(
+    table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
+    if_version: Annotated[int | None, typer.Option("--if-version", help="Only at this version.")] = None,
+    deadline_s: _DeadlineOption = 10.0, yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Delete one row."""
+    confirm(f"Delete {key} from {table}?", yes)
+    with connected(config, deadline_s) as client:
+        ack = client.delete(table, _key(key), if_version=if_version)
+    _show_ack(ack, as_json=as_json)
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES + " With --json: one row a line.")
+@verb
+def scan(
+    table: _TableArgument, config: ConfigOption = "",
+    where: Annotated[list[str] | None, typer.Option(
+        "--where", help="'carrier=UA', 'dep_delay>60', 'tailnum is null'; all must hold.", metavar="CONDITION"
+    )] = None,
+    start: Annotated[str, typer.Option("--start", help="First key, or its first parts; included.")] = "",
+    end: Annotated[str, typer.Option("--end", help="Last key, or its first parts; not included.")] = "",
+    columns: Annotated[str, typer.Option("--columns", help="Only these, joined by commas.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many rows; 0: all.")] = 20,
+    as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
+    reverse: Annotated[bool, typer.Option("--reverse", help="From the end.")] = False,
+    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+) -> None:
+    """Read rows in key order."""
+    with connected(config, deadline_s) as client:
+        schema = client.table(table)
+        types = _types(schema)
+        rows = client.scan(
+            table, start=_key(start) if start else None, end=_key(end) if end else None,
+            where=[_condition(text, types) for text in where or ()], columns=columns.split(",") if columns else None,
+            as_of=as_of or None, reverse=reverse, page_rows=min(limit, 1000) or 1000,
+        )
+        if as_json:
+            for row in islice(rows, limit or None):
+                typer.echo(msgspec.json.encode(row).decode())
+            return
+        names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
+        _show_rows(list(islice(rows, limit or None)), names, limit)
+
+
+def _show_rows(rows: Sequence[Mapping[str, Any]], names: list[str], limit: int) -> None:
+    if not rows:
+        out().print("No rows.")
+        return
+    console = out()
+    fitting = names[: max(1, min(_TABLE_COLUMNS_MAX, console.width // 10))]
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for name in fitting:
+        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
+        shown.add_column(escape(name), justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        shown.add_row(*(_cell(row.get(name)) for name in fitting))
+    console.print(shown)
+    left = names[len(fitting):]
+    if left:
+        notes().print(f"[dim]not shown: {escape(', '.join(left))} (use --columns or --json)[/]")
+    if limit and len(rows) == limit:
+        notes().print(f"[dim]{limit} rows; there may be more (--limit 0 for all)[/]")
+
+
+@app.command(rich_help_panel=DATA, epilog="Exit codes: 0 survived, 1 lost, 3 unknown, 4 no site could be reached.")
+@verb
+def receipt(
+    text: Annotated[str, typer.Argument(metavar="RECEIPT", help="The string that a write answered.", show_default=False)],
+    config: ConfigOption = "", as_json: JsonOption = False,
+) -> None:
+    """What became of an acknowledged write: survived, lost or unknown."""
+    with connected(config) as client:
+        found = client.receipt(text)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        colour = {"survived": "green", "lost": "bold red"}.get(found.outcome, "yellow")
+        out().print(f"[{colour}]{found.outcome}[/]   epoch {found.epoch}, sequence {found.seq}, acknowledged {found.mode}")
+    code = {"survived": Exit.OK, "lost": Exit.FAILED}.get(found.outcome, Exit.UNKNOWN)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def load(
+    source: Annotated[str, typer.Argument(help="`flights`, or a .csv, .parquet or .ndjson file.", show_default=False)],
+    config: ConfigOption = "",
+    table: Annotated[str, typer.Option("--table", help="The table; made when it is not there.")] = "",
+    key: Annotated[str, typer.Option("--key", help="Primary key columns of a new table, joined by commas.")] = "",
+    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Only the first so many rows; 0: all.")] = 0,
+    batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Rows in a request: all of them or none.")] = 1000,
+    in_flight: Annotated[int, typer.Option("--in-flight", min=1, max=64, help="Requests at a time.")] = 4,
+    rate: Annotated[int, typer.Option("--rate", min=0, help="At most so many rows a second; 0: as fast as it goes.")] = 0,
+    deadline_s: Annotated[float, typer.Option("--deadline", min=1, help="Give up when a batch takes so many seconds.")] = 300.0,
+    state: Annotated[Path | None, typer.Option("--state", help="Keeps what is acknowledged: a next load goes on.")] = None,
+    acks: Annotated[Path | None, typer.Option("--acks", help="Append a JSON line for each acknowledged batch.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stream a file in, batch by batch: resumable, repeats nothing, goes on through a failover."""
+    from gateway.load.loading import LoadPlan, run_load
+
+    if not config:
+        connected(config)
+    summary = run_load(LoadPlan(
+        source=source, address=config, table=table, key=tuple(key.split(",")) if key else (), rows_max=rows_max,
+        batch_rows=batch_rows, in_flight=in_flight, rate=rate, deadline_s=deadline_s, state=state, acks=acks,
+    ))
+    if as_json:
+        print_json(summary)
+
+
+def _show_ack(ack: Ack, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(ack))
+    else:
+        how = "[green]in both logs[/]" if ack.mode == "sync" else "[yellow]in the local log only[/]"
+        out().print(f"acknowledged ({ack.mode}: {how})   version {ack.version}   receipt {ack.receipt}")
+
+
+def _key(text: str) -> tuple[str, ...]:
+    return tuple(unquote(part) for part in text.split(","))
+
+
+def _types(table: Mapping[str, Any]) -> dict[str, str]:
+    return {column["name"]: column["type"] for column in table["columns"]}
+
+
+def _assignment(text: str, types: Mapping[str, str]) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidInput(f"{text!r} is not of the form COLUMN=VALUE")
+    return name, _value(name, value, types)
+
+
+def _condition(text: str, types: Mapping[str, str]) -> tuple[str, str, Any]:
+    null = _IS_NULL.fullmatch(text)
+    if null:
+        return null[1], "not_null" if null[2] else "is_null", None
+    match = _COMPARISON.fullmatch(text)
+    if match is None:
+        raise InvalidInput(f"{text!r} is no condition: write 'column=value', 'column>value' or 'column is null'")
+    return match[1], match[2], _value(match[1], match[3], types)
+
+
+def _value(name: str, text: str, types: Mapping[str, str]) -> Any:
+    """`text` as the column's type writes it in JSON. What is wrong in range or form, the site says."""
+    if name not in types:
+        raise InvalidInput(f"there is no column {name!r}: the table has {', '.join(types)}")
+    kind = types[name]
+    if text == "null" and kind != "string":
+        return None
+    try:
+        if kind == "bool":
+            return {"true": True, "false": False}[text]
+        if kind in ("int32", "int64"):
+            return int(text)
+        if kind in ("float32", "float64"):
+            return float(text)
+        if kind == "json":
+            return msgspec.json.decode(text)
+        if kind == "timestamp":
+            datetime.fromisoformat(text)
+    except (ValueError, KeyError):
+        raise InvalidInput(f"column {name!r} is of type {kind}: {text!r} is none") from None
+    return text
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "[dim]null[/]"
+    return escape(value if isinstance(value, str) else msgspec.json.encode(value).decode())

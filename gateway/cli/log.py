@@ -1,0 +1,270 @@
+"""`twinlog log`: look into a site's logs on disk, also when its gateway is dead. Reads files, asks nobody, changes nothing.
+
+What always holds: damage is told with file and offset, a gap with the two frames around it; a torn tail is a remark, for
+that is what a crash (or a write at this very moment) leaves and what a restart cuts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.cli.screens import figure, moment, size
+from gateway.config.dfs_choice import open_dfs
+from gateway.config.loading import load_site_config
+from gateway.config.model import SiteConfig
+from gateway.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
+from remote_log.fencing.claims import segments_below
+from remote_log.layout import RemoteLayout, SegmentName
+from storage.errors import DamagedLog, LogError, LogGap, NotFound
+from storage.log.chain import standing
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind
+from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
+
+app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
+WAL_FOLDER = "wal"
+_SiteConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML.")]
+
+
+class Place(StrEnum):
+    ALL = "all"
+    WAL = "wal"  # this site's local log
+    OWN = "own"  # the remote log on this site's DFS, written by the other site
+    PEER = "peer"  # the remote log on the other site's DFS, written by this one
+
+
+_PlaceOption = Annotated[Place, typer.Option("--place", help="wal, own (remote log on this DFS), peer (on the other's), all.")]
+
+
+@dataclass(slots=True)
+class SegmentFile:
+    """One file, read. `fault`: why it cannot be read along to its end."""
+
+    place: Place
+    path: Path
+    name: str
+    length: int
+    data: bytes | None = None  # of a file that is not on this machine
+    scan: SegmentScan | None = None
+    fault: LogError | None = None
+    frames: list[Frame] = field(default_factory=list)
+
+
+def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
+    """Every segment of `place`, in the order of its log, not yet read."""
+    found = []
+    if place in (Place.ALL, Place.WAL):
+        folder = config.data_dir / WAL_FOLDER
+        names = sorted(path.name for path in _listed(folder) if parse_wal_name(path.name) is not None)
+        found += [_file(Place.WAL, folder / name, f"{WAL_FOLDER}/{name}") for name in names]
+    layout = RemoteLayout(config.pair)
+    for remote, dfs in ((Place.OWN, config.dfs.own), (Place.PEER, config.dfs.peer)):
+        if place not in (Place.ALL, remote):
+            continue
+        if dfs.path is None:
+            found += asyncio.run(_hdfs_files(config, remote))
+            continue
+        for folder in sorted(_listed(dfs.path / layout.folder.lstrip("/"))):
+            for path in sorted(_listed(folder)):
+                name = f"{layout.folder}/{folder.name}/{path.name}"
+                if isinstance(layout.parse(name), SegmentName):
+                    found.append(_file(remote, path, name))
+    return found
+
+
+async def _hdfs_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
+    """With their content: trimming keeps a remote log small."""
+    async with AsyncExitStack() as stack:
+        dfs = open_dfs(config, str(place), stack)
+        paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
+        contents = [await dfs.read(path) for path in paths]
+    return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise NotFound(f"{folder} cannot be listed: {error.strerror}") from error
+
+
+def _file(place: Place, path: Path, name: str) -> SegmentFile:
+    return SegmentFile(place, path, name, path.stat().st_size)
+
+
+def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
+    """The files with their frames or their fault, one after the other."""
+    last: dict[Place, int] = {}
+    for file in files:
+        try:
+            data = file.path.read_bytes() if file.data is None else file.data
+            file.scan = scan_segment(data, str(file.path), last.get(file.place, 0))
+            file.frames = file.scan.frames
+            if file.frames:
+                last[file.place] = file.frames[-1].last_seq
+        except LogError as error:
+            file.fault = error
+        except OSError as error:
+            file.fault = DamagedLog(f"{file.path} cannot be read: {error.strerror}", file=str(file.path), offset=0)
+        yield file
+
+
+@app.command("ls", epilog=EXIT_CODES)
+@verb
+def list_segments(config: _SiteConfigOption, place: _PlaceOption = Place.ALL, as_json: JsonOption = False) -> None:
+    """The segments: epoch, sequences, size, and how each one ends."""
+    files = list(read_all(segment_files(load_site_config(config), place)))
+    if as_json:
+        print_json({"segments": [_segment_document(file) for file in files]})
+        return
+    if not files:
+        out().print("There are no segments here.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("where", "segment", "epoch", "sequences", "frames", "written", "end"):
+        justify: Literal["left", "right"] = "right" if title in ("epoch", "frames", "written") else "left"
+        table.add_column(title, justify=justify, no_wrap=title != "segment", overflow="fold")
+    for file in files:
+        epoch = str(file.scan.header.epoch) if file.scan and file.scan.header else "?"
+        table.add_row(
+            file.place, escape(file.path.name), epoch, _sequences(file.frames), f"{len(file.frames):,}",
+            size(file.scan.end if file.scan else 0), _ending(file),
+        )
+    out().print(table)
+
+
+def _segment_document(file: SegmentFile) -> dict[str, Any]:
+    scan = file.scan
+    return {
+        "place": file.place, "file": str(file.path), "bytes": file.length, "written_bytes": scan.end if scan else None,
+        "epoch": scan.header.epoch if scan and scan.header else None, "frames": len(file.frames),
+        "first_seq": file.frames[0].first_seq if file.frames else None,
+        "last_seq": file.frames[-1].last_seq if file.frames else None,
+        "torn": scan.torn if scan else None, "fault": file.fault.message if file.fault else None,
+    }
+
+
+def _sequences(frames: list[Frame]) -> str:
+    return f"{frames[0].first_seq:,} - {frames[-1].last_seq:,}" if frames else "none"
+
+
+def _ending(file: SegmentFile) -> str:
+    if file.fault is not None:
+        return f"[bold red]damaged at {file.fault.fields.get('offset', '?')}[/]"
+    return "[yellow]torn tail[/]" if file.scan is not None and file.scan.torn else "[green]sound[/]"
+
+
+@app.command(epilog=EXIT_CODES + " With --json: one frame, or with --records one record, a line.")
+@verb
+def cat(
+    config: _SiteConfigOption, place: _PlaceOption = Place.WAL,
+    start: Annotated[int, typer.Option("--from", min=0, help="First sequence.")] = 0,
+    end: Annotated[int | None, typer.Option("--to", help="Last sequence.")] = None,
+    records: Annotated[bool, typer.Option("--records", help="Each record, not only each frame.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many frames; 0: all.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """What the frames say, in the order of the files."""
+    shown = 0
+    for file in read_all(segment_files(load_site_config(config), place)):
+        for frame in file.frames:
+            if frame.last_seq < start or (end is not None and frame.first_seq > end):
+                continue
+            if limit and shown == limit:
+                notes().print(f"[dim]{limit} frames; there are more (--limit 0 for all, --from {frame.first_seq} to go on)[/]")
+                return
+            shown += 1
+            _show_frame(file, frame, records=records, as_json=as_json)
+        if file.fault is not None:
+            notes().print(f"[bold red]{file.fault.code}[/]: {escape(file.fault.message)}")
+    if not shown:
+        notes().print(f"[dim]No frames of that kind in {place}; `twinlog log ls` shows what there is.[/]")
+
+
+def _show_frame(file: SegmentFile, frame: Frame, *, records: bool, as_json: bool) -> None:
+    document = {
+        "place": file.place, "file": file.path.name, "epoch": frame.epoch, "first_seq": frame.first_seq,
+        "last_seq": frame.last_seq, "previous": frame.previous, "committed": frame.committed, "timestamp": frame.timestamp,
+        "mode": "async" if frame.flags & Flags.ASYNC else "sync", "bytes": len(frame.data),
+    }
+    if as_json and not records:
+        typer.echo(msgspec.json.encode(document).decode())
+    elif not as_json:
+        out().print(
+            f"[bold]{document['first_seq']:>10,}[/] .. {document['last_seq']:<10,} epoch {frame.epoch}  {document['mode']:5} "
+            f"previous {frame.previous:,}  {moment(frame.timestamp >> 16)}  {size(len(frame.data))}"
+        )
+    if not records:
+        return
+    for index, record in enumerate(frame.records):
+        entry = {
+            "epoch": frame.epoch, "seq": frame.first_seq + index, "version": frame.timestamp + index,
+            "kind": Kind(record.kind).name, "table": record.table, "key": record.key.hex(), "value": _readable(record.value),
+        }
+        if as_json:
+            typer.echo(msgspec.json.encode(entry, enc_hook=str).decode())
+        else:
+            value = msgspec.json.encode(entry["value"], enc_hook=str).decode()
+            where = f"table {record.table} key {record.key.hex()} " if record.table else ""
+            out().print(f"{'':12}{entry['seq']:,} {entry['kind']} {where}{escape(value)}", overflow="ellipsis", no_wrap=True)
+
+
+def _readable(value: bytes) -> Any:
+    """A record's value, as far as it is msgpack; the schema is not at hand here, so columns are shown by their ids."""
+    if not value:
+        return None
+    try:
+        return msgspec.msgpack.decode(value, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return value.hex()
+
+
+@app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")
+@verb
+def verify(config: _SiteConfigOption, place: _PlaceOption = Place.ALL, as_json: JsonOption = False) -> None:
+    """Check every CRC, and the chain of the local log and of all that is found together: damage, gaps, torn tails."""
+    files = list(read_all(segment_files(load_site_config(config), place)))
+    faults = [_fault(file.fault, str(file.path)) for file in files if file.fault is not None]
+    together = [frame for file in files for frame in file.frames]
+    local = [frame for file in files if file.place is Place.WAL for frame in file.frames]
+    for name, frames in (("wal", local), ("all logs together", together)):
+        try:
+            standing(frames)
+        except (LogGap, DamagedLog) as error:
+            faults.append(_fault(error, name))
+    tails = [
+        {"file": str(file.path), "offset": file.scan.end} for file in files if file.scan is not None and file.scan.torn
+    ]
+    frame_count, record_count = len(together), sum(frame.count for frame in together)
+    if as_json:
+        print_json({
+            "segments": len(files), "frames": frame_count, "records": record_count, "faults": faults, "torn_tails": tails
+        })
+    else:
+        for fault in faults:
+            out().print(f"[bold red]{fault['code']}[/]: {escape(str(fault['message']))}")
+        for tail in tails:
+            out().print(f"[yellow]torn tail[/]: {tail['file']} from offset {tail['offset']:,}; the next start cuts it")
+        verdict = f"[bold red]{figure(len(faults), 'faults')}[/]" if faults else "[green]sound[/]"
+        found = (figure(len(files), "segments"), figure(frame_count, "frames"), figure(record_count, "records"))
+        out().print(f"{verdict}: {', '.join(found)}")
+    if faults:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _fault(error: LogError, where: str) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "where": where, **error.fields}

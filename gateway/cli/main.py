@@ -1,0 +1,156 @@
+"""The `twinlog` command: serve, demo, load, the data verbs, configuration, and the operator's verbs of gateway/cli/operator.py.
+
+What always holds: every command has --help with an example of what it is for, ends with a documented exit code, and shows
+errors without a traceback; heavy imports happen inside the command that needs them. Source: product.md section 4.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.cli import audit as cli_audit
+from gateway.cli import data as cli_data
+from gateway.cli import log as cli_log
+from gateway.cli import operator as operator_cli
+from gateway.client.pair_access import PairAccess
+from gateway.config.loading import effective, load_operator_config, load_site_config
+from gateway.config.model import OperatorConfig, SiteConfig
+from gateway.terminal import EXIT_CODES, JsonOption, out, print_json, verb
+from remote_log.dfs.hdfs.jvm import end_process
+
+RUN = "Run"
+app = typer.Typer(
+    name="twinlog", no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    help="Two sites, one log on both: what was acknowledged survives the loss of a site.\n\n"
+    "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DIR/demo.json[/].",
+    epilog=EXIT_CODES,
+)
+config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, or show what it comes to.")
+_FileOption = Annotated[
+    Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
+]
+
+
+def _connect(address: str) -> PairAccess:
+    from gateway.client.operator import OperatorHttp
+
+    return OperatorHttp(address)
+
+
+@app.callback()
+def root(context: typer.Context) -> None:
+    context.obj = _connect
+
+
+@app.command(rich_help_panel=RUN, epilog=EXIT_CODES)
+@verb
+def serve(
+    config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML; see `twinlog config show`.")],
+) -> None:
+    """Run one site until SIGINT or SIGTERM. Logs go to standard error."""
+    import uvloop
+
+    from gateway.app import serve as serve_site
+
+    uvloop.run(serve_site(load_site_config(config)))
+
+
+@app.command(rich_help_panel=RUN, epilog=EXIT_CODES)
+@verb
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Kept: the next start goes on.")] = Path("demo"),
+    port_a: Annotated[int, typer.Option("--port-a", min=1, max=65535, help="Port of site a.")] = 8401,
+    port_b: Annotated[int, typer.Option("--port-b", min=1, max=65535, help="Port of site b.")] = 8402,
+    dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
+    dfs_sync: Annotated[str, typer.Option("--dfs-sync", help="Of hdfs: hsync (on the disks), hflush.")] = "hsync",
+    engine: Annotated[str, typer.Option("--engine", help="What keeps the rows: rocksdb, postgresql, sqlite.")] = "rocksdb",
+    no_load: Annotated[bool, typer.Option("--no-load", help="Do not load the flights.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a whole pair on this machine: two sites, real logs, a real table. Ctrl-C stops both."""
+    from gateway.demo.demo import DemoPlan, run_demo
+
+    plan = DemoPlan(
+        directory.expanduser().resolve(), {"a": port_a, "b": port_b}, dfs=dfs, dfs_sync=dfs_sync, engine=engine,
+        load=not no_load,
+    )
+    raise typer.Exit(run_demo(plan, as_json=as_json))
+
+
+@app.command(rich_help_panel=RUN)
+@verb
+def version(as_json: JsonOption = False) -> None:
+    """The version of this release."""
+    try:
+        text = importlib.metadata.version("twinlog")
+    except importlib.metadata.PackageNotFoundError:
+        text = "unknown (run from a source tree that is not installed)"
+    if as_json:
+        print_json({"version": text})
+    else:
+        out().print(f"twinlog {text}")
+
+
+@config_app.command("check", epilog=EXIT_CODES)
+@verb
+def config_check(config: _FileOption, as_json: JsonOption = False) -> None:
+    """Read a configuration, environment included, and tell every fault at once."""
+    loaded = _load(config)
+    if as_json:
+        print_json({"file": str(config), "faults": []})
+    else:
+        kind = "operator's" if isinstance(loaded, OperatorConfig) else "site's"
+        out().print(f"{escape(str(config))} is a sound {kind} configuration.")
+
+
+@config_app.command("show", epilog=EXIT_CODES)
+@verb
+def config_show(config: _FileOption, as_json: JsonOption = False) -> None:
+    """Every effective value and where it comes from; secrets are masked."""
+    rows = list(effective(_load(config)))
+    if as_json:
+        print_json({key: {"value": value, "source": source} for key, value, source in rows})
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("from", overflow="fold", style="dim")
+    for key, value, source in rows:
+        shown = f"{value:_}" if isinstance(value, int) and value > 99_999 else str(value)
+        shown = shown or "not set"
+        where = "the file" if source == str(config.expanduser().resolve()) else source.removeprefix("environment ")
+        table.add_row(key, escape(shown), where)
+    out().print(table)
+
+
+def _load(path: Path) -> SiteConfig | OperatorConfig:
+    """A site's configuration, or an operator's, which has a [sites] section and no `site`."""
+    import tomllib
+
+    try:
+        table = tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        table = {}
+    return load_operator_config(path) if "sites" in table else load_site_config(path)
+
+
+app.add_typer(operator_cli.app)
+app.add_typer(cli_data.app)
+app.add_typer(config_app, name="config", rich_help_panel=RUN)
+app.add_typer(cli_log.app, name="log", rich_help_panel="See the pair")
+app.add_typer(cli_audit.app, name="audit", rich_help_panel="See the pair")
+
+
+def main() -> None:
+    """The console script. A process in which Java runs ends at once when its work is done."""
+    try:
+        app()
+    except SystemExit as ended:
+        end_process(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+        raise

@@ -1,0 +1,141 @@
+"""`twinlog advise` and `twinlog monitor`: the availability monitor from the terminal, once or for as long as it runs.
+
+What always holds: nothing is changed without --act; what is not known is called unknown, and has an exit code of its own.
+Source: protocol.md section 8, product.md section 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.screens import duration
+from gateway.client.pair_access import PairAccess
+from gateway.terminal import Exit, notes, out, print_json
+from storage.clock import SystemClock
+from storage.errors import PeerError
+from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.judgement import Advice
+from switchover.monitor.views import MONITOR, SiteView
+from switchover.monitor.watcher import Watcher
+
+LOOKS_APART_S = 1.0  # what moves is seen by looking twice
+_STYLES = {
+    Kind.NOTHING: "green", Kind.LOOK: "yellow", Kind.RESYNC: "cyan", Kind.DEGRADE: "bold yellow", Kind.FAILOVER: "bold red",
+}
+
+
+class PairSight:
+    """Sight over the operator's way to both sites: each call in a thread of its own."""
+
+    def __init__(self, pair: PairAccess) -> None:
+        self._pair = pair
+
+    async def view(self, site: str) -> SiteView:
+        document = await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/view")
+        try:
+            return msgspec.convert(document, SiteView)
+        except msgspec.ValidationError as error:
+            raise PeerError(f"site {site} does not show its view as this release does: {error}", site=site) from error
+
+    async def checks(self, site: str) -> Mapping[str, Any]:
+        return await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/checks?for=failover")
+
+    async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        body = {"kind": kind, "to": to, "options": dict(options), "dry_run": False}
+        return await asyncio.to_thread(self._pair.ask, site, "POST", "/v1/operations", body, key, MONITOR)
+
+
+def advise(pair: PairAccess, *, as_json: bool) -> None:
+    """One look, as two a moment apart. Leaves with the exit code of what was found."""
+    at_once = replace(pair.thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
+    watcher = _watcher(pair, at_once, act=False, tell=lambda advice, became: None)
+
+    async def look() -> Advice:
+        await watcher.round()
+        await asyncio.sleep(LOOKS_APART_S)
+        return await watcher.round()
+
+    with notes().status("looking at both sites"):
+        advice = asyncio.run(look())
+    if as_json:
+        print_json(advice)
+    else:
+        out().print(advice_screen(advice))
+    if advice.id == "nobody":
+        raise typer.Exit(Exit.UNREACHABLE)
+    if advice.kind is not Kind.NOTHING:
+        raise typer.Exit(Exit.FAILED)
+
+
+def monitor(pair: PairAccess, *, act: bool, as_json: bool) -> None:
+    """Until Ctrl-C. Each change is a line, with --json a JSON document in a line."""
+    def tell(advice: Advice, became: str) -> None:
+        at = datetime.now(UTC)
+        if as_json:
+            line = {"at": at.isoformat(timespec="milliseconds"), **msgspec.to_builtins(advice), "became": became}
+            typer.echo(msgspec.json.encode(line).decode())
+        else:
+            out().print(advice_lines(at, advice, became), soft_wrap=True)
+
+    asyncio.run(_watcher(pair, pair.thresholds, act=act, tell=tell).run())
+
+
+def _watcher(pair: PairAccess, settings: Thresholds, *, act: bool, tell: Any) -> Watcher:
+    return Watcher(tuple(pair.urls), PairSight(pair), SystemClock(), settings, act=act, tell=tell)
+
+
+# ---- screens
+def advice_screen(advice: Advice) -> Group:
+    """What to do, why, on whose word, and what to type."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("advice", _headline(advice))
+    table.add_row("why", escape(advice.reason))
+    for number, said in enumerate(advice.evidence):
+        table.add_row("" if number else "seen by", escape(said))
+    if advice.command:
+        table.add_row("type", f"[bold]{escape(advice.command)}[/]")
+    if advice.kind in (Kind.FAILOVER, Kind.DEGRADE):
+        table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
+    for number, reason in enumerate(advice.also):
+        table.add_row("" if number else "also", escape(reason))
+    parts: list[RenderableType] = [table]
+    if advice.kind is Kind.NOTHING:
+        parts += [Text(), Text("There is nothing to do.")]
+    return Group(*parts)
+
+
+def _headline(advice: Advice) -> str:
+    where = {Kind.FAILOVER: f" to {advice.site}", Kind.DEGRADE: f" site {advice.site}", Kind.RESYNC: f" site {advice.site}"}
+    at = f" at site {advice.site}" if advice.kind is Kind.LOOK and advice.site else ""
+    return f"[{_STYLES[advice.kind]}]{advice.kind}{where.get(advice.kind, at)}[/]"
+
+
+def advice_lines(at: datetime, advice: Advice, became: str) -> str:
+    """For a terminal or a log file."""
+    begin = f"{at:%Y-%m-%d %H:%M:%S}  "
+    if advice.holds_in_s:
+        left = duration(advice.holds_in_s)
+        return f"{begin}[dim]watching[/]  {escape(advice.reason)} [dim]({_headline(advice)} in {left})[/]"
+    lines = [f"{begin}{_headline(advice)}  {escape(advice.reason)}"]
+    indent = " " * len(begin)
+    lines += [f"{indent}[dim]{escape(said)}[/]" for said in advice.evidence]
+    if advice.command:
+        lines.append(f"{indent}type: [bold]{escape(advice.command)}[/]")
+    if became:
+        lines.append(f"{indent}[bold]{escape(became)}[/]")
+    elif advice.acts_not:
+        lines.append(f"{indent}not done: {escape(advice.acts_not)}")
+    return "\n".join(lines)

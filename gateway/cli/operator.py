@@ -1,0 +1,356 @@
+"""The operator's verbs: see the pair, check it, change roles, follow and mend role changes. Mounted into `twinlog`.
+
+What always holds: nothing is changed without a question or --yes; --dry-run sends the same request with `dry_run`; Ctrl-C
+detaches and never cancels; a failover that may lose acknowledged writes needs the flag and the typed count.
+Sources: product.md section 4, switchover-lessons.md (12 to 22).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from gateway.cli import monitor as cli_monitor
+from gateway.cli.following import find, follow, start
+from gateway.cli.screens import (
+    blockers,
+    checks_screen,
+    history_table,
+    leading,
+    loss_screen,
+    operation_screen,
+    status_screen,
+)
+from gateway.client.pair_access import PairAccess
+from gateway.terminal import (
+    EXIT_CODES,
+    ConfigOption,
+    DryRunOption,
+    Exit,
+    JsonOption,
+    YesOption,
+    confirm,
+    notes,
+    out,
+    print_json,
+    verb,
+)
+from storage.errors import InvalidInput, PeerError, Refused
+from switchover.preflight.checks import KINDS
+from switchover.preflight.loss import UNKNOWN, at_risk
+
+app = typer.Typer(rich_markup_mode="rich")
+CHANGE = "Change roles and modes"
+SEE = "See the pair"
+_SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="The site that will be active: a or b.")]
+_ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
+
+
+def connected(context: typer.Context, address: str) -> PairAccess:
+    """The pair, by the function that the root command has put into the context."""
+    if not address:
+        raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
+    connect: Callable[[str], PairAccess] = context.obj
+    pair = connect(address)
+    context.call_on_close(pair.close)
+    return pair
+
+
+@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 all is well, 1 something stands in the way, 4 no site answers.")
+@verb
+def status(
+    context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
+    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")] = 1.0,
+) -> None:
+    """Roles, epoch, mode, what is at risk, lag and what stands in the way, on one screen."""
+    pair = connected(context, config)
+    answers = pair.ask_all("/v1/cluster")
+    if watch and not as_json:
+        with Live(status_screen(answers, pair.urls, blockers(answers)), console=out(), auto_refresh=False) as live:
+            while True:
+                time.sleep(interval_s)
+                answers = pair.ask_all("/v1/cluster")
+                live.update(status_screen(answers, pair.urls, blockers(answers)), refresh=True)
+    found = blockers(answers)
+    if as_json:
+        sites = {site: {"error": str(answer)} if isinstance(answer, Exception) else answer for site, answer in answers.items()}
+        print_json({"sites": sites, "blockers": found})
+    else:
+        out().print(status_screen(answers, pair.urls, found))
+    if all(isinstance(answer, Exception) for answer in answers.values()):
+        raise typer.Exit(Exit.UNREACHABLE)
+    if found:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
+    rich_help_panel=SEE,
+    epilog="Exit codes: 0 nothing failed (warnings and unknowns are shown), 1 a check failed, 4 no site answers.",
+)
+@verb
+def validate(
+    context: typer.Context, config: ConfigOption = "", to: _SiteOption = None, as_json: JsonOption = False,
+    kind: Annotated[str, typer.Option("--for", metavar="KIND", help="switchover, failover or rejoin.")] = "switchover",
+) -> None:
+    """Would a role change work now? Looks at both sites, changes nothing, and leaves nothing in the history."""
+    if kind not in KINDS:
+        raise InvalidInput(f"--for {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    pair = connected(context, config)
+    target = _checked_site(pair, to) if to else _other_than_active(pair)
+    try:
+        found = pair.ask(target, "GET", f"/v1/checks?for={kind}")
+    except PeerError as error:
+        if error.fields.get("status") is not None:
+            raise
+        fix = f"start the gateway of site {target}: it would execute the {kind}, and it alone can tell the rest"
+        silent = {"id": "site.answers", "status": "failed", "seen": error.message, "fix": fix}
+        found = {"for": kind, "to": target, "ok": False, "checks": [silent], "loss": None}
+    if as_json:
+        print_json(found)
+    else:
+        out().print(checks_screen(found))
+    if not found["ok"]:
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command(
+    rich_help_panel=SEE, epilog="Exit codes: 0 there is nothing to do, 1 there is, as it says, 4 no site answers.",
+)
+@verb
+def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
+    """What should be done now, why, and on whose word? One look from here at both sites; nothing is changed."""
+    cli_monitor.advise(connected(context, config), as_json=as_json)
+
+
+@app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
+@verb
+def monitor(
+    context: typer.Context, config: ConfigOption = "",
+    act: Annotated[bool, typer.Option("--act", help="Do what it advises, where the pair allows it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
+    cli_monitor.monitor(connected(context, config), act=act, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def switchover(
+    context: typer.Context, config: ConfigOption = "", to: _SiteOption = None, reason: _ReasonOption = "",
+    dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Hand over to the other site, planned: both sites alive, nothing lost, writes pause for about a second."""
+    pair = connected(context, config)
+    target = _checked_site(pair, to) if to else _other_than_active(pair)
+    if not dry_run:
+        confirm(f"Hand over to site {target} ({pair.urls[target]})?", yes)
+    _run(pair, [target], "switchover", target, {"reason": reason}, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def failover(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", metavar="SITE", help="The surviving site that takes over: a or b.")],
+    config: ConfigOption = "", reason: _ReasonOption = "",
+    accept_data_loss: Annotated[bool, typer.Option(
+        "--accept-data-loss", help="Go on though acknowledged asynchronous writes may be lost; asks for the displayed count."
+    )] = False,
+    count: Annotated[str, typer.Option("--count", help="The displayed count, for scripts: a number, or `unknown`.")] = "",
+    dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Take over from a site that is lost, without asking it. Refuses when acknowledged writes could be lost."""
+    pair = connected(context, config)
+    target = _checked_site(pair, to)
+    options: dict[str, Any] = {"reason": reason}
+    try:
+        if accept_data_loss and not dry_run:
+            options |= _accepted_loss(pair, target, count)
+        if not dry_run:
+            confirm(f"Fence the other site and open site {target} ({pair.urls[target]})?", yes)
+        _run(pair, [target], "failover", target, options, dry_run=dry_run, as_json=as_json)
+    except Refused as error:
+        manifest = error.fields.get("manifest")
+        if isinstance(manifest, Mapping) and not as_json:
+            notes().print(loss_screen(manifest))
+        raise
+
+
+def _accepted_loss(pair: PairAccess, target: str, count: str) -> dict[str, Any]:
+    """Show what may be lost now, and have the operator type it. The site compares what is typed with what is so by then."""
+    manifest = pair.ask(target, "GET", "/v1/checks?for=failover").get("loss")
+    if manifest is None:
+        if count.strip() == UNKNOWN:  # what a gap in the log takes away is seen by the replay only
+            return {"accept_data_loss": UNKNOWN}
+        notes().print("Nothing acknowledged is known to be at risk: going on as a failover without loss.")
+        return {}
+    notes().print(loss_screen(manifest))
+    shown = str(at_risk(manifest))
+    typed = (count or typer.prompt(f"Type the records at risk ({shown}) to go on", err=True)).replace(",", "").strip()
+    if typed != UNKNOWN and not typed.isdigit():
+        raise InvalidInput(f"{typed!r} was given: it must be the displayed count, {shown}; nothing was changed")
+    return {"accept_data_loss": UNKNOWN if typed == UNKNOWN else int(typed)}
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def rejoin(
+    context: typer.Context, site: Annotated[str, typer.Argument(help="The site that comes back: a or b.")],
+    config: ConfigOption = "", reason: _ReasonOption = "",
+    merge: Annotated[bool, typer.Option("--merge", help="Put quarantined rows back where nothing newer is.")] = False,
+    put_absent: Annotated[bool, typer.Option(
+        "--put-absent", help="With --merge: put also rows that the active does not have. It may have deleted them."
+    )] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the site has applied what is committed now.")] = False,
+    dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Bring a site back as the standby. What only it holds is put into quarantine, never dropped silently."""
+    pair = connected(context, config)
+    target = _checked_site(pair, site)
+    if not dry_run:
+        confirm(f"Cut what diverges at site {target} (victim) and follow the other site (source)?", yes)
+    if put_absent and not merge:
+        raise InvalidInput("--put-absent says what a merge does: give --merge too")
+    options = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
+    _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def degrade(
+    context: typer.Context, config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False,
+    yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Acknowledge with the local log alone, while the other site is away. Recorded before the first such write."""
+    pair = connected(context, config)
+    if not dry_run:
+        confirm("From now on a loss of the active site can lose acknowledged writes. Degrade?", yes)
+    _run(pair, _active_first(pair), "degrade", None, {"reason": reason}, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def resync(
+    context: typer.Context, config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False,
+    yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Go back to synchronous: remote log on, catch up, then declare it. Writes go on meanwhile."""
+    pair = connected(context, config)
+    if not dry_run:
+        confirm("Switch the remote log on and go back to synchronous?", yes)
+    _run(pair, _active_first(pair), "resync", None, {"reason": reason}, dry_run=dry_run, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def resume(
+    context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
+    config: ConfigOption = "", yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Go on with an operation that failed or was interrupted, from where the world is now."""
+    _again(connected(context, config), operation, "resume", yes=yes, as_json=as_json)
+
+
+@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@verb
+def abort(
+    context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
+    config: ConfigOption = "", yes: YesOption = False, as_json: JsonOption = False,
+) -> None:
+    """Undo an operation that has not passed its point of no return."""
+    _again(connected(context, config), operation, "abort", yes=yes, as_json=as_json)
+
+
+def _again(pair: PairAccess, operation: str, action: str, *, yes: bool, as_json: bool) -> None:
+    site, document = find(pair, operation)
+    confirm(f"{action.capitalize()} {document.get('kind')} {operation} (state {document.get('state')})?", yes)
+    document = pair.ask(site, "POST", f"/v1/operations/{operation}:{action}")
+    if action == "abort" and document.get("state") == "aborted":
+        _show(document, as_json=as_json)
+        return
+    follow(pair, site, document, as_json=as_json)
+
+
+@app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
+@verb
+def history(
+    context: typer.Context,
+    operation: Annotated[str, typer.Argument(help="Follow this one, or show how it ended.", show_default=False)] = "",
+    config: ConfigOption = "", as_json: JsonOption = False,
+) -> None:
+    """Every role change: who, why, how long and how it ended. With an id: follow that one."""
+    pair = connected(context, config)
+    if operation:
+        site, document = find(pair, operation)
+        follow(pair, site, document, as_json=as_json)
+        return
+    answers = pair.ask_all("/v1/operations")
+    silent = [site for site, answer in answers.items() if isinstance(answer, Exception)]
+    merged = [
+        {**document, "site": site} for site, answer in answers.items() if isinstance(answer, dict)
+        for document in answer.get("operations", [])
+    ]
+    merged.sort(key=lambda document: document.get("created_ms") or 0, reverse=True)
+    if as_json:
+        print_json({"operations": merged, "sites_not_asked": silent})
+    else:
+        out().print(history_table(merged))
+        for site in silent:
+            notes().print(f"[yellow]site {site} does not answer: what it keeps is not in this list[/]")
+    if len(silent) == len(answers):
+        raise PeerError("no site answers: start the gateway of one of them, or correct the addresses in --config")
+
+
+def _run(
+    pair: PairAccess, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool
+) -> None:
+    given = {name: value for name, value in options.items() if value not in ("", False)}
+    site, document = start(pair, order, kind, to, given, dry_run)
+    follow(pair, site, document, as_json=as_json)
+    if dry_run and not as_json:
+        out().print(f"[green]A {kind}{f' to {to}' if to else ''} would begin now.[/] Nothing was changed.")
+
+
+def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        out().print(operation_screen(document))
+
+
+def _active_first(pair: PairAccess) -> list[str]:
+    """The active, then whoever else answers."""
+    active = _active(pair)
+    return [active, *_others(pair, active)] if active else list(pair.urls)
+
+
+def _active(pair: PairAccess) -> str | None:
+    answers = pair.ask_all("/v1/cluster")
+    known = {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
+    if not known:
+        raise PeerError("no site answers: " + "; ".join(str(answer) for answer in answers.values()))
+    active = (leading(known).get("active") or {}).get("site")
+    return active if active in pair.urls else None
+
+
+def _other_than_active(pair: PairAccess) -> str:
+    active = _active(pair)
+    others = _others(pair, active) if active else []
+    if len(others) != 1:
+        raise Refused("which site is to be active? No site is active now, so say it with --to a or --to b")
+    return others[0]
+
+
+def _others(pair: PairAccess, site: str | None) -> list[str]:
+    return [other for other in pair.urls if other != site]
+
+
+def _checked_site(pair: PairAccess, site: str) -> str:
+    if site not in pair.urls:
+        raise InvalidInput(f"there is no site {site!r} in this pair: it must be {' or '.join(pair.urls)}")
+    return site

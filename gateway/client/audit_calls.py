@@ -1,0 +1,76 @@
+"""The client's calls for barriers and audits, of which some are for one site and not for the active.
+
+What always holds: as for every other call (client.py, of which these are parts). Source: protocol.md section 9.
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from gateway.client import calls
+from gateway.client.calls import Asked
+
+_T = TypeVar("_T")
+
+
+def _new_name() -> str:
+    return f"barrier-{secrets.token_hex(8)}"
+
+
+class AuditCalls(ABC):
+    """Of the blocking client. `site`: None is the active."""
+
+    @abstractmethod
+    def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...
+
+    def take_barrier(self, name: str | None = None) -> dict[str, Any]:
+        """Both sites keep a snapshot exactly there; the other one once it is there. Raises Conflict when too many are held."""
+        return self._run(calls.take_barrier(name or _new_name(), _new_name()))
+
+    def barriers(self, site: str | None = None) -> list[dict[str, Any]]:
+        """What `site` holds."""
+        return self._run(calls.barriers(site))
+
+    def barrier(self, name: str, site: str | None = None) -> dict[str, Any]:
+        """Raises NotFound as long as `site` does not hold its snapshot."""
+        return self._run(calls.barrier(name, site))
+
+    def release_barrier(self, name: str, site: str | None = None) -> None:
+        """Of one site. Raises NotFound."""
+        self._run(calls.release_barrier(name, site))
+
+    def note_audit(self, audit: Mapping[str, Any], site: str | None = None) -> dict[str, Any]:
+        """Say to `site` what an audit found; `audit` as in the API."""
+        return self._run(calls.note_audit(audit, site))
+
+    def last_audits(self, site: str | None = None) -> dict[str, Any]:
+        """The last of each job, and the last comparison that found both sites equal."""
+        return self._run(calls.last_audits(site))
+
+
+class AsyncAuditCalls(ABC):
+    """Of the asynchronous client."""
+
+    @abstractmethod
+    async def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...
+
+    async def take_barrier(self, name: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.take_barrier(name or _new_name(), _new_name()))
+
+    async def barriers(self, site: str | None = None) -> list[dict[str, Any]]:
+        return await self._run(calls.barriers(site))
+
+    async def barrier(self, name: str, site: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.barrier(name, site))
+
+    async def release_barrier(self, name: str, site: str | None = None) -> None:
+        await self._run(calls.release_barrier(name, site))
+
+    async def note_audit(self, audit: Mapping[str, Any], site: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.note_audit(audit, site))
+
+    async def last_audits(self, site: str | None = None) -> dict[str, Any]:
+        return await self._run(calls.last_audits(site))

@@ -1,0 +1,304 @@
+"""What a client can ask, pure: each function builds one logical request and says how its reply reads.
+
+What always holds: every write carries an idempotency key, made once for the logical request; nothing here performs I/O.
+The blocking and the asynchronous client share all of it. Source: product.md section 2.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from gateway.client.flow import Call, Reply
+from storage.errors import InvalidInput, PeerError
+
+if TYPE_CHECKING:  # half a second to import, and most callers never need it
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+JSON = "application/json"
+MSGPACK = "application/x-msgpack"
+ARROW = "application/vnd.apache.arrow.stream"
+Where = tuple[str, str, Any]  # (column, op, value); ops: = != < <= > >= in prefix, is_null and not_null (value None)
+_T = TypeVar("_T")
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """An acknowledged write. `version` of its last row; `receipt` to ask about it later; `mode` is sync or async."""
+
+    version: int
+    receipt: str
+    mode: str
+    count: int = 1
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row with all its columns (those asked for), keys included."""
+
+    row: dict[str, Any]
+    version: int
+
+
+class Page(msgspec.Struct, frozen=True):
+    rows: list[dict[str, Any]]
+    next_page_token: str | None = None
+
+
+class ReceiptOutcome(msgspec.Struct, frozen=True):
+    """What became of an acknowledged write. `outcome`: survived, lost or unknown."""
+
+    outcome: str
+    receipt: str = ""
+    log: int | None = None
+    epoch: int | None = None
+    seq: int | None = None
+    mode: str | None = None
+
+
+class _Tables(msgspec.Struct, frozen=True):
+    tables: list[dict[str, Any]]
+
+
+class _Barriers(msgspec.Struct, frozen=True):
+    barriers: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[_T]):
+    """A logical request, and how to read its reply."""
+
+    call: Call
+    parse: Callable[[Reply], _T]
+
+
+def key_path(key: Any) -> str:
+    """A primary key as a path segment: percent-encoded parts joined by commas. A composite key is a tuple or a list."""
+    parts = key if isinstance(key, tuple | list) else (key,)
+    return ",".join(quote(_key_text(part), safe="") for part in parts)
+
+
+def _key_text(part: Any) -> str:
+    if isinstance(part, bool):
+        return "true" if part else "false"
+    if isinstance(part, datetime):
+        return _timestamp_text(part)
+    if isinstance(part, bytes):
+        return base64.b64encode(part).decode()
+    if isinstance(part, float):
+        return str(_json_ready(part))
+    if isinstance(part, str | int | Decimal):
+        return str(part)
+    raise InvalidInput(f"{part!r} cannot be part of a key: use a text, number, boolean, time or bytes")
+
+
+def _timestamp_text(moment: datetime) -> str:
+    if moment.tzinfo is None:
+        raise InvalidInput(f"{moment!r} has no time zone: use an aware datetime, such as one in UTC")
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def create_table(body: Mapping[str, Any], key: str) -> Asked[dict[str, Any]]:
+    return Asked(_write("POST", "/v1/tables", body, key), _document)
+
+
+def alter_table(table: str, body: Mapping[str, Any], key: str) -> Asked[dict[str, Any]]:
+    return Asked(_write("PATCH", _table(table), body, key), _document)
+
+
+def drop_table(table: str, key: str) -> Asked[None]:
+    return Asked(Call("DELETE", _table(table), {"Accept": JSON}, key=key), lambda _: None)
+
+
+def get_table(table: str) -> Asked[dict[str, Any]]:
+    return Asked(_read(_table(table)), _document)
+
+
+def list_tables() -> Asked[list[dict[str, Any]]]:
+    return Asked(_read("/v1/tables"), lambda reply: _tables(reply).tables)
+
+
+def put(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
+    return Asked(_write("PUT", _row(table, key), row, request_key, conditions), _ack)
+
+
+def update(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
+    return Asked(_write("PATCH", _row(table, key), row, request_key, conditions), _ack)
+
+
+def delete(table: str, key: Any, request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
+    return Asked(Call("DELETE", _row(table, key), {"Accept": JSON, **conditions}, key=request_key), _ack)
+
+
+def preconditions(if_version: int | None, if_absent: bool) -> dict[str, str]:
+    """The headers of a conditional write: only over `if_version`, or only where there is no row."""
+    headers = {}
+    if if_version is not None:
+        headers["If-Match"] = f'"{if_version}"'
+    if if_absent:
+        headers["If-None-Match"] = "*"
+    return headers
+
+
+def mutate(table: str, mutations: Sequence[Mapping[str, Any]], request_key: str, content_type: str) -> Asked[Ack]:
+    """All or nothing. A mutation is {"op": "upsert"|"insert"|"update", "row": {...}} or {"op": "delete", "key": {...}}."""
+    path = f"{_table(table)}/rows:mutate"
+    return Asked(_write("POST", path, {"mutations": mutations}, request_key, content_type=content_type), _ack)
+
+
+def upsert_arrow(table: str, batches: pa.RecordBatch | pa.Table, request_key: str) -> Asked[Ack]:
+    """Every row of `batches`, all or nothing, as one Arrow stream."""
+    headers = {"Content-Type": ARROW, "Accept": JSON}
+    return Asked(Call("POST", f"{_table(table)}/rows:mutate", headers, arrow_stream(batches), request_key), _ack)
+
+
+def check(table: str, key: Any, body: Mapping[str, Any], request_key: str) -> Asked[Ack]:
+    return Asked(_write("POST", _row(table, key) + ":check", body, request_key), _ack)
+
+
+def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | None) -> Asked[Row]:
+    return Asked(_read(_row(table, key) + _query(columns=_joined(columns), as_of=as_of)), _reads_as(Row))
+
+
+def scan(
+    table: str, *, start: Any, end: Any, where: Sequence[Where], columns: Sequence[str] | None, limit: int,
+    as_of: int | str | None, reverse: bool, page_token: str | None,
+) -> Asked[Page]:
+    query = _query(
+        start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=_where(where),
+        columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None, page_token=page_token,
+    )
+    return Asked(_read(f"{_table(table)}/rows{query}"), _reads_as(Page))
+
+
+def receipt(text: str) -> Asked[ReceiptOutcome]:
+    return Asked(_read(f"/v1/receipts/{quote(text, safe='')}"), _reads_as(ReceiptOutcome))
+
+
+def cluster() -> Asked[dict[str, Any]]:
+    return Asked(Call("GET", "/v1/cluster", {"Accept": JSON}, anywhere=True), _document)
+
+
+def take_barrier(name: str, key: str) -> Asked[dict[str, Any]]:
+    """The name stands for the request: sent again it is answered with the same barrier."""
+    return Asked(_write("POST", "/v1/barriers", {"name": name}, key), _document)
+
+
+def barriers(site: str | None) -> Asked[list[dict[str, Any]]]:
+    return Asked(Call("GET", "/v1/barriers", {"Accept": JSON}, site=site), lambda reply: _barriers(reply).barriers)
+
+
+def barrier(name: str, site: str | None) -> Asked[dict[str, Any]]:
+    return Asked(Call("GET", _barrier(name), {"Accept": JSON}, site=site), _document)
+
+
+def release_barrier(name: str, site: str | None) -> Asked[None]:
+    return Asked(Call("DELETE", _barrier(name), {"Accept": JSON}, site=site), lambda _: None)
+
+
+def note_audit(audit: Mapping[str, Any], site: str | None) -> Asked[dict[str, Any]]:
+    """Said twice it is the same."""
+    return Asked(msgspec.structs.replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
+
+
+def last_audits(site: str | None) -> Asked[dict[str, Any]]:
+    return Asked(Call("GET", "/v1/audits/last", {"Accept": JSON}, site=site), _document)
+
+
+def _barrier(name: str) -> str:
+    return f"/v1/barriers/{quote(name, safe='')}"
+
+
+def arrow_stream(batches: pa.RecordBatch | pa.Table) -> bytes:
+    """`batches` in the format of one Arrow IPC stream."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches.schema) as writer:
+        writer.write(batches)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _table(table: str) -> str:
+    return f"/v1/tables/{quote(table, safe='')}"
+
+
+def _row(table: str, key: Any) -> str:
+    return f"{_table(table)}/rows/{key_path(key)}"
+
+
+def _joined(columns: Iterable[str] | None) -> str | None:
+    return None if columns is None else ",".join(columns)
+
+
+def _where(predicates: Sequence[Where]) -> str | None:
+    documents = [
+        {"column": column, "op": op} if op in ("is_null", "not_null") else {"column": column, "op": op, "value": value}
+        for column, op, value in predicates
+    ]
+    return msgspec.json.encode(_json_ready(documents), enc_hook=_plain).decode() if documents else None
+
+
+def _query(**parameters: Any) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    text = urlencode(given, doseq=True)
+    return f"?{text}" if text else ""
+
+
+def _read(path: str) -> Call:
+    return Call("GET", path, {"Accept": JSON})
+
+
+def _write(
+    method: str, path: str, body: Any, key: str, headers: Mapping[str, str] | None = None, content_type: str = JSON
+) -> Call:
+    try:
+        if content_type == MSGPACK:
+            content = msgspec.msgpack.encode(body, enc_hook=_plain)
+        else:
+            content = msgspec.json.encode(_json_ready(body), enc_hook=_plain)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidInput(f"the body cannot be encoded as {content_type}: {error}") from error
+    return Call(method, path, {"Content-Type": content_type, "Accept": JSON, **(headers or {})}, content, key)
+
+
+def _json_ready(value: Any) -> Any:
+    """`value` with the floats that JSON lacks as the words that a site reads; msgspec would make them null."""
+    if isinstance(value, Mapping):
+        return {name: _json_ready(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """What msgspec does not know: values of NumPy, pandas and Arrow scalars."""
+    for name in ("as_py", "item"):
+        method = getattr(value, name, None)
+        if method is not None:
+            return method()
+    raise NotImplementedError(f"{type(value).__name__} is no column value")
+
+
+def _reads_as(kind: type[_T]) -> Callable[[Reply], _T]:
+    def parse(reply: Reply) -> _T:
+        try:
+            return msgspec.json.decode(reply.content, type=kind)
+        except msgspec.MsgspecError as error:
+            raise PeerError(f"the site's answer does not read as {kind.__name__}: {error}; is it a twinlog gateway?") from error
+
+    return parse
+
+
+_document = _reads_as(dict[str, Any])
+_tables = _reads_as(_Tables)
+_barriers = _reads_as(_Barriers)
+_ack = _reads_as(Ack)

@@ -1,0 +1,52 @@
+"""Logging of a gateway process: structlog, one JSON object a line on standard error (or coloured text on a terminal).
+
+What always holds: the standard library's loggers (uvicorn, SQLAlchemy) come out in the same form through the same
+handler; every line carries time in UTC, level, logger, pair and site. Source: product.md section 8.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from gateway.config.model import LogConfig
+
+
+def configure_logs(config: LogConfig, **bound: str) -> None:
+    """Set up logging for this process, once, at start; `bound` (pair, site) is on every line."""
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last: list[structlog.types.Processor] = [structlog.dev.ConsoleRenderer()]
+    if config.format == "json":
+        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+    ))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(config.level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+    for name in ("uvicorn.access", "httpx", "httpcore"):  # a line for each request says less than the metrics do
+        logging.getLogger(name).setLevel("WARNING")
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level, *shared, structlog.processors.StackInfoRenderer(),
+            structlog.stdlib.PositionalArgumentsFormatter(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(**bound)

@@ -1,0 +1,1 @@
+"""`twinlog demo`: two sites on this machine, each a process of its own."""

@@ -1,0 +1,264 @@
+"""`twinlog demo`: a whole pair on this machine, each site a process of its own, with a real table in it.
+
+What always holds: nothing is started while a port is in use; demo.json appears, whole, only when both sites answer and one
+is active; whatever was started is stopped, by its process id, when the demo ends for whatever reason; DIR is kept, and the
+next start goes on from it, whichever site was active. A site that dies is reported and not started again: that is what a
+demo of failover is about.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.markup import escape
+
+from gateway.client.operator import OperatorHttp
+from gateway.config.loading import load_site_config
+from gateway.demo.files import client_address, write_files
+from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
+from gateway.stopping import Stopped, ignore_signals, stopping
+from gateway.terminal import Exit, notes, out, print_json
+from storage.errors import ConfigError, TwinlogError, Unavailable
+
+READY_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 15.0
+POLL_S = 0.1
+LOAD_ROWS = 50_000
+LOAD_DEADLINE_S = 60.0
+LOG_TAIL_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPlan:
+    directory: Path
+    ports: dict[str, int]  # site -> port
+    dfs: str = "directory"
+    dfs_sync: str = "hsync"  # of hdfs
+    engine: str = "rocksdb"
+    load: bool = True
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+
+
+def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
+    """Run until a signal. The exit code: 0 after a signal, 1 when a site died or did not get ready."""
+    for setting, given, known in (
+        ("--dfs", plan.dfs, ("directory", "hdfs")), ("--engine", plan.engine, ("rocksdb", "postgresql", "sqlite")),
+        ("--dfs-sync", plan.dfs_sync, ("hsync", "hflush")),
+    ):
+        if given not in known:
+            raise ConfigError(f"{setting} {given}: this release knows {', '.join(known)}")
+    if plan.ports["a"] == plan.ports["b"]:
+        raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
+    for site, port in plan.ports.items():
+        _check_free(plan.directory, site, port)
+    note = plan.directory / "demo.json"
+    note.unlink(missing_ok=True)
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    with stopping(), ExitStack() as around:
+        try:
+            hdfs = around.enter_context(two_hdfs(plan.directory)) if plan.dfs == "hdfs" else None
+            databases = around.enter_context(two_databases(plan.directory)) if plan.engine == "postgresql" else None
+            configs = write_files(
+                plan.directory, plan.ports, engine=plan.engine, databases=databases, hdfs=hdfs, sync=plan.dfs_sync
+            )
+            for path in configs.values():
+                load_site_config(path)
+            for site, path in configs.items():
+                processes[site] = _start(plan.directory, site, path)
+            cluster = _wait_ready(plan, processes)
+            document = _document(plan, processes, configs)
+            _write_whole(note, msgspec.json.format(msgspec.json.encode(document), indent=2))
+            _announce(document, cluster, databases, loads=plan.load, as_json=as_json)
+            if plan.load:
+                _load(note, as_json=as_json)
+            return _watch(plan.directory, processes)
+        except Stopped:
+            return Exit.OK
+        finally:
+            ignore_signals()
+            _stop(processes)
+            note.unlink(missing_ok=True)
+
+
+def _check_free(directory: Path, site: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} cannot be used for site {site} ({error.strerror}): stop what uses it{_earlier(directory, site)}, "
+                f"or give --port-{site}"
+            ) from error
+
+
+def _earlier(directory: Path, site: str) -> str:
+    """What a demo that was killed, and could not stop its sites, left in demo.json."""
+    try:
+        entry = msgspec.json.decode((directory / "demo.json").read_bytes())["sites"][site]
+        return f" (perhaps pid {entry['pid']}, site {site} of an earlier demo in {directory})"
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return ""
+
+
+def log_path(directory: Path, site: str) -> Path:
+    return directory / site / "site.log"
+
+
+def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
+    """A process group of its own, so that a Ctrl-C at the terminal reaches the demo alone."""
+    command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    with log_path(directory, site).open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory,
+            env=child_environ(),
+        )
+
+
+def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
+    """Until both sites answer, one is active and the other follows. The active's cluster document."""
+    with closing(OperatorHttp(client_address(plan.urls))) as pair:
+        return _wait_active(plan, processes, pair)
+
+
+def _wait_active(
+    plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], pair: OperatorHttp
+) -> dict[str, Any]:
+    until_s = time.monotonic() + READY_DEADLINE_S
+    while True:
+        answers = pair.ask_all("/v1/cluster")
+        documents = {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
+        roles = {str(document.get("role")) for document in documents.values()}
+        active = next((d for d in documents.values() if str(d.get("role")).endswith("ACTIVE")), None)
+        if len(documents) == len(plan.ports) and active is not None and "STANDBY" in roles:
+            return active
+        for site, process in processes.items():
+            if process.poll() is not None:
+                raise Unavailable(_death(plan.directory, site, process))
+        if time.monotonic() >= until_s:
+            seen = ", ".join(f"{site}: {_seen(answer)}" for site, answer in answers.items())
+            raise Unavailable(
+                f"the pair is not ready after {READY_DEADLINE_S:.0f} s ({seen}); look into {log_path(plan.directory, 'a')} "
+                f"and {log_path(plan.directory, 'b')}"
+            )
+        time.sleep(POLL_S)
+
+
+def _seen(answer: dict[str, Any] | Exception) -> str:
+    if isinstance(answer, Exception):
+        return str(answer)
+    waiting = answer.get("waiting_for")
+    return f"{answer.get('role')}" + (f", waits for {waiting}" if waiting else "")
+
+
+def _document(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], configs: dict[str, Path]) -> dict[str, Any]:
+    return {
+        "sites": {
+            site: {"url": plan.urls[site], "pid": processes[site].pid, "config": str(configs[site])} for site in plan.ports
+        },
+        "operator_config": str(plan.directory / "operator.toml"),
+        "client": client_address(plan.urls),
+    }
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """A reader sees all of it or nothing."""
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
+        file.write(content + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def _announce(
+    document: dict[str, Any], cluster: dict[str, Any], databases: Databases | None, *, loads: bool, as_json: bool,
+) -> None:
+    if as_json:
+        print_json(document)
+        return
+    console = out()
+    active = (cluster.get("active") or {}).get("site")
+    console.print("[bold green]Both sites are up.[/]")
+    for site, entry in document["sites"].items():
+        role = "[bold]active[/]" if site == active else "standby"
+        console.print(f"  site {site}  {entry['url']}  pid {entry['pid']}  {role}")
+    where = document["operator_config"]
+    url = document["sites"][active or "a"]["url"]
+    console.print("\nTry:", style="bold")
+    console.print(f"  curl {url}/v1/cluster", soft_wrap=True)
+    console.print(f"  curl '{url}/v1/tables{'/flights/rows?limit=2' if loads else ''}'", soft_wrap=True)
+    console.print(f"  export TWINLOG_CONFIG={escape(where)}", soft_wrap=True)
+    other = "b" if active == "a" else "a"
+    scan = "scan flights" if loads else "load flights"
+    console.print(f"  twinlog status        twinlog switchover --to {other}        twinlog {scan}")
+    if databases is not None:
+        secret, address = databases.password.removeprefix("file:"), databases.urls[active or "a"].replace("+psycopg", "")
+        console.print(f'  PGPASSWORD="$(cat {escape(shlex.quote(secret))})" psql {address}', soft_wrap=True)
+    console.print()
+
+
+def _load(note: Path, *, as_json: bool) -> None:
+    """A real table. What goes wrong here is told and ends nothing."""
+    from gateway.load.loading import LoadPlan, run_load
+
+    plan = LoadPlan("flights", str(note), rows_max=LOAD_ROWS, deadline_s=LOAD_DEADLINE_S, state=note.parent / "load.state")
+    try:
+        summary = run_load(plan)
+    except TwinlogError as error:
+        notes().print(f"[yellow]The flights are not loaded:[/] {escape(error.message)}")
+        return
+    if as_json:
+        return
+    if summary["rows"]:
+        out().print(f"Loaded {summary['rows']:,} flights in {summary['seconds']:.1f} s, every batch acknowledged.")
+    out().print("Ctrl-C stops both sites; the data stays.")
+
+
+def _watch(directory: Path, processes: dict[str, subprocess.Popen[bytes]]) -> int:
+    """Until a signal, or until both sites are gone. A site that dies is reported."""
+    running = dict(processes)
+    while running:
+        for site, process in list(running.items()):
+            if process.poll() is not None:
+                del running[site]
+                notes().print(f"[bold red]{escape(_death(directory, site, process))}[/]")
+        time.sleep(POLL_S)
+    return Exit.FAILED
+
+
+def _death(directory: Path, site: str, process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    how = f"was killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
+    path = log_path(directory, site)
+    tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:] if code > 0 else []
+    return "\n".join([f"site {site} (pid {process.pid}) {how}; its log is {path}", *tail])
+
+
+def _stop(processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    """SIGTERM to each, then SIGKILL to whoever is left at the deadline."""
+    for process in processes.values():
+        if process.poll() is None:
+            process.terminate()
+    until_s = time.monotonic() + STOP_DEADLINE_S
+    for site, process in processes.items():
+        try:
+            process.wait(max(0.0, until_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            notes().print(f"[yellow]site {site} did not stop within {STOP_DEADLINE_S:.0f} s: it is killed[/]")
+            process.kill()
+            process.wait()

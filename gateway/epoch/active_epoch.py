@@ -1,0 +1,323 @@
+"""An open epoch: the write path with everything that lives as long as it does.
+
+Commit log, remote writer, shipper, trimmer, lease keeper, mode changes. Made from what activation opened, stopped once.
+
+What always holds: the lease is proved only by what proves "not fenced": a remote append while frames go to the remote log, a
+renewal at the coordinator while they do not; nothing is trimmed above what every blocking holder has durably (P9).
+Source: protocol.md sections 4 to 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.epoch.commit_log import CommitLog, CommitSettings
+from gateway.epoch.commit_rule import CommitCore, Mode
+from gateway.epoch.modes import PINNED, Modes
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
+from remote_log.layout import RemoteLayout
+from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
+from remote_log.replication.transport import Transport
+from remote_log.writing.trimmer import Trimmer
+from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.clock import Clock, HybridClock
+from storage.engine import StorageEngine
+from storage.engines.barriers import Barriers
+from storage.errors import Fenced, Refused, TwinlogError
+from storage.failpoints import Failpoints
+from storage.log.cursors import CursorRegistry
+from storage.log.record import Kind, Record
+from storage.log.wal import Wal
+from switchover.activation.ports import Opened
+from switchover.register.port import Beat, Coordinator, PairState
+
+ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+log = structlog.get_logger("twinlog.active")
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSettings:
+    lease_s: float
+    drift_margin: float
+    noop_interval_s: float
+    trim_interval_s: float
+    degrade_after_s: float | None  # None: this policy never degrades by itself
+    resync_after_s: float | None  # None: back to sync by command only
+    commit: CommitSettings
+    shipper: ShipperSettings
+    remote: RemoteWriterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePorts:
+    site: str
+    clock: Clock
+    hybrid: HybridClock
+    wal: Wal
+    engine: StorageEngine
+    barriers: Barriers
+    coordinator: Coordinator
+    transport: Transport
+    peer_dfs: Dfs
+    layout: RemoteLayout
+    cursors: CursorRegistry
+    failpoints: Failpoints
+
+
+class RemoteHooks:
+    """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
+
+    def __init__(self, lease: ReadLease, appended: Callable[[float], None]) -> None:
+        """`appended` is told when an append that has succeeded was started."""
+        self.lease = lease
+        self._appended = appended
+        self.commit: CommitLog | None = None
+        self.fenced: Callable[[Fenced], None] | None = None
+        self.early: Fenced | None = None
+
+    def on_synced(self, seq: int, started_s: float) -> None:
+        self._appended(started_s)
+        if self.commit is not None:
+            self.commit.remote_synced(seq, started_s)
+        else:
+            self.lease.proof(started_s)
+
+    def on_fenced(self, error: Fenced) -> None:
+        if self.fenced is not None:
+            self.fenced(error)
+        else:
+            self.early = error
+
+
+class ActiveEpoch:
+    """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can mend."""
+
+    def __init__(
+        self, opened: Opened, hooks: RemoteHooks, ports: ActivePorts, settings: ActiveSettings, *,
+        make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
+        on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
+    ) -> None:
+        self.epoch = opened.epoch
+        self.ports, self.settings = ports, settings
+        self.lease = hooks.lease
+        self.auto_resync = auto_resync
+        self._on_end = on_end
+        start = opened.start
+        mode = Mode.SYNC if opened.mode == "sync" else Mode.ASYNC
+        self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
+        self.commit = CommitLog(
+            self.core, wal=ports.wal, barriers=ports.barriers, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
+            settings=settings.commit, on_applied=on_applied, on_broken=on_end,
+            failpoints=ports.failpoints,
+        )
+        self.shipper = Shipper(
+            site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
+            clock=ports.clock, applied=lambda: self.commit.applied_seq, changed=self.commit.committed_changed,
+            on_position=self._peer_moved, on_fenced=on_end, settings=settings.shipper,
+        )
+        self.modes = Modes(
+            site=ports.site, epoch=opened.epoch, commit=self.commit, coordinator=ports.coordinator,
+            peer_dfs=ports.peer_dfs, layout=ports.layout, clock=ports.clock, peer=self.shipper, make_remote=make_remote,
+            engine=ports.engine, on_mode=on_mode, failpoints=ports.failpoints,
+        )
+        if isinstance(opened.remote, RemoteWriter):
+            self.modes.remote = self.commit.remote = opened.remote
+        hooks.commit, hooks.fenced = self.commit, on_end
+        self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch, start.first_seq)
+        self._mode_lock = asyncio.Lock()
+        self._well_since_s: float | None = None
+        self.last_background_error: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        for work in (self.shipper.run, self._keep_lease, self._degrade_loop, self._trim_loop, self._resync_loop):
+            self._tasks.append(loop.create_task(self._kept(work)))
+
+    async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
+        """For as long as the epoch lives: a fault of ours must not leave it without its lease, shipper or trimmer."""
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                self.last_background_error = f"internal error: {error!r}"
+                log.error("internal error", work=work.__name__, traceback=traceback.format_exc())
+                await self.ports.clock.sleep(self.settings.noop_interval_s)
+            else:
+                return  # fenced: the epoch is about to end
+
+    @property
+    def remote(self) -> RemoteWriter | None:
+        return self.modes.remote
+
+    def _peer_moved(self, view: PeerView) -> None:
+        known = view.state == "following" and view.durable_seq is not None
+        self.ports.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
+
+    # ---- the lease
+    @property
+    def _proof_age_s(self) -> float:
+        return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease_s)
+
+    async def _keep_lease(self) -> None:
+        """Proofs while idle."""
+        settings, clock = self.settings, self.ports.clock
+        while True:
+            await clock.sleep(settings.noop_interval_s / 2)
+            try:
+                if not self.core.needs_remote:
+                    await self._renew()
+                    continue
+                if self._proof_age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
+                    self.commit.submit_mark(Record(Kind.NOOP), settings.lease_s)
+                if self._proof_age_s >= settings.lease_s:
+                    await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
+            except Fenced as error:
+                self._on_end(error)
+                return
+            except TwinlogError as error:
+                self.last_background_error = error.message  # the lease runs out by itself; status shows why
+
+    async def _degrade_loop(self) -> None:
+        """The policy's degrade, when there is no proof by the remote log for too long."""
+        settings, after_s = self.settings, self.settings.degrade_after_s
+        while after_s is not None:
+            await self.ports.clock.sleep(settings.noop_interval_s / 2)
+            if not self.core.needs_remote or self._proof_age_s < after_s:
+                continue
+            try:
+                await self.degrade(by_command=False, unproved_s=after_s)
+            except Fenced as error:
+                self._on_end(error)
+                return
+            except TwinlogError as error:
+                self.last_background_error = error.message
+
+    async def _read_own_state(self) -> PairState:
+        """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""
+        state = await self.ports.coordinator.read()
+        if state is None:
+            raise Refused("the coordinator has no record of this pair: it may have been replaced; restore it")
+        if state.epoch > self.epoch or (state.active is not None and state.active != self.ports.site):
+            raise Fenced(f"the coordinator names epoch {state.epoch} at {state.active}", epoch=self.epoch, by_epoch=state.epoch)
+        return state
+
+    async def _renew(self) -> None:
+        started_s = self.ports.clock.monotonic_s()
+        beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease_s)
+        await self.ports.coordinator.renew(self.ports.site, self.epoch, beat)
+        self.commit.lease_proved(started_s)
+
+    # ---- modes
+    async def degrade(self, *, by_command: bool, unproved_s: float = 0.0) -> None:
+        """`unproved_s`: not if there is a younger proof by the time that another change of mode has ended."""
+        self.modes.degrades_waiting += 1
+        try:
+            async with self._mode_lock:
+                if self._proof_age_s < unproved_s:
+                    return
+                was_async = self.core.mode is Mode.ASYNC
+                if by_command:
+                    self.auto_resync = False
+                await self.modes.degrade(by_command=by_command)
+                self._well_since_s = None
+                if not (by_command or was_async or self.auto_resync):  # a command of old failed: it does not bind this degrade
+                    self.auto_resync = True
+                    await self.ports.engine.set_meta(PINNED, None)
+        finally:
+            self.modes.degrades_waiting -= 1
+
+    async def resync(self, *, by_command: bool) -> None:
+        """Back to sync; waits for as long as it takes, gives way to a degrade, and ends with the epoch."""
+        async with self._mode_lock:
+            if by_command:
+                self.auto_resync = True
+            elif not self.auto_resync:
+                return  # a person has degraded it while all was looked at
+            await self.modes.resync()
+
+    async def _resync_loop(self) -> None:
+        """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
+        clock, after_s = self.ports.clock, self.settings.resync_after_s
+        while True:
+            await clock.sleep(self.settings.noop_interval_s)
+            if self.modes.unsettled:
+                await self._settle()
+            if after_s is None or not self.auto_resync or self.core.mode is Mode.SYNC or self._mode_lock.locked():
+                continue
+            if not await self._is_well():
+                self._well_since_s = None
+                continue
+            now = clock.monotonic_s()
+            self._well_since_s = self._well_since_s if self._well_since_s is not None else now
+            if now - self._well_since_s >= after_s:
+                try:
+                    await self.resync(by_command=False)
+                except Fenced as error:
+                    self._on_end(error)
+                    return
+                except TwinlogError as error:
+                    self._well_since_s = None
+                    self.last_background_error = error.message
+
+    async def _settle(self) -> None:
+        """Whatever the policy: as long as the coordinator says async, nobody may take over without force."""
+        try:
+            async with self._mode_lock:
+                if self.modes.unsettled and self.core.mode is Mode.SYNC:
+                    await self.modes.settle()
+        except Fenced as error:
+            self._on_end(error)
+        except TwinlogError as error:
+            self.last_background_error = error.message
+
+    async def _is_well(self) -> bool:
+        if self.shipper.view.state != "following":
+            return False
+        try:
+            await self.ports.peer_dfs.probe()
+        except TwinlogError as error:
+            self.last_background_error = error.message
+            return False
+        return True
+
+    # ---- trimming
+    async def _trim_loop(self) -> None:
+        while True:
+            await self.ports.clock.sleep(self.settings.trim_interval_s)
+            try:
+                await self.trim()
+            except TwinlogError as error:
+                self.last_background_error = error.message  # tried again at the next round
+
+    async def trim(self) -> None:
+        """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""
+        cursors = self.ports.cursors
+        cursors.advance(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
+        async with cursors.trimming(self.epoch) as safepoint:
+            await self.ports.wal.trim(safepoint + 1)
+        view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer
+        if view.state == "following" and view.durable_seq is not None:
+            await self._trimmer.trim(self.modes, view.durable_seq)
+
+    # ---- the end
+    async def drain(self) -> int:
+        """Everything admitted is settled; the last sequence that stands."""
+        await self.commit.drain()
+        return self.core.standing
+
+    async def stop(self, reason: TwinlogError) -> None:
+        self.modes.ended = reason
+        self.lease.revoke()  # reads on other threads end after this, and the next active may not have waited
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.commit.stop(reason)
+        if self.remote is not None:
+            await self.remote.close()

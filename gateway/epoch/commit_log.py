@@ -1,0 +1,347 @@
+"""The commit driver: requests in, frames to both logs, committed frames to the engine, acknowledgements out.
+
+`commit_core.CommitCore` decides; this performs. Requests that arrive while the event loop is busy share a frame; there is no
+artificial delay. Both logs are written at the same time and sync at their own pace; the engine applies committed frames in
+order, several per transaction; then, and only within the read lease, the requests are answered.
+
+What always holds:
+- a request's future is answered once; its `settled` hook runs exactly once, when its fate in the log is known;
+- nothing is answered as written before it is committed, applied and the lease is valid (P1, P2, P3);
+- a request that leaves by its deadline is `not applied` while it waits for a frame, `unknown` afterwards (P5).
+Source: protocol.md section 4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from gateway.epoch.commit_rule import CommitCore, Committed, Mode
+from remote_log.fencing.read_lease import ReadLease
+from storage.clock import Clock, HybridClock
+from storage.engines.barriers import Barriers
+from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
+from storage.failpoints import Failpoints
+from storage.log.frame import Flags, Frame
+from storage.log.record import Kind, Record
+from storage.log.wal import Wal
+
+log = structlog.get_logger("twinlog.commit")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    frames_in_flight_max: int = 4
+    frame_bytes_max: int = 4 << 20
+    sweep_interval_s: float = 0.05
+    roll_retry_s: float = 0.5
+
+
+class Ack(msgspec.Struct, frozen=True, gc=False):
+    """Where a request's last record went, and how it was acknowledged."""
+
+    epoch: int
+    seq: int
+    version: int
+    mode: str
+
+
+class RemoteLog(Protocol):
+    """What the driver asks of remote_log/writing/writer.py."""
+
+    def submit(self, frame: Frame) -> None: ...
+    def drop_after(self, seq: int) -> None: ...
+
+
+class Pending:
+    """One request on its way: all of its records go into one frame."""
+
+    __slots__ = ("answer", "deadline_s", "flags", "records", "settled", "size_bytes")
+
+    def __init__(
+        self, records: list[Record], size_bytes: int, deadline_s: float, settled: Callable[[], None] | None = None,
+        flags: int = 0,
+    ) -> None:
+        self.records = records
+        self.size_bytes = size_bytes
+        self.deadline_s = deadline_s  # on the clock's monotonic scale
+        self.settled = settled
+        self.flags = flags  # of its frame, which ends with it if there are any
+        self.answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+
+    def fail(self, error: TwinlogError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # a client that went away must not make the loop complain
+
+    def settle(self) -> None:
+        if self.settled is not None:
+            self.settled()
+            self.settled = None
+
+
+class CommitLog:
+    """The write path of one active epoch. `stop` ends it for good; the next epoch makes a new one."""
+
+    def __init__(
+        self, core: CommitCore, *, wal: Wal, barriers: Barriers, clock: Clock, hybrid: HybridClock, lease: ReadLease,
+        settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
+        failpoints: Failpoints,
+    ) -> None:
+        self.core = core
+        self.applied_seq = core.committed
+        self.remote: RemoteLog | None = None
+        self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
+        self._wal, self._barriers, self._clock, self._hybrid, self._lease = wal, barriers, clock, hybrid, lease
+        self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
+        self._hit = failpoints.hit
+        self._queue: deque[Pending] = deque()
+        self._framed: dict[int, list[Pending]] = {}  # first_seq -> requests of that frame
+        self._to_apply: deque[Committed] = deque()
+        self._unproved: deque[tuple[Pending, Ack]] = deque()  # applied, waiting for a valid lease
+        self._wake = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._flush_scheduled = False
+        self._sealing = False
+        self._stopped: TwinlogError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawn(self._apply_loop)
+        self._spawn(self._sweep_loop)
+
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self._loop.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Whatever ends a part of the write path ends the epoch: requests must not wait on it in silence."""
+        try:
+            await work()
+        except TwinlogError as error:
+            self._on_broken(error)
+        except Exception as error:
+            log.error("internal error", traceback=traceback.format_exc())
+            self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
+
+    # ---- in
+    def submit(self, pending: Pending) -> None:
+        """Queue one request. Its answer comes through `pending.answer`."""
+        if self._stopped is not None:
+            pending.fail(self._stopped)
+            pending.settle()
+            return
+        self._queue.append(pending)
+        self._schedule_flush()
+
+    def submit_mark(self, record: Record, timeout_s: float) -> asyncio.Future[Ack]:
+        """Log one record that is no client's (noop, barrier, mode)."""
+        pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s)
+        self.submit(pending)
+        return pending.answer
+
+    def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Ack]:
+        """Log a barrier behind which every site keeps a snapshot. Acknowledged when this site has tried to."""
+        record = Record(Kind.BARRIER, key=name.encode())
+        pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=int(Flags.BARRIER))
+        self.submit(pending)
+        return pending.answer
+
+    def _schedule_flush(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        queue, core, settings = self._queue, self.core, self._settings
+        while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
+            members: list[Pending] = []
+            records: list[Record] = []
+            size = flags = 0
+            while queue and not flags and (not members or size + queue[0].size_bytes <= settings.frame_bytes_max):
+                pending = queue.popleft()
+                members.append(pending)
+                records += pending.records
+                size += pending.size_bytes
+                flags = pending.flags
+            try:
+                frame = core.make(records, self._hybrid.reserve(len(records)), flags)
+            except LogError as error:
+                for pending in members:
+                    pending.fail(TooLarge(f"nothing was logged: {error.message}; send it in parts"))
+                    pending.settle()
+                continue
+            self._framed[frame.first_seq] = members
+            self._hit("commit.framed")
+            self._append_local(frame)
+            if core.writes_remote and self.remote is not None:
+                self._append_remote(self.remote, frame)
+
+    # ---- the local log
+    def _append_local(self, frame: Frame) -> None:
+        synced = asyncio.ensure_future(self._wal.append(frame))
+
+        def done(outcome: asyncio.Future[None]) -> None:
+            if outcome.cancelled():
+                return
+            error = outcome.exception()
+            if error is None:
+                self._hit("commit.local_synced")
+                self._perform(self.core.local_synced(frame.last_seq))
+            elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
+                self._local_failed(error)
+
+        synced.add_done_callback(done)
+
+    def _local_failed(self, error: BaseException) -> None:
+        failed = self.core.local_failed()
+        self._sealing = True
+        if self.remote is not None:
+            self.remote.drop_after(failed.standing)
+        self._wal.forget_after(failed.standing)
+        for frame in failed.frames:
+            for pending in self._framed.pop(frame.first_seq):
+                pending.fail(OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
+                pending.settle()
+        if self._stopped is None:  # else the WAL is the next epoch's to roll
+            self._spawn(self._roll)
+
+    async def _roll(self) -> None:
+        """A new segment, tried for ever: until there is one, requests wait and leave by their deadlines."""
+        while True:
+            try:
+                await self._wal.roll(self.core.next_seq)
+                break
+            except LogError:
+                await self._clock.sleep(self._settings.roll_retry_s)
+        self._sealing = False
+        self._schedule_flush()
+
+    # ---- the remote log
+    def _append_remote(self, remote: RemoteLog, frame: Frame) -> None:
+        try:
+            remote.submit(frame)
+        except TwinlogError as error:  # fenced since: the frame stays without its remote copy, and is never acknowledged
+            self._on_broken(error)
+
+    def remote_synced(self, seq: int, started_s: float) -> None:
+        """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
+        self._hit("commit.remote_synced")
+        self._lease.proof(started_s)
+        self._perform(self.core.remote_synced(seq))
+        self._answer_proved()
+
+    def lease_proved(self, started_s: float) -> None:
+        """A proof from elsewhere (the coordinator, in an asynchronous mode)."""
+        self._lease.proof(started_s)
+        self._answer_proved()
+
+    # ---- modes
+    def set_mode(self, mode: Mode) -> None:
+        self._perform(self.core.set_mode(mode))
+
+    # ---- out
+    def _perform(self, committed: Committed | None) -> None:
+        if committed is None:
+            return
+        self._to_apply.append(committed)
+        self._wake.set()
+        if self._queue:
+            self._schedule_flush()
+
+    async def _apply_loop(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._to_apply:
+                groups = list(self._to_apply)
+                self._to_apply.clear()
+                frames = [frame for group in groups for frame in group.frames]
+                self._hit("commit.committed")
+                await self._barriers.apply(frames)
+                self._hit("commit.applied")
+                self.applied_seq = frames[-1].last_seq
+                self._on_applied()
+                for group in groups:
+                    self._acknowledge(group)
+                self._answer_proved()
+                for frame in frames:
+                    frame.release_records()
+                self._hit("commit.acknowledged")
+                self.committed_changed.set()
+            self._note_quiet()
+
+    def _acknowledge(self, group: Committed) -> None:
+        for frame in group.frames:
+            seq, version = frame.first_seq - 1, frame.timestamp - 1
+            for pending in self._framed.pop(frame.first_seq, ()):
+                seq += len(pending.records)
+                version += len(pending.records)
+                pending.settle()
+                self._unproved.append((pending, Ack(frame.epoch, seq, version, group.label)))
+
+    def _answer_proved(self) -> None:
+        if self._unproved and self._lease.valid_at(self._clock.monotonic_s()):
+            while self._unproved:
+                pending, ack = self._unproved.popleft()
+                if not pending.answer.done():
+                    pending.answer.set_result(ack)
+
+    # ---- deadlines, draining, the end
+    async def _sweep_loop(self) -> None:
+        while True:
+            await self._clock.sleep(self._settings.sweep_interval_s)
+            now = self._clock.monotonic_s()
+            for pending in [p for p in self._queue if p.deadline_s <= now]:
+                self._queue.remove(pending)
+                pending.fail(Unavailable("the write waited to its deadline and was not logged: try again", retry_after_s=1))
+                pending.settle()
+            self._note_quiet()
+            late = [p for members in self._framed.values() for p in members if p.deadline_s <= now]
+            late += [p for p, _ in self._unproved if p.deadline_s <= now]
+            for pending in late:
+                pending.fail(OutcomeUnknown("not acknowledged by its deadline: the write may or may not appear later"))
+            if late:
+                self._unproved = deque(entry for entry in self._unproved if not entry[0].answer.done())
+
+    def _note_quiet(self) -> None:
+        if not (self._queue or self._framed or self._to_apply):
+            self._quiet.set()
+
+    async def drain(self) -> None:
+        """Wait until everything submitted is settled. The caller stops admitting first and bounds the wait."""
+        while self._queue or self._framed or self._to_apply:
+            self._quiet.clear()
+            await self._quiet.wait()
+            if self._stopped is not None:
+                raise self._stopped
+
+    async def stop(self, reason: TwinlogError) -> None:
+        """End the write path: what was not framed is refused with `reason`, what was framed is unknown."""
+        self._stopped = reason
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for pending in self._queue:
+            pending.fail(reason)
+            pending.settle()
+        self._queue.clear()
+        for pending in [p for members in self._framed.values() for p in members]:
+            pending.fail(OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})"))
+            pending.settle()
+        for pending, _ in self._unproved:
+            pending.fail(OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})"))
+        self._framed.clear()
+        self._unproved.clear()
+        self._quiet.set()
+
+

@@ -1,0 +1,129 @@
+"""The hot path: PUT and GET of one row, served inside the HTTP protocol, without ASGI.
+
+What always holds: it calls the same functions as the plain routes (row_calls.py) and so answers the same; it takes only
+`/v1/tables/{t}/rows/{key}` without a query, `Expect`, upgrade or too long a body, on a connection with no request under way;
+everything else, a pipelined request too, goes the plain way. A request of this path stands in uvicorn's bookkeeping where
+a plain one does (`cycle`), so that pipelining, shutdown and the bounds of http_protocol.py see no difference.
+Measured on a busy machine, server CPU a request, row codec included, beside a raw ASGI echo that does nothing in the same
+minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a raw ASGI route it was 66 to 73 and 45 to 66 us.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.api.door import Door
+from gateway.api.request import Head, body_too_large, decoded_part, read_head
+from gateway.api.row_calls import get_row, put_row
+from gateway.http.protocol import ConnectionLimits, DoorProtocol
+
+_PREFIX = b"/v1/tables/"
+_PREFIX_LENGTH = len(_PREFIX)
+
+
+class _NoEvent:
+    """Nobody waits for the body of a hot request."""
+
+    def set(self) -> None: ...
+
+
+_NO_EVENT = _NoEvent()
+
+
+class _HotCycle:
+    """One hot request, with the names that uvicorn's protocol asks its request-response cycle for."""
+
+    __slots__ = (
+        "body", "disconnected", "head", "keep_alive", "key", "message_event", "response_complete", "response_started", "size",
+        "table",
+    )
+
+    def __init__(self, head: Head, table: str, key: str, keep_alive: bool) -> None:
+        self.head, self.table, self.key, self.keep_alive = head, table, key, keep_alive
+        self.body: list[bytes] = []
+        self.size = 0
+        self.response_started = self.response_complete = self.disconnected = False
+        self.message_event = _NO_EVENT
+
+
+class HotProtocol(DoorProtocol):
+    """A subclass with its `door` is made by `hot_protocol`."""
+
+    door: Door
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        cycle: Any = self.cycle
+        url: bytes = self.url
+        if url.startswith(_PREFIX) and (cycle is None or cycle.response_complete):
+            method: bytes = self.parser.get_method()
+            if (method == b"PUT" or method == b"GET") and b"?" not in url and not self.expect_100_continue:
+                parts = url[_PREFIX_LENGTH:].split(b"/")
+                if len(parts) == 3 and parts[1] == b"rows" and not self.parser.should_upgrade():
+                    head = read_head(method.decode(), url, self.headers)
+                    if (head.content_length or 0) <= self.door.config.body_bytes_max:
+                        self._begin_hot(head, parts[0], parts[2])
+                        return
+        super().on_headers_complete()
+
+    def _begin_hot(self, head: Head, table: bytes, key: bytes) -> None:
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive)
+        self.cycle = cycle  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        cycle: Any = self.cycle
+        if type(cycle) is not _HotCycle:
+            super().on_body(body)
+            return
+        cycle.body.append(body)
+        cycle.size += len(body)
+        if cycle.size > self.door.config.body_bytes_max:
+            error = body_too_large(self.door.config.body_bytes_max)
+            self._refuse(self.door.problem(error, is_write=self._is_write()))
+
+    def on_message_complete(self) -> None:
+        cycle: Any = self.cycle
+        if type(cycle) is not _HotCycle or cycle.response_complete or self.pipeline:
+            super().on_message_complete()
+            return
+        self._arriving = False
+        if not cycle.disconnected:
+            task = self.loop.create_task(self._serve_hot(cycle))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _serve_hot(self, cycle: _HotCycle) -> None:
+        door, head = self.door, cycle.head
+        is_write = head.method == "PUT"
+        try:
+            if is_write:
+                body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
+                answer = await put_row(door, head, cycle.table, cycle.key, body)
+            else:
+                answer = await get_row(door, head, cycle.table, cycle.key)
+        except Exception as error:
+            answer = door.problem(error, is_write=is_write)
+        except BaseException:
+            self.transport.close()
+            raise
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        cycle.response_started = True
+        self._write(answer, cycle.keep_alive)
+        if self.flow.write_paused:
+            await self.flow.drain()
+        cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _is_write(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle.head.method != "GET" if type(cycle) is _HotCycle else super()._is_write()
+
+
+def hot_protocol(door: Door, limits: ConnectionLimits) -> type[HotProtocol]:
+    """The protocol class for `uvicorn.Config(http=...)`."""
+    return type("BoundHotProtocol", (HotProtocol,), {"door": door, "limits": limits})

@@ -1,0 +1,136 @@
+"""Tables: create, alter, drop, as records of the log, one change at a time.
+
+What always holds: a change is decided against applied schemas while no other change runs, and is answered after it is
+committed and applied like any write; a request decoded with an older schema is refused, never misread; an id is given to one
+table only, for ever, so that no frame, shipped or quarantined, can reach a table that was made after its own was dropped.
+Source: protocol.md section 3 (DDL), product.md 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from gateway.epoch.active_epoch import ActiveEpoch
+from gateway.epoch.commit_log import Pending
+from gateway.service.catalog import Catalog
+from gateway.service.rows import ActiveSource
+from storage.clock import Clock
+from storage.engine import StorageEngine
+from storage.errors import Conflict, InvalidInput, Unavailable
+from storage.log.record import Kind, Record, RequestMark, SchemaChange
+from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
+
+DDL_BYTES = 1024
+TABLES_PER_EPOCH_BITS = 20
+
+
+class TablesService:
+    def __init__(
+        self, source: ActiveSource, catalog: Catalog, *, engine: StorageEngine, clock: Clock, deadline_s: float
+    ) -> None:
+        self._source, self._catalog, self._engine = source, catalog, engine
+        self._clock, self._deadline_s = clock, deadline_s
+        self._lock = asyncio.Lock()
+        self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
+        self._settled.set()
+        self._last_id = 0  # given to a table in the open epoch, or before
+        self.dropping: int | None = None  # the table whose drop is on its way
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[ActiveEpoch]:
+        """The only change under way, with the fate of the one before known, at a site that takes writes."""
+        async with self._lock:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    await self._settled.wait()
+            except TimeoutError as error:
+                raise Unavailable(
+                    "the change of a table before this one has an open fate: nothing was logged, try again", retry_after_s=1
+                ) from error
+            yield self._source.for_writes()
+
+    async def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
+        """Whether this very change was made under its key already, which is told under a valid lease only."""
+        found = None if mark is None else await self._engine.request_outcome(mark.key)
+        if mark is None or found is None:
+            return False
+        if found.digest != mark.digest:
+            raise InvalidInput(
+                f"the idempotency key {mark.key!r} was used for a different request: use a new key", key=mark.key
+            )
+        self._check_lease(active)
+        return True
+
+    def _check_lease(self, active: ActiveEpoch) -> None:
+        if not active.lease.valid_at(self._clock.monotonic_s()):
+            raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
+
+    async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        """The table, as it is now, and whether this request made it, also if it did so before under its key."""
+        async with self._turn() as active:
+            wanted = _available(parse_table(body, self._next_id(active.epoch)))
+            existing = self._catalog.find(wanted.name)
+            if await self._was_made(active, mark):
+                if existing is None:
+                    raise Conflict(f"table {wanted.name!r} was made by this request, and dropped since", table=wanted.name)
+                return existing, True
+            if existing is not None:
+                self._check_lease(active)
+                if same_table(existing, wanted):
+                    return existing, False
+                raise Conflict(
+                    f"table {wanted.name!r} exists with another shape: alter it, or use another name", table=wanted.name
+                )
+            self._last_id = wanted.id
+            await self._log(active, "put", wanted, mark)
+            return self._catalog.get(wanted.name), True
+
+    def _next_id(self, epoch: int) -> int:
+        """Never given before, by either site: an epoch is one site's and ends with its process, and this counts within it."""
+        number = max(self._last_id, epoch << TABLES_PER_EPOCH_BITS) + 1
+        if number >> TABLES_PER_EPOCH_BITS != epoch:
+            raise Unavailable(f"epoch {epoch} has made all the tables that it can: restart the site", retry_after_s=1)
+        return number
+
+    async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
+        async with self._turn() as active:
+            if await self._was_made(active, mark):
+                return self._catalog.get(name)
+            changed = _available(alter(self._catalog.get(name), body))
+            await self._log(active, "put", changed, mark)
+            return self._catalog.get(changed.name)
+
+    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
+        async with self._turn() as active:
+            if not await self._was_made(active, mark):
+                await self._log(active, "drop", self._catalog.get(name), mark)
+
+    async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
+        schema = encode_schema(table) if kind == "put" else b""
+        change = SchemaChange(kind, table.id, schema, table.history_s)
+        request = b"" if mark is None else msgspec.msgpack.encode(mark)
+        record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
+        pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
+        self._settled.clear()
+        self.dropping = table.id if kind == "drop" else None
+        active.commit.submit(pending)
+        await pending.answer
+
+    def _change_settled(self) -> None:
+        self.dropping = None
+        self._settled.set()
+
+
+def _available(table: TableSchema) -> TableSchema:
+    """Raises InvalidInput for a replication that this release does not do (docs/decisions: one record format)."""
+    if table.replication != "sync":
+        raise InvalidInput(
+            f"replication {table.replication!r} is not available in this release: tables are replicated 'sync'",
+            replication=table.replication, allowed=["sync"],
+        )
+    return table

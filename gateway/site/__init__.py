@@ -1,0 +1,1 @@
+"""A site as a whole: its role, its operations, its facts, and its door for the other site."""

@@ -1,0 +1,123 @@
+"""The facts of one site (switchover/facts.py), as they are now: for its own checks, and for the other site that asks.
+
+What always holds: nothing is changed; what does not answer in time is named, and holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Awaitable, Callable
+
+import crc32c
+
+from gateway.site.site import Site
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import begins_after, missing_from, segments_below
+from storage.errors import TwinlogError
+from switchover.facts import SiteFacts
+from switchover.register.lost_value import forgotten_epoch
+from switchover.register.port import PairState
+
+LOOK_TIMEOUT_S = 2.0
+MARKED_SEGMENTS = 2  # the one that is written, and the one that is made beforehand
+MARKED_BYTES = 128 << 10  # more than a DFS zeroes ahead
+LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
+try:
+    RELEASE = importlib.metadata.version("twinlog")
+except importlib.metadata.PackageNotFoundError:
+    RELEASE = "source"
+
+
+async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
+    """`state`: the coordinator's value, or why there is none."""
+    settings, ports, epoch = site.settings, site.ports, site.open
+    own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
+        _problem(ports.own_dfs.probe), _problem(ports.peer_dfs.probe), _missing(site, state), _open_leases(site),
+        _free(site), _remote_log_mark(site, state),
+    )
+    names_nobody = coordinator_error is None and (state is None or state.active is None)
+    forgotten = forgotten_epoch(state, await site.held()) if names_nobody else None
+    now_s = ports.clock.monotonic_s()
+    return SiteFacts(
+        site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
+        lease_s=settings.active.lease_s, drift_margin=settings.active.drift_margin, initial_active=settings.initial_active,
+        policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
+        lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
+        applied_seq=ports.engine.applied_seq, durable_seq=ports.engine.durable_seq,
+        committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied_seq,
+        blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
+        peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
+        opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
+        remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
+        audit_recent_s=settings.audit_recent_s, last_good_audit_ms=site.audits.last_good_ms(),
+        resyncs=None if epoch is None else epoch.auto_resync and settings.active.resync_after_s is not None,
+    )
+
+
+async def own_facts(site: Site) -> SiteFacts:
+    """With a look at the coordinator of this site's own."""
+    try:
+        return await site_facts(site, await site.ports.coordinator.read(), None)
+    except TwinlogError as error:
+        return await site_facts(site, None, error.message)
+
+
+async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            await look()
+    except TimeoutError:
+        return f"the DFS does not answer in {LOOK_TIMEOUT_S:g} s"
+    except TwinlogError as error:
+        return error.message
+    return None
+
+
+async def _missing(site: Site, state: PairState | None) -> str | None:
+    """What the other site's remote log lacks here, while it is the synchronous active: the log itself, or what would lead from
+    this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
+    if state is None or state.mode != "sync" or state.active in (None, site.site):
+        return None
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            missing = await missing_from(site.ports.own_dfs, site.layout, state.epoch)
+            after = await begins_after(site.ports.own_dfs, site.layout, state.epoch)
+    except (TimeoutError, TwinlogError):
+        return None  # the probe says so
+    held = site.ports.engine.applied_seq  # asked for last: what it holds by now may be deleted by now
+    if missing is not None or after is None or after <= held:
+        return missing
+    return f"sequences {held + 1} to {after}; this site's storage had them, or they would be there, and it ends at {held}"
+
+
+async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
+    """Of the active's epoch, on this site's own DFS. Lengths alone do not tell: a DFS may zero a file ahead of its data, or
+    learn the length of an open one late."""
+    if state is None or state.active in (None, site.site):
+        return None
+    dfs, folder, mark = site.ports.own_dfs, site.layout.epoch_folder(state.epoch), 0
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            entries = await dfs.list(folder)
+            for entry in entries[-MARKED_SEGMENTS:]:
+                end = await dfs.read(f"{folder}/{entry.name}", max(0, entry.length - MARKED_BYTES))
+                mark = crc32c.crc32c(end, crc32c.crc32c(f"{entry.name} {entry.length}".encode(), mark))
+    except (TimeoutError, TwinlogError):
+        return None
+    return mark
+
+
+async def _open_leases(site: Site) -> int | None:
+    dfs: Dfs = site.ports.own_dfs
+    try:
+        async with asyncio.timeout(LOOK_TIMEOUT_S):
+            paths = await segments_below(dfs, site.layout, site.epoch + 1)
+            closed = await asyncio.gather(*(dfs.is_closed(path) for path in paths[-LOOKED_AT_MAX:]))
+    except (TimeoutError, TwinlogError):
+        return None
+    return closed.count(False)
+
+
+async def _free(site: Site) -> int | None:
+    return None if site.ports.free_bytes is None else await site.ports.free_bytes()

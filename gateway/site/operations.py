@@ -1,0 +1,204 @@
+"""Role changes at this site: which plans there are, who may run them here, and the executor that runs them.
+
+What always holds: one operation at a time; a plan runs only at the site that will be active (a rejoin: at the one that comes
+back; a change of mode: at the active), any other site says which one to ask. Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from gateway.site.control import Control
+from gateway.site.site import Site
+from remote_log.replication.messages import STATUS, StatusReply, from_message
+from storage.errors import InvalidInput, Refused, TwinlogError
+from switchover.monitor.views import Change, SiteView
+from switchover.operations.document import operation_of_key
+from switchover.operations.executor import Executor
+from switchover.operations.journal import Journal
+from switchover.operations.plan import Plan
+from switchover.plans.follow import Follow, degrade_plan, resync_plan
+from switchover.plans.takeover import Takeover
+from switchover.preflight.preflight import Preflight
+from switchover.roles.table import Role
+
+KINDS = {
+    "switchover": {"reason"},
+    "failover": {"reason", "accept_data_loss", "automatic"},
+    "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
+    "degrade": {"reason", "automatic"},
+    "resync": {"reason"},
+}
+OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
+LISTED_MAX = 200
+STATUS_TIMEOUT_S = 2.0
+# What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
+# return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
+PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
+OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
+OPERATOR = "operator"
+CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for
+LOOKED_BACK = 20  # operations; dry runs among them do not count
+
+
+class Operations:
+    def __init__(self, site: Site, control: Control, journal: Journal) -> None:
+        self._site, self._control = site, control
+        self._preflight = Preflight(control, self._unfinished)
+        self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
+        self._gone_on: set[str] = set()  # operations that this process has resumed by itself
+
+    @property
+    def running_id(self) -> str | None:
+        running = self._executor.running
+        return None if running is None else str(running["id"])
+
+    def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
+        if kind in ("bootstrap", "restart", "failover", "switchover"):
+            return Takeover(self._control, kind, options, self._preflight, continues).plan()
+        if kind == "rejoin":
+            return Follow(self._control, options, self._preflight).plan()
+        return degrade_plan(self._control, options) if kind == "degrade" else resync_plan(self._control)
+
+    def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
+        if kind not in KINDS:
+            raise InvalidInput(f"there is no operation {kind!r}: it is one of {', '.join(KINDS)}", kind=kind)
+        unknown = sorted(set(options) - KINDS[kind])
+        if unknown:
+            known = ", ".join(sorted(KINDS[kind]))
+            raise InvalidInput(f"{kind} has no option {unknown[0]!r}; it knows {known}", option=unknown[0])
+        policy = self._site.settings.policy
+        if options.get("automatic") and policy != "available":
+            said = f"the policy of site {self._site.site} is {policy}: a {kind} is an operator's to decide"
+            raise Refused(said, policy=policy)
+        if kind in ("switchover", "failover", "rejoin"):
+            if to is None:
+                raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)
+            if to != self._site.site:
+                raise Refused(
+                    f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer_url}",
+                    ask=self._site.settings.peer_url,
+                )
+        elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
+            self._site.for_writes()  # NotActive says which site to ask
+
+    def _is_closed_active(self) -> bool:
+        state = self._site.pair_state
+        return self._site.role in (Role.CLOSED, Role.FENCED) and state is not None and state.active == self._site.site
+
+    async def start(
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+    ) -> dict[str, Any]:
+        """The operation as it begins; a dry run's as it ended. With the idempotency `key` of one that was begun: that one.
+
+        Refused, with the loss manifest, unless a failover accepts what it may lose: before anything is journaled.
+        """
+        operation_id = self._site.ports.new_id() if key is None else operation_of_key(key)
+        document = None if key is None else await self._executor.begun(operation_id, kind, to, options, dry_run)
+        if document is None:
+            self._check(kind, to, options)
+            if kind == "failover" and not dry_run:
+                await self._preflight.check_loss(options)
+            document = await self._executor.start(operation_id, kind, to, options, actor, dry_run)
+        self._site.touch()
+        return await self._executor.wait(str(document["id"])) if dry_run else document
+
+    async def run_own(self, kind: str) -> dict[str, Any]:
+        """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
+        options = {"reason": f"site {self._site.site} is {self._site.role}"}
+        return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, self._actor)
+
+    @property
+    def _actor(self) -> str:
+        """Of what the site does by itself."""
+        return f"site {self._site.site}"
+
+    async def _last_begun(self) -> dict[str, Any] | None:
+        listed = await self._executor.operations(LISTED_MAX)
+        return next((one for one in listed if not one["dry_run"] and not one["never_began"]), None)
+
+    async def go_on(self, plan_id: str) -> bool:
+        """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
+        something passing stopped it past the point of no return; back when it was being undone, or when it had not got so
+        far and the active serves on. False: a step said no, or this process has resumed it once already after its death,
+        and the operator decides.
+        """
+        last = await self._last_begun()
+        if last is None or last["kind"] not in ("failover", "switchover"):
+            return False
+        if _is_half_undone(last) or (last["abortable"] and last["state"] == "interrupted" and await self._peer_serves()):
+            await self._executor.abort(str(last["id"]), self._actor)
+            return True
+        passing = last["state"] == "failed" and not last["abortable"] and (last["error"] or {}).get("code") in PASSING
+        once = last["state"] == "interrupted" and last["id"] not in self._gone_on
+        if not last["resumable"] or not (passing or once):
+            return False  # once only: what ends the process ends it as often as the init system starts it, and no more
+        await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
+        await self._executor.resume(str(last["id"]), self._actor, partial(self._make_plan, continues=plan_id))
+        self._gone_on.add(str(last["id"]))
+        return True
+
+    async def _peer_serves(self) -> bool:
+        """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
+        try:
+            reply = await self._site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+        except TwinlogError:
+            return False
+        return from_message(StatusReply, reply).role in OPEN_ROLES
+
+    async def undo_again(self) -> None:
+        """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
+        last = await self._last_begun()
+        if last is not None and last["abortable"] and _has_undo_failed(last):
+            await self._executor.abort(str(last["id"]), self._actor)
+
+    async def all(self) -> list[dict[str, Any]]:
+        return await self._executor.operations(LISTED_MAX)
+
+    async def get(self, operation_id: str) -> dict[str, Any]:
+        return await self._executor.operation(operation_id)
+
+    def follow(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+        return self._executor.follow(operation_id)
+
+    async def abort(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+        return await self._executor.abort(operation_id, actor)
+
+    async def resume(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+        return await self._executor.resume(operation_id, actor)
+
+    async def checks(self, kind: str) -> dict[str, Any]:
+        """Whether a role change of this kind would work here now. Raises InvalidInput."""
+        return (await self._preflight.look(kind, {})).document()
+
+    async def view(self) -> SiteView:
+        """What this site sees of the pair: for the availability monitor."""
+        now_ms = self._site.ports.clock.wall_ms()
+        changes = [
+            Change(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
+            for one in await self._executor.operations(CHANGES_MAX)
+            if one["kind"] in KINDS and not one["dry_run"] and one["actor"] != self._actor
+        ]
+        return await self._preflight.view(self.running_id, changes)
+
+    async def _unfinished(self) -> str | None:
+        for last in await self._executor.operations(LOOKED_BACK):
+            if not last["dry_run"] and last["state"] != "running":
+                stopped = last["resumable"] or (last["aborting"] and last["state"] != "aborted")
+                return f"{last['kind']} {last['id']} {last['state']}" if stopped else None
+        return None
+
+    async def close(self) -> None:
+        await self._executor.close()
+
+
+def _has_undo_failed(operation: dict[str, Any]) -> bool:
+    return any(step["state"] == "undo_failed" for step in operation["steps"])
+
+
+def _is_half_undone(operation: dict[str, Any]) -> bool:
+    """Its way back was begun, by command or because a step failed, and did not come to its end."""
+    began = operation["aborting"] or any(step["state"] in ("undoing", "undone") for step in operation["steps"])
+    return bool(operation["abortable"]) and ((began and operation["state"] == "interrupted") or _has_undo_failed(operation))

@@ -1,0 +1,197 @@
+"""What one gateway answers the other: the methods of remote_log/replication/messages.py, dispatched to sink and site.
+
+What always holds: calls that end this site's epoch name the plan that has the pair at the coordinator, or are refused; a
+message that is not of its method's form changes nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import dropwhile
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.epoch.active_epoch import ActiveEpoch
+from gateway.service.port import Condition, Mutation, WriteRequest
+from gateway.site.facts import own_facts
+from gateway.site.site import Site
+from remote_log.replication.messages import (
+    BASE,
+    BASE_DONE,
+    DRAIN,
+    EPOCHS,
+    FOLLOW,
+    MERGE,
+    REPLICATE,
+    ROWS,
+    STATUS,
+    STEP_DOWN,
+    UNDRAIN,
+    BaseDoneRequest,
+    BaseRequest,
+    DrainReply,
+    EpochsReply,
+    FollowRequest,
+    MergeReply,
+    MergeRequest,
+    PlanRequest,
+    ReplicateRequest,
+    RowsReply,
+    RowsRequest,
+    StatusReply,
+    StoppedReply,
+    from_message,
+    pack_history,
+    to_message,
+)
+from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
+from storage.rows.schema import TableSchema
+from switchover.facts import FACTS
+from switchover.roles.table import Role
+
+MERGE_ATTEMPTS = 10
+
+
+class PeerApi:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._methods = {
+            FOLLOW: self._follow, REPLICATE: self._replicate, BASE: self._base, BASE_DONE: self._base_done,
+            STATUS: self._status, FACTS: self._facts, EPOCHS: self._epochs, ROWS: self._rows, DRAIN: self._drain,
+            UNDRAIN: self._undrain, STEP_DOWN: self._step_down, MERGE: self._merge,
+        }
+
+    async def call_bytes(self, method: str, body: bytes) -> bytes:
+        try:
+            message = msgspec.msgpack.decode(body)
+        except msgspec.DecodeError as error:
+            raise MalformedBody(f"the body of {method} is not msgpack") from error
+        if not isinstance(message, dict):
+            raise MalformedBody(f"the body of {method} is not a map")
+        return msgspec.msgpack.encode(await self.call(method, message))
+
+    async def call(self, method: str, message: dict[str, Any]) -> dict[str, Any]:
+        handler = self._methods.get(method)
+        if handler is None:
+            raise NotFound(f"there is no method {method!r} between sites: are both on the same release?")
+        return to_message(await handler(message))
+
+    # ---- replication
+    async def _follow(self, message: dict[str, Any]) -> msgspec.Struct:
+        request = from_message(FollowRequest, message)
+        position = await self._site.sink.follow(request)
+        if position.state == "diverged":
+            self._site.diverged(position.why)
+        return position
+
+    async def _replicate(self, message: dict[str, Any]) -> msgspec.Struct:
+        return await self._site.sink.replicate(from_message(ReplicateRequest, message))
+
+    async def _base(self, message: dict[str, Any]) -> msgspec.Struct:
+        return await self._site.sink.base(from_message(BaseRequest, message))
+
+    async def _base_done(self, message: dict[str, Any]) -> msgspec.Struct:
+        return await self._site.sink.base_done(from_message(BaseDoneRequest, message))
+
+    # ---- what the other site asks
+    async def _status(self, message: dict[str, Any]) -> msgspec.Struct:
+        site, engine = self._site, self._site.ports.engine
+        epoch = site.open
+        return StatusReply(
+            site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied_seq,
+            durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied_seq,
+            waiting_for=site.waiting_for or "",
+        )
+
+    async def _facts(self, message: dict[str, Any]) -> msgspec.Struct:
+        return await own_facts(self._site)
+
+    async def _epochs(self, message: dict[str, Any]) -> msgspec.Struct:
+        epoch = self._proved_epoch()
+        engine = self._site.ports.engine
+        return EpochsReply(epoch.epoch, engine.applied_seq, pack_history(engine.epochs()))
+
+    async def _rows(self, message: dict[str, Any]) -> msgspec.Struct:
+        request = from_message(RowsRequest, message)
+        self._proved_epoch()
+        engine = self._site.ports.engine
+        rows = [await engine.get(table, key) for table, key in request.keys]
+        found = [None if row is None else (row.value, row.version) for row in rows]
+        return RowsReply(engine.applied_seq, engine.last_timestamp, found)
+
+    def _proved_epoch(self) -> ActiveEpoch:
+        """The open epoch, while the lease proves that it still is the active one."""
+        epoch = self._site.for_reads()
+        if not epoch.lease.valid_at(self._site.ports.clock.monotonic_s()):
+            raise Unavailable("this site cannot prove now that it is still the active", retry_after_s=1)
+        return epoch
+
+    # ---- a planned switchover, asked by the site that will be active
+    async def _check_plan(self, message: dict[str, Any]) -> None:
+        request = from_message(PlanRequest, message)
+        state = await self._site.refresh_pair_state()
+        running = state.switching if state is not None else None
+        if running is None or running.plan_id != request.plan_id:
+            raise PlanSuperseded(f"plan {request.plan_id} does not have the pair", plan_id=request.plan_id)
+
+    async def _drain(self, message: dict[str, Any]) -> msgspec.Struct:
+        await self._check_plan(message)
+        return DrainReply(await self._site.drain(), self._site.epoch)
+
+    async def _undrain(self, message: dict[str, Any]) -> msgspec.Struct:
+        self._site.undrain()
+        return DrainReply(self._site.ports.engine.applied_seq, self._site.epoch)
+
+    async def _step_down(self, message: dict[str, Any]) -> msgspec.Struct:
+        await self._check_plan(message)
+        if self._site.role not in (Role.DRAINING, Role.CLOSED, Role.FENCED):
+            await self._site.drain()
+        return StoppedReply(self._site.epoch, await self._site.step_down())
+
+    # ---- quarantined rows
+    async def _merge(self, message: dict[str, Any]) -> msgspec.Struct:
+        """Rows of a quarantine as conditional writes: what is newer than the row that is there changes it."""
+        request = from_message(MergeRequest, message)
+        merged = 0
+        absent: list[tuple[int, bytes]] = []
+        tables = {table.id: table for table in self._site.catalog.all()}
+        by_key: dict[tuple[int, bytes], list[_Change]] = {}
+        for table_id, op, key, value, version in request.rows:
+            by_key.setdefault((table_id, key), []).append(_Change(Mutation(op, key, value), version))
+        for (table_id, key), changes in by_key.items():
+            if table_id not in tables:
+                continue
+            if not request.put_absent and changes[-1].mutation.op != "delete" and await self._is_absent(table_id, key):
+                absent.append((table_id, key))
+            else:
+                merged += await self._merge_row(tables[table_id], changes, request.put_absent)
+        return MergeReply(merged, len(request.rows) - merged, absent)
+
+    async def _is_absent(self, table_id: int, key: bytes) -> bool:
+        """A delete leaves no version behind to compare with: whether it came later is the operator's to say."""
+        return await self._site.ports.engine.get(table_id, key) is None
+
+    async def _merge_row(self, table: TableSchema, changes: list[_Change], put_absent: bool) -> int:
+        """All changes of one row in one request, so that the first one put back does not hide those after it."""
+        key = changes[0].mutation.key
+        for _ in range(MERGE_ATTEMPTS):
+            row = await self._site.ports.engine.get(table.id, key)
+            newer = [change.mutation for change in changes if row is None or change.version > row.version]
+            if row is None:
+                newer = list(dropwhile(lambda mutation: mutation.op == "update", newer))
+                unchanged = Condition(key, exists=False)
+            else:
+                unchanged = Condition(key, version=row.version)
+            if not newer or (row is None and not put_absent):
+                return 0
+            try:
+                await self._site.rows.write(WriteRequest(table, newer, [unchanged]))
+            except PreconditionFailed:
+                continue  # it was changed meanwhile: look again
+            return len(newer)
+        raise Unavailable(f"row {key.hex()} of table {table.name!r} keeps changing: merge again", retry_after_s=1)
+
+
+class _Change(NamedTuple):
+    mutation: Mutation
+    version: int

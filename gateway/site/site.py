@@ -1,0 +1,389 @@
+"""One site: its role, and what runs in each role. The routes, the peer's calls and the plans all act through it.
+
+What always holds: every change of role goes through the one table (switchover/roles/table.py); a site that boots is CLOSED
+until coordinator and peer tell it what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
+Everything outside comes in through ports, so that the same code runs in a simulation. Source: protocol.md sections 5, 6, 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
+from gateway.epoch.commit_rule import Mode
+from gateway.service.admission import Admission, AdmissionLimits
+from gateway.service.audits import AuditNotes
+from gateway.service.barriers import BarrierService
+from gateway.service.catalog import Catalog
+from gateway.service.histogram import Durations
+from gateway.service.rows import RowsService
+from gateway.service.tables import TablesService
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import ReadLease
+from remote_log.layout import RemoteLayout
+from remote_log.replication.sink import Sink
+from remote_log.replication.transport import Transport
+from remote_log.writing.writer import RemoteWriter
+from storage.clock import Clock, HybridClock
+from storage.disk.port import Files
+from storage.engine import StorageEngine
+from storage.engines.barriers import BarrierLimits, Barriers
+from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
+from storage.failpoints import Failpoints
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal
+from storage.rows.schema import TableSchema
+from switchover.activation.activation import Activation
+from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened
+from switchover.register.known_epochs import held
+from switchover.register.lost_value import Held
+from switchover.register.port import Coordinator, PairState
+from switchover.rejoin import Rejoin, RejoinReport
+from switchover.roles.table import Event, Role, permissions, step
+
+CHANGE_POLL_S = 1.0
+RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
+log = structlog.get_logger("twinlog.site")
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    pair: str
+    site: str
+    peer: str
+    url: str
+    peer_url: str
+    initial_active: str
+    policy: str
+    request_deadline_s: float
+    flush_interval_s: float
+    fence_deadline_s: float
+    admission: AdmissionLimits
+    active: ActiveSettings
+    barriers: BarrierLimits
+    audit_recent_s: float  # an older audit is a warning before a role change; 0: nobody asks
+
+
+@dataclass(frozen=True, slots=True)
+class SitePorts:
+    clock: Clock
+    files: Files
+    wal: Wal
+    engine: StorageEngine
+    coordinator: Coordinator
+    transport: Transport
+    own_dfs: Dfs
+    peer_dfs: Dfs
+    cursors: CursorRegistry
+    failpoints: Failpoints
+    new_id: Callable[[], str]  # unique for ever: operation and plan ids
+    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell
+
+
+class Site:
+    """State of one site's process."""
+
+    def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
+        self.settings, self.ports = settings, ports
+        self.site, self.peer = settings.site, settings.peer
+        self.role = Role.CLOSED
+        self.reason = "the gateway has started and does not know yet what it is"
+        self.waiting_for: str | None = "the coordinator"
+        self.own_dfs_error: str | None = None  # why a peer could not write its remote log here; None: all is well
+        self.open: ActiveEpoch | None = None
+        self.pair_state: PairState | None = None  # the last value read from the coordinator
+        self.remote_appends = Durations()  # that succeeded, from handing over to the DFS's answer
+        self.layout = RemoteLayout(settings.pair)
+        self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
+        self.catalog = Catalog(ports.engine)
+        self.barriers = Barriers(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
+        self.sink = Sink(
+            ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
+        )
+        self.admission = Admission(settings.admission)
+        self.rows = RowsService(
+            self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
+        )
+        self.tables = TablesService(
+            self, self.catalog, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
+        )
+        self.barrier_calls = BarrierService(
+            self, self.barriers, site=self.site, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
+        )
+        self.audits = AuditNotes(ports.engine, ports.clock)
+        self.changed = asyncio.Event()  # something that the cluster document shows has changed
+        self._hooks: RemoteHooks | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    # ---- roles
+    def event(self, event: Event) -> None:
+        """One step in the role table. Raises IllegalTransition, and then nothing has changed."""
+        transition = step(self.role, event)
+        self.role, self.reason = transition.role, transition.reason
+        log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch)
+        self.touch()
+
+    def touch(self) -> None:
+        self.changed.set()
+
+    async def wait_for_change(self) -> None:
+        """Until something that the cluster document shows has changed, or a second has passed."""
+        try:
+            async with asyncio.timeout(CHANGE_POLL_S):
+                await self.changed.wait()
+        except TimeoutError:
+            return  # figures without an event of their own: the caller compares
+
+    def follower_silence_s(self) -> float | None:
+        """At a standby: seconds since the active was last heard; everything older has been applied. None: unknown."""
+        if self.role is not Role.STANDBY or self.sink.heard_s is None:
+            return None
+        return self.ports.clock.monotonic_s() - self.sink.heard_s
+
+    @property
+    def epoch(self) -> int:
+        return self.open.epoch if self.open is not None else self.sink.followed_epoch
+
+    @property
+    def mode(self) -> str:
+        if self.open is not None:
+            return self.open.core.mode.label
+        return self.pair_state.mode if self.pair_state is not None else "unknown"
+
+    def _shipping_refusal(self) -> str | None:
+        if not permissions(self.role).accepts_shipped:
+            return f"it is {self.role}: {self.reason}"
+        failure = self.ports.engine.failure
+        return None if failure is None else f"its storage failed and waits to be opened anew: {failure}"
+
+    # ---- what requests ask (ActiveSource)
+    def active_address(self) -> dict[str, Any] | None:
+        """Where the active is, as far as this site knows."""
+        if self.open is not None:
+            return {"site": self.site, "url": self.settings.url, "epoch": self.open.epoch}
+        state = self.pair_state
+        if state is None or state.active is None:
+            return None
+        url = self.settings.url if state.active == self.site else self.settings.peer_url
+        return {"site": state.active, "url": url, "epoch": state.epoch}
+
+    def _not_serving(self) -> TwinlogError:
+        address = self.active_address()
+        if address is not None and address["site"] != self.site:
+            return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
+        return Unavailable(  # what it waits for may name addresses, which are the operators' affair
+            f"site {self.site} is {self.role}: nothing was logged, try again; `twinlog status` says what it waits for",
+            retry_after_s=RETRY_SWITCHING_S, active=address,
+        )
+
+    def for_writes(self) -> ActiveEpoch:
+        if self.open is None or not permissions(self.role).writes:
+            if self.role is Role.DRAINING:
+                raise Unavailable(
+                    f"a switchover to {self.peer} is under way: nothing was logged, try again",
+                    retry_after_s=RETRY_SWITCHING_S,
+                )
+            raise self._not_serving()
+        return self.open
+
+    def for_reads(self) -> ActiveEpoch:
+        if self.open is None or not permissions(self.role).reads:
+            raise self._not_serving()
+        return self.open
+
+    def check_current(self, table: TableSchema) -> None:
+        if self.tables.dropping == table.id:  # behind the drop in the log, a row would outlive its table
+            raise Conflict(f"table {table.name!r} is being dropped", table=table.name)
+        current = self.catalog.find(table.name)
+        if current is None or current.id != table.id or current.revision != table.revision:
+            raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
+
+    # ---- an epoch begins and ends
+    def _note_append(self, started_s: float) -> None:
+        self.remote_appends.observe(self.ports.clock.monotonic_s() - started_s)
+
+    def _make_remote(self, hooks: RemoteHooks, epoch: int) -> RemoteWriter:
+        """A writer of the remote log, which reports to the epoch of `hooks`."""
+        return RemoteWriter(
+            self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
+            on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
+        )
+
+    def new_activation(self, request: ActivationRequest) -> Activation:
+        active = self.settings.active
+        lease = ReadLease(active.lease_s, active.drift_margin)
+        self._hooks = hooks = RemoteHooks(lease, self._note_append)
+        ports = self.ports
+        return Activation(
+            request,
+            ActivationPorts(
+                site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
+                wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
+                hybrid=self.hybrid, make_remote=partial(self._make_remote, hooks), failpoints=ports.failpoints,
+            ),
+            ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
+        )
+
+    async def install(self, opened: Opened, *, auto_resync: bool) -> None:
+        """The plan has opened `opened`: begin to serve."""
+        hooks, ports = self._hooks, self.ports
+        assert hooks is not None
+        assert self.open is None
+        try:
+            for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
+                await ports.cursors.register(holder, holder)
+            await self.sink.set_followed_epoch(opened.epoch)
+        except BaseException:
+            if opened.remote is not None:
+                await opened.remote.close()
+            raise
+        self.catalog.reload()
+        self.open = epoch = ActiveEpoch(
+            opened, hooks,
+            ActivePorts(
+                site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
+                barriers=self.barriers, coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs,
+                layout=self.layout, cursors=ports.cursors, failpoints=ports.failpoints,
+            ),
+            self.settings.active, make_remote=partial(self._make_remote, hooks), on_applied=self.catalog.applied,
+            on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
+        )
+        # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
+        self.waiting_for = None
+        self.event(Event.OPENED_SYNC if opened.mode == "sync" else Event.OPENED_ASYNC)
+        epoch.start()
+        if hooks.early is not None:
+            self._epoch_ended(hooks.early)
+
+    def _mode_changed(self) -> None:
+        if self.open is None:
+            return  # the epoch ended meanwhile
+        sync = self.open.core.mode is Mode.SYNC
+        if sync and self.role is Role.DOWNGRADE_ACTIVE:
+            self.event(Event.RESYNCED)
+        elif not sync and self.role is Role.ACTIVE:
+            self.event(Event.DOWNGRADE_RECORDED)
+
+    def _epoch_ended(self, error: TwinlogError) -> None:
+        """Fenced or broken: stop at once, from inside any callback."""
+        if self.open is None or self._ending is not None:
+            return
+        fenced = error.code == "fenced"
+        log.warning("epoch ended", epoch=self.open.epoch, code=error.code, detail=error.message)
+        self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
+        if not fenced:
+            self.waiting_for = f"a mend of: {error.message}"
+        self._ending = asyncio.get_running_loop().create_task(self._end(error))
+
+    async def _end(self, error: TwinlogError) -> None:
+        try:
+            text = f"site {self.site} is no longer the active ({error.code}; its log says more): try again"
+            await self.close_epoch(Unavailable(text, retry_after_s=1))
+        except Exception:  # what could not be closed or flushed is the next activation's or rejoin's to find
+            log.error("the end of an epoch failed", traceback=traceback.format_exc())
+        finally:
+            self._ending = None
+
+    async def close_epoch(self, reason: TwinlogError) -> None:
+        epoch, self.open = self.open, None
+        if epoch is not None:
+            await epoch.stop(reason)
+            if self.ports.engine.failure is None:  # else: what it lost is in the log
+                await self.ports.engine.flush()
+        self.touch()
+
+    def end_if_storage_failed(self) -> None:
+        """Nothing can be written any more, and a clean start of the storage needs it closed."""
+        failure = self.ports.engine.failure
+        if failure is not None:
+            self._epoch_ended(EngineFailed(f"the storage failed: {failure}"))
+
+    async def halt(self, why: str) -> None:
+        """End the open epoch, if there is one, for a plan of this site itself."""
+        if self.open is not None:
+            self.event(Event.HALTED)
+            await self.close_epoch(Unavailable(f"site {self.site} begins a new epoch ({why})", retry_after_s=1))
+
+    @property
+    def ending(self) -> bool:
+        return self._ending is not None
+
+    # ---- as a follower
+    async def rejoin(self) -> RejoinReport:
+        """Become a clean follower of the active: raises PeerError when it does not answer."""
+        rejoin = Rejoin(
+            site=self.site, engine=self.ports.engine, barriers=self.barriers, wal=self.ports.wal, files=self.ports.files,
+            transport=self.ports.transport, sink=self.sink, failpoints=self.ports.failpoints,
+        )
+        report = await rejoin.run()
+        self.catalog.reload()
+        self.event(Event.FOLLOW)
+        self.waiting_for = None
+        return report
+
+    def diverged(self, why: str) -> None:
+        """The active's log is not a continuation of this site's: rejoin before anything else is applied."""
+        if self.role is Role.STANDBY:
+            self.event(Event.REJOIN_STARTED)
+            self.waiting_for = f"the rejoin ({why})"
+
+    def takeover_blocker(self) -> str | None:
+        """Why this site's storage cannot stand in for the active now; None when it can."""
+        engine = self.ports.engine
+        if engine.failure is not None:
+            return f"its storage failed and waits to be opened anew: {engine.failure}"
+        if self.sink.needs_base:
+            return "its base data is not complete: wait until the active has filled this site"
+        return None
+
+    async def refresh_pair_state(self) -> PairState | None:
+        try:
+            self.pair_state = await self.ports.coordinator.read()
+        except Unavailable:
+            self.pair_state = self.ports.coordinator.known or self.pair_state
+            raise
+        return self.pair_state
+
+    async def held(self) -> Held:
+        """Which epochs this site knows of, whatever the coordinator says."""
+        ports = self.ports
+        return await held(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
+
+    # ---- the drain of a planned switchover
+    async def drain(self) -> int:
+        """No new writes; everything admitted settled; the last sequence that stands."""
+        if self.open is None:
+            raise self._not_serving()
+        if self.role is not Role.DRAINING:
+            self.event(Event.DRAIN)
+        return await self.open.drain()
+
+    def undrain(self) -> None:
+        if self.open is not None and self.role is Role.DRAINING:
+            sync = self.open.core.mode is Mode.SYNC
+            self.event(Event.DRAIN_CANCELLED_SYNC if sync else Event.DRAIN_CANCELLED_ASYNC)
+
+    async def step_down(self) -> int:
+        """Stop for good, and make the storage durable; its last durable sequence. Idempotent."""
+        if self.role is Role.DRAINING and self.open is not None:
+            await self.open.drain()  # the last noop for the lease too: nothing is left that only the remote log has
+        if self.role is Role.DRAINING:
+            self.event(Event.STEPPED_DOWN)
+            await self.close_epoch(NotActive(
+                f"site {self.site} has handed over to {self.peer}",
+                active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
+            ))
+        if self.open is not None:
+            raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")
+        return await self.ports.engine.flush()
+
+
+def _not_kept(name: str, why: str) -> None:
+    log.warning("a barrier's snapshot is not kept", barrier=name, why=why)

@@ -1,0 +1,184 @@
+"""The supervisor: makes a closed site what the coordinator says it is, and keeps the site's housekeeping going.
+
+What always holds: it never takes over from another site (only an operator's command does, which it carries on with after the
+death of the process); it starts a plan only when what the plan waits for first answers, so that the journal is not filled with
+attempts; a storage that failed is opened anew before anything else is begun. Source: protocol.md sections 6 and 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from gateway.site.site import Site
+from remote_log.replication.messages import STATUS, StatusReply, from_message
+from storage.errors import DfsError, TwinlogError
+from switchover.register.lost_value import forgotten_epoch
+from switchover.register.port import Switching
+from switchover.roles.boot import Action, decide
+from switchover.roles.table import Event, Role
+
+log = structlog.get_logger("twinlog.supervisor")
+STATUS_TIMEOUT_S = 2.0
+BACKOFF_MAX_S = 5.0
+PROBE_INTERVAL_S = 5.0
+PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
+
+
+class Supervisor:
+    """`run_plan(kind)` executes a plan to its end and raises its error; `undo_again` undoes what an abort could not;
+    `go_on(plan_id)` takes up what the plan at the coordinator is part of, or says that the operator has to."""
+
+    def __init__(
+        self, site: Site, *, run_plan: Callable[[str], Awaitable[dict[str, Any]]], undo_again: Callable[[], Awaitable[None]],
+        go_on: Callable[[str], Awaitable[bool]], is_busy: Callable[[], bool], poll_interval_s: float = 0.25,
+    ) -> None:
+        self._site, self._is_busy = site, is_busy
+        self._run_plan, self._undo_again, self._go_on = run_plan, undo_again, go_on
+        self._poll_interval_s = poll_interval_s
+        self._tasks: list[asyncio.Task[None]] = []
+        self._said = ""
+        self._failed = 0  # attempts in a row: plans, and to open the storage anew
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        upkeep = (
+            self._every(self._site.settings.flush_interval_s, "flush", self._flush),
+            self._every(PURGE_INTERVAL_S, "purge", self._purge),
+            self._every(PROBE_INTERVAL_S, "probe of the own DFS", self._probe),
+        )
+        self._tasks = [loop.create_task(work) for work in (self._watch(), *upkeep)]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        site = self._site
+        while True:
+            try:
+                await self._round()
+            except TwinlogError as error:
+                if error.message != self._said:  # once, not at every look
+                    log.info("waiting", role=site.role, code=error.code, detail=error.message)
+                site.waiting_for = self._said = error.message
+            except Exception as error:  # a fault of ours must not leave a site without its supervisor
+                site.waiting_for = f"a mend of an internal error: {error}"
+                log.error("internal error", traceback=traceback.format_exc())
+            pause_s = self._poll_interval_s * 2 ** min(self._failed, 10)
+            await site.ports.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))
+
+    async def _run(self, kind: str) -> None:
+        """A plan that failed is tried again, less and less often: it left an operation, an epoch and a claim behind."""
+        self._failed += 1
+        await self._run_plan(kind)
+        self._failed = 0
+
+    async def _mend_storage(self) -> None:
+        """An open epoch ends first. A plan that runs comes to its own end, unless it waits for what a standby applies."""
+        site = self._site
+        if site.open is not None:
+            site.end_if_storage_failed()
+        elif site.role is Role.STANDBY or not self._is_busy():
+            self._failed += 1  # that it could be opened proves little: a role that fits does
+            await site.sink.reopen_storage()
+            log.info("the storage was opened anew", applied_seq=site.ports.engine.applied_seq)
+            site.touch()
+
+    async def _round(self) -> None:
+        """One look at the coordinator, and what follows from it."""
+        site = self._site
+        if site.ports.engine.failure is not None and not site.ending:
+            await self._mend_storage()
+        if self._is_busy() or site.ending or site.ports.engine.failure is not None:
+            return
+        role = site.role
+        state = await site.refresh_pair_state()
+        if site.role is not role:
+            return  # what was read may be older than the change
+        forgotten: int | None = None
+        if role in (Role.CLOSED, Role.FENCED) and (state is None or state.active is None):
+            seen = await site.held()
+            if forgotten_epoch(state, seen) is not None:
+                state = await site.refresh_pair_state()  # it may have been opened meanwhile, and be known by that
+                forgotten = forgotten_epoch(state, seen)
+        decision = decide(site.site, role, state, site.settings.initial_active, forgotten)
+        if decision.action is Action.NOTHING:
+            site.waiting_for, self._failed = None, 0
+            return
+        if decision.action is Action.UNDRAIN:
+            site.undrain()
+            return
+        if decision.action is Action.UNDO:
+            await self._undo_again()
+            return
+        if decision.action is Action.RESUME and state is not None and state.switching is not None:
+            await self._resume(state.switching, decision.waiting_for)
+            return
+        site.waiting_for = decision.waiting_for
+        if decision.action in (Action.BOOTSTRAP, Action.RESTART):
+            if state is None or state.mode == "sync":
+                await self._probe_arbiter(may_go_without=state is not None and state.active == site.site)
+            if site.role is Role.FENCED:
+                site.event(Event.REJOIN_STARTED)
+            await self._run(decision.action.value)
+        elif decision.action is Action.REJOIN:
+            reply = await site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+            if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
+                await self._run("rejoin")
+
+    async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
+        """What cannot be taken up, or undone, now is tried again, less and less often."""
+        self._failed += 1
+        if await self._go_on(plan.plan_id):
+            self._site.waiting_for = f"its own {plan.kind}, which stopped half-way and is taken up again"
+        else:
+            self._site.waiting_for, self._failed = else_waiting_for, 0
+
+    async def _probe_arbiter(self, *, may_go_without: bool) -> None:
+        """The other site's DFS, without which nobody knows whether that site has taken over."""
+        try:
+            await self._site.ports.peer_dfs.probe()
+        except DfsError as error:
+            if may_go_without:
+                error.message += "; if that DFS is lost for good, `twinlog degrade` opens this site without it"
+            raise
+
+    async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Housekeeping: what fails is logged, and tried again at the next round."""
+        while True:
+            await self._site.ports.clock.sleep(interval_s)
+            try:
+                await work()
+            except TwinlogError as error:
+                log.error("housekeeping failed", work=name, code=error.code, detail=error.message)
+            except Exception:
+                log.error("housekeeping failed by an internal error", work=name, traceback=traceback.format_exc())
+
+    async def _flush(self) -> None:
+        """Make what is applied durable: the logs can be trimmed behind it. And let go of barriers whose time is over."""
+        engine = self._site.ports.engine
+        if engine.failure is None and engine.applied_seq != engine.durable_seq:
+            await engine.flush()
+        await self._site.barriers.expire()
+
+    async def _probe(self) -> None:
+        """A standby needs its own DFS only at the takeover: that must be seen before."""
+        site = self._site
+        try:
+            await site.ports.own_dfs.probe()
+            site.own_dfs_error = None
+        except TwinlogError as error:
+            if site.own_dfs_error is None:
+                log.error("the own DFS is not usable", code=error.code, detail=error.message)
+            site.own_dfs_error = error.message
+
+    async def _purge(self) -> None:
+        """Old versions and request outcomes go, at the active and at the standby alike."""
+        if self._site.ports.engine.failure is None:
+            await self._site.ports.engine.purge(self._site.ports.clock.wall_ms())

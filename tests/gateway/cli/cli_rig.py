@@ -1,0 +1,17 @@
+"""One call of the command line, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from typer.testing import CliRunner, Result
+
+from gateway.cli.main import app
+
+Run = Callable[..., Result]
+
+
+def invoke(*arguments: str, typed: str | None = None) -> Result:
+    result = CliRunner().invoke(app, list(arguments), input=typed, catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result

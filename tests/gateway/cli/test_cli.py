@@ -1,0 +1,255 @@
+"""The command line as a user meets it: help, screens, JSON, exit codes, errors without a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.client.client import TwinlogClient
+from gateway.client.flow import Patience
+from gateway.client.operator import who
+from gateway.demo.files import write_files
+from tests.gateway.cli.cli_rig import Run, invoke
+from tests.gateway.two_sites import TwoSites, refused_for_loss
+
+VERBS = [
+    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
+    "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
+    "log ls", "log cat", "log verify", "config check", "config show",
+]
+TABLE = {
+    "name": "things",
+    "columns": [{"name": "id", "type": "int64"}, {"name": "name", "type": "string"}, {"name": "weight", "type": "float64"}],
+    "primary_key": ["id"],
+}
+
+
+@pytest.fixture
+def sites() -> Iterator[TwoSites]:
+    with TwoSites() as pair:
+        yield pair
+
+
+@pytest.fixture
+def run(sites: TwoSites, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("TWINLOG_CONFIG", sites.address)
+    monkeypatch.setenv("COLUMNS", "100")
+    return invoke
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_that_fits(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    result = invoke(*verb.split(), "--help")
+    assert result.exit_code == 0
+    assert max(len(line) for line in result.output.splitlines()) <= 100
+    takes_pair = verb not in ("serve", "demo", "version") and not verb.startswith(("log", "config"))
+    assert ("--json" in result.output) == (verb != "serve")
+    assert ("twinlog:// address" in result.output) == takes_pair
+
+
+def test_status_shows_roles_mode_lag_and_what_is_unknown(run: Run, sites: TwoSites) -> None:
+    result = run("status")
+    assert result.exit_code == 0
+    assert "site a is active" in result.stdout
+    assert "12 records, sampled 400 ms ago" in result.stdout
+    assert [line.split()[:2] for line in result.stdout.splitlines() if sites.urls["b"] in line] == [["b", "STANDBY"]]
+    holds = next(line for line in result.stdout.splitlines() if "remote log holds" in line)
+    assert holds.split()[-1] == "unknown", "what is not known is not 0"
+    assert json.loads(run("status", "--json").stdout)["blockers"] == []
+
+
+def test_status_names_what_stands_in_the_way(run: Run, sites: TwoSites) -> None:
+    sites.mode = "async"
+    sites.stop("b")
+    result = run("status")
+    assert result.exit_code == 1
+    assert "unreachable" in result.stdout
+    assert "twinlog resync" in result.stdout
+    sites.stop("a")
+    assert run("status").exit_code == 4
+    assert run("status", "--json").exit_code == 4
+
+
+def test_a_switchover_is_asked_followed_and_reported(run: Run) -> None:
+    refused = run("switchover", typed="n\n")
+    assert (refused.exit_code, "Nothing was changed" in refused.stderr) == (1, True)
+    result = run("switchover", "--to", "b", "--reason", "test", "--yes")
+    assert result.exit_code == 0
+    assert "open" in result.stdout
+    assert "op-1: succeeded" in result.stdout
+    document = json.loads(run("switchover", "--to", "b", "--yes", "--json").stdout)
+    assert (document["kind"], document["to"], document["state"]) == ("switchover", "b", "succeeded")
+    listed = run("history").stdout
+    assert listed.count("switchover to b") == 2
+    assert "test" in listed
+
+
+def test_a_dry_run_is_the_same_request_and_asks_nothing(run: Run, sites: TwoSites) -> None:
+    result = run("switchover", "--dry-run")
+    assert (result.exit_code, "would begin now" in result.stdout) == (0, True)
+    assert ["would", "claim", "lock", "every"] in [line.split()[:4] for line in result.stdout.splitlines()]
+    (document,) = sites.doors["b"].documents.values()
+    assert (document["kind"], document["dry_run"]) == ("switchover", True)
+
+
+def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, sites: TwoSites) -> None:
+    result = run("validate")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines[0][:2] == ["ok", "peer.answers"]
+    assert lines[1][:2] == ["warning", "clock.skew"]
+    assert "-> see to NTP at both sites" in result.stdout
+    assert "A switchover to b would begin now: 1 ok, 1 warning. Nothing was changed." in result.stdout
+    found = json.loads(run("validate", "--for", "failover", "--to", "b", "--json").stdout)
+    assert [check["id"] for check in found["checks"]] == ["peer.answers", "clock.skew"]
+    assert run("validate", "--for", "nonsense").exit_code == 2
+    assert run("validate", "--to", "c").exit_code == 2
+    sites.doors["b"].refusal = refused_for_loss()
+    refused = run("validate", "--for", "failover", "--to", "b")
+    assert (refused.exit_code, "A failover to b would be refused now" in refused.stdout) == (1, True)
+    assert not sites.doors["b"].documents
+    sites.stop("b")
+    silent = run("validate")
+    assert (silent.exit_code, silent.stdout.split()[:2]) == (1, ["failed", "site.answers"])
+    sites.stop("a")
+    assert run("validate").exit_code == 4
+
+
+def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None:
+    sites.operations_end = "failed"
+    result = run("switchover", "--yes")
+    assert result.exit_code == 1
+    assert "the standby is behind" in result.stderr
+    assert "twinlog resume op-1" in result.stderr
+    assert "by itself" not in result.stderr
+    sites.operations_end = "interrupted"
+    assert "goes on by itself when the gateway of site b is started" in run("switchover", "--yes").stderr
+    sites.operations_end = "succeeded"
+    assert run("resume", "op-1", "--yes").exit_code == 0
+    assert run("abort", "op-1", "--yes").exit_code == 0
+    missing = run("history", "op-9")
+    assert (missing.exit_code, "twinlog history" in missing.stderr) == (1, True)
+
+
+def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, sites: TwoSites) -> None:
+    sites.doors["b"].refusal = refused_for_loss()
+    plain = run("failover", "--to", "b", "--yes")
+    assert plain.exit_code == 1
+    assert "Records at risk: at least 17" in plain.stderr
+    assert not sites.doors["b"].documents
+    wrong = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="16\n")
+    assert (wrong.exit_code, "Records at risk: at least 17" in wrong.stderr) == (1, True)
+    assert run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="many\n").exit_code == 2
+    assert not sites.doors["b"].documents
+    right = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="17\n")
+    assert right.exit_code == 0
+    assert sites.doors["b"].documents["op-1"]["options"] == {"accept_data_loss": 17}
+    assert sites.doors["b"].documents["op-1"]["actor"].split()[0] == who(), "who asks stands in the history"
+    assert run("failover", "--to", "b", "--accept-data-loss", "--count", "17", "--yes").exit_code == 0
+    sites.doors["b"].refusal = None
+    assert run("failover", "--to", "b", "--accept-data-loss", "--count", "unknown", "--yes").exit_code == 0
+    assert sites.doors["b"].documents["op-3"]["options"] == {"accept_data_loss": "unknown"}
+    assert "going on as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
+    assert sites.doors["b"].documents["op-4"]["options"] == {}
+
+
+def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
+    assert run("degrade", "--yes").exit_code == 0
+    assert run("rejoin", "b", "--merge", "--yes").exit_code == 0
+    assert [document["kind"] for document in sites.doors["a"].documents.values()] == ["degrade"]
+    assert [document["options"] for document in sites.doors["b"].documents.values()] == [{"merge": True}]
+    sites.stop("a")
+    assert run("resync", "--yes").exit_code == 0, "whoever answers takes it"
+    assert run("rejoin", "c", "--yes").exit_code == 2
+
+
+def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
+    assert "no table yet" in run("tables").stdout
+    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+        client.create_table(TABLE)
+    assert "in both logs" in run("put", "things", "1", "name=x y", "weight=2.5").stdout
+    ack = json.loads(run("put", "things", "2", "name=[b]", "weight=null", "--json").stdout)
+    assert "things" in run("tables").stdout
+    assert "float64" in run("tables", "things").stdout
+    assert json.loads(run("get", "things", "1", "--json").stdout)["row"] == {"id": 1, "name": "x y", "weight": 2.5}
+    assert "[b]" in run("get", "things", "2").stdout
+    assert "null" in run("scan", "things").stdout
+    lines = run("scan", "things", "--where", "weight > 1", "--where", "name is not null", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [1]
+    assert "survived" in run("receipt", ack["receipt"]).stdout
+    assert run("put", "things", "2", "--if-absent").exit_code == 1
+    assert run("delete", "things", "2", "--yes").exit_code == 0
+    assert run("get", "things", "2").exit_code == 1
+
+
+@pytest.mark.parametrize(("arguments", "code", "problem"), [
+    (["get", "absent", "1"], 1, "absent"),
+    (["put", "things", "1", "weight=heavy"], 2, "of type float64: 'heavy' is none"),
+    (["put", "things", "1", "wieght=1"], 2, "there is no column 'wieght'"),
+    (["put", "things", "1", "weight"], 2, "COLUMN=VALUE"),
+    (["put", "things", "x", "weight=1"], 1, "id"),
+    (["scan", "things", "--where", "weight"], 2, "is no condition"),
+    (["receipt", "nonsense"], 1, "not a receipt"),
+    (["load", "x.xls"], 2, ".parquet"),
+    (["failover", "--to", "c", "--yes"], 2, "there is no site 'c'"),
+    (["switchover", "--nonsense"], 2, "--nonsense"),
+])
+def test_errors_say_what_is_wrong_and_end_with_their_code(
+    run: Run, sites: TwoSites, arguments: list[str], code: int, problem: str
+) -> None:
+    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+        client.create_table(TABLE)
+    result = run(*arguments)
+    assert (result.exit_code, problem in result.stderr.replace("\n", " ")) == (code, True), result.stderr
+
+
+def test_an_error_is_one_json_document_when_asked_for(run: Run) -> None:
+    error = json.loads(run("get", "absent", "1", "--json").stdout)["error"]
+    assert error["code"] == "not-found"
+
+
+def test_without_a_pair_it_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TWINLOG_CONFIG", raising=False)
+    for verb in (["status"], ["tables"], ["load", "flights"]):
+        result = invoke(*verb)
+        assert (result.exit_code, "TWINLOG_CONFIG" in result.stderr) == (2, True)
+
+
+def test_config_check_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
+    assert invoke("config", "check", "--config", str(path)).exit_code == 0
+    assert invoke("config", "check", "--config", str(tmp_path / "operator.toml")).exit_code == 0
+    shown = invoke("config", "show", "--config", str(path)).stdout
+    assert "33_554_432" in shown
+    assert "the file" in shown
+    monkeypatch.setenv("TWINLOG_HTTP__PORT", "9")
+    document = json.loads(invoke("config", "show", "--config", str(path), "--json").stdout)
+    assert document["http.port"] == {"value": 9, "source": "environment TWINLOG_HTTP__PORT"}
+    path.write_text(path.read_text().replace("policy", "polcy").replace('url = "http', 'url = "htp'))
+    wrong = invoke("config", "check", "--config", str(path))
+    assert wrong.exit_code == 2
+    assert "did you mean policy?" in wrong.stderr
+    assert "peer.url" in wrong.stderr
+
+
+def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path) -> None:
+    port = sites.urls["a"].rpartition(":")[2]
+    used = invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", port, "--port-b", "1")
+    assert (used.exit_code, f"port {port} cannot be used" in used.stderr.replace("\n", " ")) == (2, True)
+    assert not (tmp_path / "d").exists()
+    assert invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", "7", "--port-b", "7").exit_code == 2
+    for option, known in (("--dfs", "hdfs"), ("--dfs-sync", "hflush"), ("--engine", "postgresql")):
+        refused = invoke("demo", "--dir", str(tmp_path / "d"), option, "tape")
+        assert (refused.exit_code, known in refused.stderr) == (2, True)
+
+
+def test_the_version_is_shown() -> None:
+    assert invoke("version").stdout.startswith("twinlog ")
+    assert isinstance(json.loads(invoke("version", "--json").stdout), dict)
+
+

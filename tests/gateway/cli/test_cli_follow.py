@@ -1,0 +1,80 @@
+"""An operation that is followed at the terminal: a site that goes away, Ctrl-C, an answer that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from gateway.cli import following as cli_follow
+from storage.errors import OutcomeUnknown, PeerError
+
+
+class Vanishing:
+    """A pair whose site b took an operation and then went away, for `silences` attempts to see how it is."""
+
+    def __init__(self, silences: int) -> None:
+        self.urls = {"a": "http://a", "b": "http://b"}
+        self.silences = silences
+
+    def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+        if method == "POST":
+            return {"id": "op-1", "kind": "switchover", "state": "running", "steps": []}
+        self.silences -= 1
+        if self.silences >= 0:
+            raise PeerError("connection refused", sent=False)
+        return {"id": "op-1", "kind": "switchover", "state": "succeeded", "steps": []}
+
+    def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
+        return {}
+
+    def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+        yield from ()
+
+    def close(self) -> None: ...
+
+
+def test_a_site_that_goes_away_does_not_make_the_operation_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
+    site, document = cli_follow.start(Vanishing(0), ["b"], "switchover", "b", {}, dry_run=False)
+    assert [one["state"] for one in cli_follow.documents(Vanishing(5), site, document)] == ["running", "succeeded"]
+    with pytest.raises(OutcomeUnknown, match="twinlog history op-1"):
+        list(cli_follow.documents(Vanishing(1000), site, document))
+
+
+def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    class Interrupted(Vanishing):
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+            asked.append((method, path))
+            return super().ask(site, method, path, body, key)
+
+        def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+            raise KeyboardInterrupt
+
+    pair = Interrupted(0)
+    site, document = cli_follow.start(pair, ["b"], "switchover", "b", {}, dry_run=False)
+    with pytest.raises(typer.Exit) as left:
+        cli_follow.follow(pair, site, document, as_json=False)
+    assert left.value.exit_code == 3
+    assert "still running. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
+    assert asked == [("POST", "/v1/operations")]
+
+
+def test_an_order_whose_answer_was_lost_is_not_given_to_another_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_follow, "RETRY_S", 0.001)
+    asked: list[tuple[str, str | None]] = []
+
+    class Losing(Vanishing):
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+            asked.append((site, key))
+            raise PeerError("broken", sent=site == "b")
+
+    pair = Losing(0)
+    with pytest.raises(OutcomeUnknown, match="may be running"):
+        cli_follow.start(pair, ["a", "b", "a"], "degrade", None, {}, dry_run=False)
+    assert [site for site, _ in asked] == ["a", "b", "b", "b"]
+    assert len({key for site, key in asked if site == "b"}) == 1, "asked again, not anew"

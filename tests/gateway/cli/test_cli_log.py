@@ -1,0 +1,86 @@
+"""`twinlog log`: what lies in a site's logs, read from their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.demo.files import write_files
+from storage.log.frame import Frame, make_frame
+from storage.log.record import Kind, Record
+from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
+from tests.gateway.cli.cli_rig import invoke
+
+
+def frames(count: int, epoch: int = 1) -> list[Frame]:
+    return [
+        make_frame(
+            epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
+            records=[Record(Kind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
+        )
+        for seq in range(1, count + 1)
+    ]
+
+
+def segment(path: Path, index: int, stored: list[Frame]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = SegmentHeader(0, stored[0].epoch, stored[0].first_seq, wal_name(stored[0].epoch, index))
+    path.write_bytes(encode_header(header) + b"".join(frame.data for frame in stored) + bytes(500))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A site's configuration with two WAL segments and a remote one behind it."""
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
+    made = frames(6)
+    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, made[:4])
+    segment(tmp_path / "a/data/wal" / wal_name(1, 2), 2, made[4:])
+    segment(tmp_path / "b/dfs/demo/0/000000000001" / remote_name(wal_name(1, 1), 1), 1, made[2:])
+    return path
+
+
+def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    config = ("--config", str(logs))
+    listed = json.loads(invoke("log", "ls", *config, "--json").stdout)["segments"]
+    found = [(one["place"], one["first_seq"], one["last_seq"]) for one in listed]
+    assert found == [("wal", 1, 4), ("wal", 5, 6), ("peer", 3, 6)]
+    assert "1 - 4" in invoke("log", "ls", *config).stdout
+    records = invoke("log", "cat", *config, "--from", "3", "--to", "4", "--records", "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in records] == [3, 4]
+    assert json.loads(records[0])["value"] == {"3": "x"}
+    assert invoke("log", "cat", *config, "--limit", "2").stdout.count("epoch 1") == 2
+    result = invoke("log", "verify", *config)
+    assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True)
+
+
+def test_verify_names_file_and_offset_of_damage_and_tells_it_from_a_torn_tail(logs: Path, tmp_path: Path) -> None:
+    last = tmp_path / "a/data/wal" / wal_name(1, 2)
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-500 - 10])
+    torn = invoke("log", "verify", "--config", str(logs), "--json")
+    summary = json.loads(torn.stdout)
+    assert torn.exit_code == 0
+    assert summary["torn_tails"][0]["file"] == str(last)
+    first = tmp_path / "a/data/wal" / wal_name(1, 1)
+    data = bytearray(first.read_bytes())
+    data[64 + 70] ^= 1
+    first.write_bytes(data)
+    damaged = invoke("log", "verify", "--config", str(logs), "--json")
+    fault = json.loads(damaged.stdout)["faults"][0]
+    assert damaged.exit_code == 1
+    assert (fault["code"], fault["file"], fault["offset"]) == ("damaged-log", str(first), 64)
+    assert "damaged at 64" in invoke("log", "ls", "--config", str(logs)).stdout
+
+
+def test_verify_sees_a_gap_that_neither_log_closes(logs: Path, tmp_path: Path) -> None:
+    (tmp_path / "a/data/wal" / wal_name(1, 1)).unlink()
+    assert invoke("log", "verify", "--config", str(logs)).exit_code == 0, "trimmed at the front"
+    (remote,) = (tmp_path / "b/dfs/demo/0/000000000001").iterdir()
+    remote.unlink()
+    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, frames(2))
+    gap = invoke("log", "verify", "--config", str(logs), "--json")
+    assert gap.exit_code == 1
+    assert {fault["code"] for fault in json.loads(gap.stdout)["faults"]} == {"log-gap"}

@@ -1,0 +1,39 @@
+"""The configurations that a demo writes are ones that a site takes, whatever its storage and its DFS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.loading import load_site_config
+from gateway.demo.files import write_files
+from gateway.demo.servers import Databases, HdfsRoot
+from spark_jobs.sites import load_pair
+
+URLS = {"a": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_a", "b": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_b"}
+HDFS = {site: HdfsRoot(f"hdfs://127.0.0.1:900{n}/twinlog", f"127.0.0.1:987{n}") for n, site in enumerate("ab", 1)}
+
+
+@pytest.mark.parametrize("sync", ["hsync", "hflush"])
+def test_each_site_has_its_own_hdfs_and_its_peers(tmp_path: Path, sync: str) -> None:
+    paths = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="sqlite", hdfs=HDFS, sync=sync)
+    for site, peer in (("a", "b"), ("b", "a")):
+        config = load_site_config(paths[site], {})
+        assert (config.dfs.own.url, config.dfs.peer.url) == (HDFS[site].url, HDFS[peer].url)
+        assert config.dfs.own.options == {"dfs.namenode.http-address": HDFS[site].web}
+        assert load_pair(paths[site]).sites[peer].hdfs == {"dfs.namenode.http-address": HDFS[peer].web}, "audits find it"
+        assert (config.dfs.own.sync, config.dfs.peer.sync) == (sync, sync)
+        assert config.engine.kind == "sqlite"
+
+
+def test_each_site_has_its_own_database(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n")
+    paths = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="postgresql", databases=Databases(URLS, f"file:{secret}"))
+    for site in URLS:
+        config = load_site_config(paths[site], {})
+        assert config.engine.kind == "postgresql"
+        assert config.engine.url == URLS[site]
+        assert "s3cret" not in paths[site].read_text()
+        assert config.dfs.own.kind == "directory"

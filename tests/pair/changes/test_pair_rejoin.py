@@ -1,0 +1,234 @@
+"""What a rejoin keeps when it is interrupted, what a merge makes of it; leftovers of a dropped table, of a broken log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.fencing.claims import segments_below
+from remote_log.layout import RemoteLayout
+from storage.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
+from storage.prefix import FLOOR
+from tests.pair.faults import FaultyDfsWriter
+from tests.pair.pair import Pair
+from tests.pair.pair_rig import Moments, caught_up, epoch, holds, open_pair, put, rows, site, turns
+from tests.storage.noise import noise
+
+LONG = noise(10_000)  # a WAL segment of the test pair takes six such rows
+
+
+async def diverge(pair: Pair) -> None:
+    """a acknowledges alone from here on."""
+    await pair.until(lambda: caught_up(pair, "a", "b"))
+    await pair.operate("a", "degrade")
+    pair.cut = True
+
+
+async def take_over(pair: Pair) -> None:
+    await pair.stop("a")
+    ended = await pair.force_failover("b")
+    assert ended["state"] == "succeeded", ended
+    pair.cut = False
+
+
+def quarantined_keys(pair: Pair, name: str) -> list[str]:
+    manifests = [json.loads(path.read_text()) for path in sorted((pair.root / name / "quarantine").glob("*.json"))]
+    return [key["key"] for manifest in manifests for key in manifest["keys"]]
+
+
+async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quarantine(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await diverge(pair)
+        for key in range(20):
+            assert (await put(pair, "a", key, f"{key} {LONG}")).mode == "async"
+        await take_over(pair)
+        deleted: list[str] = []
+
+        def break_the_disk() -> None:
+            files = site(pair, "a").ports.files
+            delete = files.delete
+
+            async def fails_once(path: str) -> None:
+                deleted.append(path)
+                if len(deleted) == 2:
+                    raise SyncFailed("injected")
+                await delete(path)
+
+            files.delete = fails_once  # type: ignore[method-assign]
+
+        pair.failpoints["a"] = Moments({"rejoin.cut": break_the_disk})
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        await pair.until(lambda: pair.running["a"].operations.running_id is None)
+        assert len(deleted) > 2
+        assert len(set(quarantined_keys(pair, "a"))) == 20
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
+        assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
+
+
+async def test_a_site_gets_what_its_own_log_failed_to_keep_and_the_new_active_found_in_the_remote_log(tmp_path: Path) -> None:
+    """Found by the simulator (seed 5079360): by its number it lies below what the site holds, and the site goes on without."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await put(pair, "a", 1, "shared")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        faults, core = pair.faults["a"], epoch(pair, "a").core
+        faults.hold_local.clear()
+        faults.fail_local = 1
+        writing = asyncio.ensure_future(put(pair, "a", 2, "in the remote log"))
+        await pair.until(lambda: core.remote > core.local)
+        pair.cut = faults.remote_down = True
+        faults.hold_local.set()
+        with pytest.raises(OutcomeUnknown):
+            await writing
+        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        assert (await put(pair, "a", 3, "alone")).mode == "async"
+        faults.remote_down = False
+        await take_over(pair)
+        expected = {1: "shared", 2: "in the remote log"}
+        assert await rows(pair, "b") == expected
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert await holds(pair, "a", expected)
+        assert len(quarantined_keys(pair, "a")) == 1
+
+
+async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        for key in (3, 4, 5):
+            await put(pair, "a", key, "shared")
+        await diverge(pair)
+        await put(pair, "a", 1, "first")
+        await put(pair, "a", 1, "second")
+        await put(pair, "a", 2, "gone again")
+        await put(pair, "a", 2, "", op="delete")
+        await put(pair, "a", 3, "", op="delete")
+        await put(pair, "a", 3, "anew", op="insert")
+        await put(pair, "a", 4, "older")
+        await put(pair, "a", 5, "older")
+        await take_over(pair)
+        await put(pair, "b", 4, "newer")
+        await put(pair, "b", 5, "", op="delete")
+        await put(pair, "b", 5, "newer")
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None)
+        ended = await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)
+        assert ended["state"] == "succeeded", ended
+        expected = {1: "second", 3: "anew", 4: "newer", 5: "newer"}
+        assert await rows(pair, "b") == expected
+        await pair.until(lambda: holds(pair, "a", expected))
+
+
+async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> None:
+    """Its answer was lost, or the site died before it renamed the file."""
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await diverge(pair)
+        await put(pair, "a", 1, "first")
+        await put(pair, "a", 1, "second")
+        await take_over(pair)
+
+        def break_the_disk() -> None:
+            files = site(pair, "a").ports.files
+            rename = files.rename
+
+            async def fails_once(old: str, new: str) -> None:
+                files.rename = rename  # type: ignore[method-assign]
+                raise SyncFailed("injected")
+
+            files.rename = fails_once  # type: ignore[method-assign]
+
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY")
+        await pair.until(lambda: pair.running["a"].operations.running_id is None)
+        break_the_disk()
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "failed"
+        assert await rows(pair, "b") == {1: "second"}
+        await put(pair, "b", 1, "third")
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
+        assert await rows(pair, "b") == {1: "third"}
+
+
+async def test_a_write_is_refused_while_its_table_is_being_dropped(tmp_path: Path) -> None:
+    """Behind the drop in the log it would leave a row that a later table with the same id shows."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        table = site(pair, "a").catalog.get("t")
+        pair.faults["a"].hold_remote.clear()
+        dropping = asyncio.ensure_future(pair.running["a"].facade.drop_table("t"))
+        await turns()
+        writing = asyncio.ensure_future(put(pair, "a", 2, "too late"))
+        pair.faults["a"].hold_remote.set()
+        await dropping
+        with pytest.raises(Conflict):
+            await writing
+        engine = site(pair, "a").ports.engine
+        assert not await engine.scan(table.id, None, None, reverse=False, limit=10)
+
+
+async def test_what_a_broken_remote_log_left_open_goes_once_the_pair_is_synchronous_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer could not close its segment when the site degraded; the next one is of the same epoch."""
+
+    async def cannot_close(self: FaultyDfsWriter) -> None:
+        if self._faults.remote_down:
+            self._faults.left_open.append(self._writer)
+            raise DfsError("injected")
+        await self._writer.close()
+
+    monkeypatch.setattr(FaultyDfsWriter, "close", cannot_close)
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        pair._dead.append(pair.faults["a"])
+        await put(pair, "a", 1, "x")
+        pair.faults["a"].remote_down = True
+        await pair.operate("a", "degrade")
+        pair.faults["a"].remote_down = False
+        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        dfs, layout = DirectoryDfs(tmp_path / "b" / "dfs", "test"), RemoteLayout("test")
+        async with asyncio.timeout(5):
+            while True:
+                if len(await segments_below(dfs, layout, 10**6)) == 1:
+                    return
+                await asyncio.sleep(0.01)  # a poll of the remote log, bounded above
+
+
+async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_the_logs(tmp_path: Path) -> None:
+    """Its own log has that frame, and the new active's history ends the old epoch with it: no base data is needed."""
+    async with open_pair(tmp_path, flush_interval_s=60.0, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")  # so that the new active has no remote log to serve the old one from
+        for key in range(5):
+            await put(pair, "a", key, f"a{key}")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        await pair.crash("a")
+        ended = await pair.force_failover("b")
+        assert ended["state"] == "succeeded", ended
+        await pair.start("a")
+        assert site(pair, "a").ports.engine.applied_seq < 5
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert await rows(pair, "a") == {key: f"a{key}" for key in range(5)}
+        assert epoch(pair, "b").shipper.base_rows_sent == 0
+
+
+async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path) -> None:
+    """b rejoined, and is behind the point at which it fetched rows; the active is lost before anything was shipped."""
+    async with open_pair(tmp_path) as pair:
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        pair.cut = True
+        for key in range(5):
+            assert (await put(pair, "a", key, "only in the remote log")).mode == "sync"
+        needed = epoch(pair, "a").core.committed
+        engine = site(pair, "b").ports.engine
+        await engine.set_meta(FLOOR, str(needed + 20).encode())
+        await pair.crash("a")
+        ended = await pair.operate("b", "failover", "b")
+        assert (ended["state"], ended["error"]["code"]) == ("failed", "log-gap"), ended
+        assert str(needed + 20) in ended["error"]["message"]
+        assert pair.role("b") == "CLOSED"
+        assert engine.applied_seq < needed, "nothing was applied to a storage that cannot be opened"
+        await engine.set_meta(FLOOR, str(needed).encode())
+        ended = await pair.operate("b", "failover", "b")
+        assert ended["state"] == "succeeded", ended
+        assert len(await rows(pair, "b")) == 5

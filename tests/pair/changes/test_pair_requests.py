@@ -1,0 +1,141 @@
+"""Requests in awkward moments: refused half-way, waiting for a key while the site drains, schema changes with an open fate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.service.port import Mutation, WriteRequest
+from storage.engine import RequestOutcome
+from storage.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
+from storage.rows.codec import RowCodec
+from tests.pair.pair import Pair
+from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with open_pair(tmp_path, deadline_s=0.5, resync_after_s=None) as made:
+        yield made
+
+
+async def test_a_batch_that_contradicts_itself_leaves_nothing_admitted_and_its_key_free(pair: Pair) -> None:
+    facade = pair.running["a"].facade
+    table = facade.table("t")
+    codec = RowCodec(table)
+    key, _ = codec.encode_json_row({"k": 1, "v": ""})
+    key, changes = codec.encode_update({"k": 1, "v": "x"})
+    request = WriteRequest(table, [Mutation("delete", key), Mutation("update", key, changes)], (), "request 1", b"digest")
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await facade.write(request)
+        assert site(pair, "a").admission.requests == 0
+        assert site(pair, "a").admission.queued_bytes == 0
+
+
+async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A storage behind a network: between the question about the key and its answer others have their turns."""
+    facade, engine = pair.running["a"].facade, site(pair, "a").ports.engine
+    table = facade.table("t")
+    ask = engine.request_outcome
+
+    async def late(key: str) -> RequestOutcome | None:
+        found = await ask(key)
+        await turns(5)
+        return found
+
+    monkeypatch.setattr(engine, "request_outcome", late)
+    request = WriteRequest(
+        table, [Mutation("upsert", *RowCodec(table).encode_json_row({"k": 1, "v": "x"}))], (), "request 1", b"digest"
+    )
+    before = engine.applied_seq
+    first, *others = await asyncio.gather(*(facade.write(request) for _ in range(4)))
+    assert [other.version for other in others] == [first.version] * 3
+    frames = await site(pair, "a").ports.wal.read(before, engine.applied_seq, 1 << 20)
+    assert sum(bool(record.request) for frame in frames for record in frame.records) == 1
+
+
+async def test_a_table_made_while_the_fate_of_another_is_open_gets_an_id_of_its_own(pair: Pair) -> None:
+    facade = pair.running["a"].facade
+    pair.faults["a"].hold_remote.clear()
+    with pytest.raises(OutcomeUnknown):
+        await facade.create_table({**TABLE, "name": "first"})
+    second = asyncio.ensure_future(facade.create_table({**TABLE, "name": "second"}))
+    await turns()
+    pair.faults["a"].hold_remote.set()
+    await second
+    ids = {table.name: table.id for table in facade.tables()}
+    assert sorted(ids) == ["first", "second", "t"]
+    assert len(set(ids.values())) == 3
+
+
+async def test_a_schema_change_whose_predecessor_stays_open_ends_by_its_deadline(pair: Pair) -> None:
+    facade = pair.running["a"].facade
+    pair.faults["a"].hold_remote.clear()
+    with pytest.raises(OutcomeUnknown):
+        await facade.create_table({**TABLE, "name": "first"})
+    async with asyncio.timeout(5):
+        with pytest.raises(Unavailable):
+            await facade.create_table({**TABLE, "name": "second"})
+
+
+async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drained(pair: Pair) -> None:
+    """Otherwise an asynchronous active acknowledges it after the last sequence that the other site waits for."""
+    await pair.operate("a", "degrade")
+    active = site(pair, "a")
+    held = (active.catalog.get("t").id, key_of(pair, "a", 1))
+    await active.rows._gate.hold([held])
+    writing = asyncio.ensure_future(put(pair, "a", 1, "late", deadline_s=5))
+    await turns()
+    drained_seq = await active.drain()
+    active.rows._gate.release([held])
+    with pytest.raises(TwinlogError) as refused:
+        await writing
+    assert isinstance(refused.value, Unavailable | NotActive)
+    assert active.ports.engine.applied_seq == drained_seq
+    assert await rows(pair, "a") == {}
+
+
+async def test_a_drain_ends_when_its_epoch_does(pair: Pair) -> None:
+    pair.faults["a"].hold_remote.clear()
+    writing = asyncio.ensure_future(put(pair, "a", 1, "held", deadline_s=60))
+    await pair.until(lambda: epoch(pair, "a").core.frames_in_flight > 0)
+    draining = asyncio.ensure_future(site(pair, "a").drain())
+    await turns()
+    await epoch(pair, "a").commit.stop(Unavailable("fenced", retry_after_s=0))
+    async with asyncio.timeout(5):
+        with pytest.raises(TwinlogError):
+            await draining
+    with pytest.raises(OutcomeUnknown):
+        await writing
+
+
+async def test_a_request_too_large_for_a_frame_is_answered_and_the_next_one_goes_on(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.log.frame.PAYLOAD_BYTES_MAX", 1000)
+    async with asyncio.timeout(5):
+        with pytest.raises(TooLarge):
+            await put(pair, "a", 1, "x" * 2000)
+    assert site(pair, "a").admission.requests == 0
+    assert (await put(pair, "a", 2, "small")).mode == "sync"
+
+
+async def test_requests_that_left_are_forgotten_while_no_lease_can_be_proved(pair: Pair) -> None:
+    """Their rows are applied, nobody waits any more: while the coordinator is away they must not pile up."""
+    await pair.operate("a", "degrade")
+    pair.faults["a"].coordinator_down = True
+    clock = site(pair, "a").ports.clock
+    await pair.until(lambda: not epoch(pair, "a").lease.valid_at(clock.monotonic_s()))
+    for number in range(5):
+        with pytest.raises(OutcomeUnknown):
+            await put(pair, "a", number, "x", deadline_s=0.05)
+    await pair.until(lambda: len(epoch(pair, "a").commit._unproved) == 0, timeout_s=3)
+    pair.faults["a"].coordinator_down = False
+    assert (await put(pair, "a", 9, "y", deadline_s=5)).mode == "async"
+    await pair.until(lambda: caught_up(pair, "a", "b"))

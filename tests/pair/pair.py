@@ -1,0 +1,260 @@
+"""Two whole sites in one process, on real small parts: RocksDB or the memory engine, directory DFS, SQLite coordinator.
+
+The transport is a direct call of the other site's peer API, which can be cut. A site can be crashed (its tasks are dropped, its
+unflushed storage is lost) and started again on the same folders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway.epoch.active_epoch import ActiveSettings
+from gateway.epoch.commit_log import CommitSettings
+from gateway.service.admission import AdmissionLimits
+from gateway.site.control import Control
+from gateway.site.facade import Facade
+from gateway.site.operations import Operations
+from gateway.site.peer_api import PeerApi
+from gateway.site.site import Site, SitePorts, SiteSettings
+from gateway.site.supervisor import Supervisor
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.port import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.replication.shipper import ShipperSettings
+from remote_log.writing.writer import RemoteWriterSettings
+from storage.clock import Clock, SystemClock
+from storage.disk.os_files import OsFiles
+from storage.engine import StorageEngine
+from storage.engines.barriers import BarrierLimits
+from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.opening import RocksSettings
+from storage.errors import DfsError, PeerError, Unavailable
+from storage.failpoints import Failpoints
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal, WalSettings
+from switchover.operations.sql_journal import SqlJournal
+from switchover.preflight.loss import at_risk
+from switchover.register.port import Coordinator
+from switchover.register.sql import SqlCoordinator
+from switchover.register.two_dfs import DfsCoordinator
+from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
+
+IMAGE_ATTEMPTS = 50
+_ids = itertools.count(1)
+OTHER = {"a": "b", "b": "a"}
+
+
+def settings(site: str, **changes: Any) -> SiteSettings:
+    base = SiteSettings(
+        pair="test", site=site, peer=OTHER[site], url=f"http://{site}", peer_url=f"http://{OTHER[site]}", initial_active="a",
+        policy="protect", request_deadline_s=5.0, flush_interval_s=0.2, fence_deadline_s=5.0, admission=AdmissionLimits(),
+        barriers=BarrierLimits(), audit_recent_s=0.0,
+        active=ActiveSettings(
+            lease_s=0.4, drift_margin=0.1, noop_interval_s=0.1, trim_interval_s=0.1, degrade_after_s=None, resync_after_s=0.1,
+            commit=CommitSettings(), shipper=ShipperSettings(idle_poll_s=0.05, retry_s=0.05, batch_interval_s=0.005),
+            remote=RemoteWriterSettings(segment_bytes=64 << 10),
+        ),
+    )
+    return replace(base, **changes)
+
+
+def copy_at_one_moment(root: Path, image: Path) -> None:
+    """What a site's folder holds, its DFS left out. RocksDB compacts in the background: then the copy is made again."""
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_size for path in root.glob("engine/rocksdb/*") if not path.name.startswith("LOG")}
+
+    for _ in range(IMAGE_ATTEMPTS):
+        shutil.rmtree(image, ignore_errors=True)
+        with suppress(shutil.Error, FileNotFoundError):
+            before = files()
+            shutil.copytree(root, image, ignore=shutil.ignore_patterns("dfs"))
+            if files() == before:
+                return
+    raise AssertionError(f"{root} does not stand still")
+
+
+class SkewedClock(SystemClock):
+    """A wall clock that is wrong by so many seconds; durations are right."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self._ahead_ms = round(ahead_s * 1000)
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._ahead_ms
+
+
+class DirectTransport:
+    """Calls of the other site in the same process; `cut` makes it unreachable."""
+
+    def __init__(self, pair: Pair, to: str) -> None:
+        self._pair, self._to = pair, to
+
+    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        running = self._pair.running.get(self._to)
+        if running is None or self._pair.cut:
+            raise PeerError(f"site {self._to} does not answer")
+        body = msgspec.msgpack.encode(message)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer: dict[str, Any] = msgspec.msgpack.decode(await running.peer_api.call_bytes(method, body))
+        except TimeoutError as error:
+            raise PeerError(f"site {self._to} did not answer {method} in {timeout_s} s") from error
+        return answer
+
+
+async def open_rocks(path: Path) -> StorageEngine:
+    return await RocksEngine.open(path, RocksSettings())
+
+
+@dataclass
+class Running:
+    site: Site
+    operations: Operations
+    facade: Facade
+    peer_api: PeerApi
+    supervisor: Supervisor
+    stack: AsyncExitStack
+
+
+@dataclass
+class Pair:
+    root: Path
+    settings: dict[str, dict[str, Any]] = field(default_factory=lambda: {"a": {}, "b": {}})
+    running: dict[str, Running] = field(default_factory=dict)
+    has_coordinator: bool = True
+    cut: bool = False
+    faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
+    failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
+    clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
+    engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
+    open_dfs: Callable[[str], Dfs] | None = None  # of a site; other than a directory
+    _dead: list[Faults] = field(default_factory=list)
+
+    async def start(self, name: str) -> Running:
+        root = self.root / name
+        (root / "dfs").mkdir(parents=True, exist_ok=True)
+        (self.root / OTHER[name] / "dfs").mkdir(parents=True, exist_ok=True)
+        stack = AsyncExitStack()
+        clock = SkewedClock(self.clock_ahead_s[name])
+        os_files = OsFiles(root)
+        stack.push_async_callback(os_files.close)
+        files = FaultyFiles(os_files, self.faults[name])
+        engine = await self.engines.get(name, open_rocks)(root / "engine")
+        stack.push_async_callback(engine.close)
+        wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
+        stack.push_async_callback(wal.close)
+        own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own")
+        of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
+        peer = FaultyDfs(of_peer, self.faults[name])
+        coordinator = self._coordinator(name, clock, own, peer)
+        stack.push_async_callback(coordinator.close)
+        site = Site(
+            settings(name, **self.settings[name]),
+            SitePorts(
+                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
+                transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
+                cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
+            ),
+        )
+        operations = Operations(site, Control(site), SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        supervisor = Supervisor(
+            site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
+            is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
+        )
+        running = Running(site, operations, Facade(site, operations), PeerApi(site), supervisor, stack)
+        self.running[name] = running
+        supervisor.start()
+        return running
+
+    def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any) -> Coordinator:
+        if self.has_coordinator:
+            sql = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
+            return FaultyCoordinator(sql, self.faults[name])
+        return DfsCoordinator(
+            site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",
+            clock=clock,
+        )
+
+    def lose_register(self) -> None:
+        """What names the active is gone: the coordinator was set up anew, or both registers on the DFSs."""
+        for name in OTHER:
+            shutil.rmtree(self.root / name / "dfs" / "test" / "0" / "register", ignore_errors=True)
+        if self.has_coordinator:
+            with closing(sqlite3.connect(self.root / "coordinator.db")) as database, database:
+                tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+                for (table,) in tables.fetchall():
+                    database.execute(f"DELETE FROM {table}")
+
+    async def stop(self, name: str) -> None:
+        running = self.running.pop(name)
+        await running.supervisor.stop()
+        await running.operations.close()
+        await running.site.close_epoch(Unavailable("stopping", retry_after_s=0))
+        await running.stack.aclose()
+
+    async def crash(self, name: str) -> None:
+        """The process dies: what its disk holds at this moment is all that is left, its files on the DFS stay open."""
+        running, faults = self.running.pop(name), self.faults[name]
+        self._dead.append(faults)
+        await running.supervisor.stop()  # it alone flushes the storage, which would disturb the image
+        faults.dead = True
+        root, image = self.root / name, self.root / f"{name}.image"
+        copy_at_one_moment(root, image)
+        faults.hold_remote.set()  # nobody waits for an answer any more
+        await running.operations.close()
+        await running.site.close_epoch(Unavailable("the process died", retry_after_s=0))
+        await running.stack.aclose()
+        for left in root.iterdir():
+            if left.name != "dfs":
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        shutil.copytree(image, root, dirs_exist_ok=True)
+        shutil.rmtree(image)
+        self.faults[name] = Faults()
+
+    async def stop_all(self) -> None:
+        for name in list(self.running):
+            await self.stop(name)
+        for faults in self._dead:
+            for writer in faults.left_open:
+                with suppress(DfsError):  # its lease has been recovered since
+                    await writer.close()
+
+    async def until(self, condition: Any, timeout_s: float = 15.0) -> None:
+        """Wait for a condition of the running sites, a bool or an awaitable of one; fails with what they are."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    seen = condition()
+                    if await seen if isawaitable(seen) else seen:
+                        return
+                    await asyncio.sleep(0.005)  # a poll of observable state, bounded by the time-out
+        except TimeoutError:
+            seen = {n: (r.site.role, r.site.epoch, r.site.mode, r.site.waiting_for) for n, r in self.running.items()}
+            done = {n: [(o["kind"], o["state"], o["error"]) for o in await r.operations.all()] for n, r in self.running.items()}
+            raise AssertionError(f"not reached in {timeout_s} s: {seen}\n{done}") from None
+
+    def role(self, name: str) -> str:
+        return str(self.running[name].site.role) if name in self.running else "down"
+
+    async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> dict[str, Any]:
+        operations = self.running[name].operations
+        started = await operations.start(kind, to, options, False, "test")
+        async for document in operations.follow(started["id"]):
+            started = document
+        return started
+
+    async def force_failover(self, name: str) -> dict[str, Any]:
+        """As an operator does who reads the loss manifest, and types what it shows."""
+        loss = (await self.running[name].operations.checks("failover"))["loss"]
+        return await self.operate(name, "failover", name, accept_data_loss=at_risk(loss or {}))

@@ -1,0 +1,119 @@
+"""What the review tests share: a pair with one table, requests at a site, things that happen at a named moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.epoch.active_epoch import ActiveEpoch
+from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
+from gateway.site.site import Site
+from storage.failpoints import Failpoints
+from storage.rows.codec import RowCodec
+from switchover.register.port import PairState
+from tests.pair.pair import Pair, settings
+
+TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
+
+
+class Moments(Failpoints):
+    """Runs an action the first time that its named point is hit."""
+
+    def __init__(self, actions: dict[str, Callable[[], None]]) -> None:
+        self._actions = actions
+
+    def hit(self, name: str) -> None:
+        action = self._actions.pop(name, None)
+        if action is not None:
+            action()
+
+
+@asynccontextmanager
+async def open_pair(
+    root: Path, *, deadline_s: float = 5.0, flush_interval_s: float = 0.2, **active: Any
+) -> AsyncIterator[Pair]:
+    """a ACTIVE with the table `t`, b STANDBY; `active` are changes of ActiveSettings at both sites."""
+    pair = Pair(root)
+    for name in "ab":
+        pair.settings[name] = {
+            "active": replace(settings(name).active, **active), "request_deadline_s": deadline_s,
+            "flush_interval_s": flush_interval_s,
+        }
+    try:
+        for name in "ab":
+            await pair.start(name)
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
+        await pair.until(lambda: all(one.operations.running_id is None for one in pair.running.values()))
+        await pair.running["a"].facade.create_table(TABLE)
+        yield pair
+    finally:
+        for faults in pair.faults.values():
+            faults.hold_remote.set()
+            faults.hold_deletes.set()
+        await pair.stop_all()
+
+
+def site(pair: Pair, name: str) -> Site:
+    return pair.running[name].site
+
+
+def epoch(pair: Pair, name: str) -> ActiveEpoch:
+    found = site(pair, name).open
+    assert found is not None
+    return found
+
+
+async def put(
+    pair: Pair, name: str, key: int, value: str, *, op: str = "upsert", request: str | None = None,
+    conditions: tuple[Condition, ...] = (), deadline_s: float | None = None,
+) -> WriteResult:
+    facade = pair.running[name].facade
+    table = facade.table("t")
+    row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
+    mutations = [Mutation(op, row_key, b"" if op == "delete" else row_value)]
+    digest = b"digest" if request is not None else b""
+    return await facade.write(WriteRequest(table, mutations, conditions, request, digest), deadline_s)
+
+
+def key_of(pair: Pair, name: str, key: int) -> bytes:
+    table = site(pair, name).catalog.get("t")
+    return RowCodec(table).encode_json_row({"k": key, "v": ""})[0]
+
+
+async def rows(pair: Pair, name: str) -> dict[int, str]:
+    """Rows 0 to 49 as the site's storage has them."""
+    table = site(pair, name).catalog.find("t")
+    if table is None:
+        return {}
+    codec = RowCodec(table)
+    found = {}
+    for key in range(50):
+        row = await site(pair, name).ports.engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0])
+        if row is not None:
+            found[key] = codec.decode_row(row.key, row.value)["v"]
+    return found
+
+
+async def holds(pair: Pair, name: str, expected: dict[int, str]) -> bool:
+    return await rows(pair, name) == expected
+
+
+async def coordinator_value(pair: Pair, name: str) -> PairState:
+    state = await site(pair, name).ports.coordinator.read()
+    assert state is not None
+    return state
+
+
+def caught_up(pair: Pair, active: str, standby: str) -> bool:
+    ahead, behind = site(pair, active), site(pair, standby)
+    return behind.takeover_blocker() is None and behind.ports.engine.applied_seq == ahead.ports.engine.applied_seq > 0
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything that can go on without waiting for a thread go on."""
+    for _ in range(count):
+        await asyncio.sleep(0)
