@@ -26,9 +26,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from bench.rounds import Rounds, told
 from gateway.load.sources import open_source
-from spark_jobs import compare
+from spark_jobs.audit.session import open_session
+from spark_jobs.compare import job as compare
 from spark_jobs.job import FORMAT, Barrier, Outcome, Request, SiteSource
-from spark_jobs.session import open_session
 from storage.engine import StoredRow
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings

@@ -17,13 +17,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.rounds import Rounds, told
+from spark_jobs.audit.session import open_session
 from spark_jobs.job import Request, SiteSource
-from spark_jobs.log_audit import run
-from spark_jobs.log_columns import RUNS_SCHEMA
-from spark_jobs.log_files import Place, list_log
-from spark_jobs.log_fold import run_batch
-from spark_jobs.log_walk import walk
-from spark_jobs.session import open_session
+from spark_jobs.log_audit.job import run
+from spark_jobs.logs.columns import RUNS_SCHEMA
+from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.runs_folded import run_batch
+from spark_jobs.logs.walk import walk
 from storage.log.frame import make_frame
 from storage.log.record import Kind, Record
 from storage.log.segment import SegmentHeader, encode_header, wal_name

@@ -20,15 +20,15 @@ if __name__ == "__main__" and not __package__:  # a file given to spark-submit: 
 from rich.console import Console
 from rich.markup import escape
 
-from spark_jobs.audit import JOBS, Ended, Plan, check_settings, perform
-from spark_jobs.java import java_program
-from spark_jobs.output import AUDITS, Audit, audit_id
-from spark_jobs.pair import HELD_DEADLINE_S
-from spark_jobs.progress import Steps
-from spark_jobs.schedule import run_every, seconds
-from spark_jobs.screens import show_audit
-from spark_jobs.session import check_installed
-from spark_jobs.sites import load_pair
+from spark_jobs.audit.audit import JOBS, Ended, Plan, check_settings, perform
+from spark_jobs.audit.gateways import HELD_DEADLINE_S
+from spark_jobs.audit.java import java_program
+from spark_jobs.audit.progress import Steps
+from spark_jobs.audit.schedule import run_every, seconds
+from spark_jobs.audit.session import check_installed
+from spark_jobs.audit.sites import load_pair
+from spark_jobs.report.folder import AUDITS, Audit, audit_id
+from spark_jobs.report.screens import show_audit
 from storage.errors import ConfigError, InvalidInput, TwinlogError
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from bench.pair import free_ports
 from gateway.demo.files import client_address
 from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
-from spark_jobs.output import FINDINGS, first_findings
+from spark_jobs.report.folder import FINDINGS, first_findings
 from storage.engines.entries import layout
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state

@@ -44,7 +44,7 @@ READING = (
     "storage.engines.sql.tables", "storage.engines.sql.reading",
 )
 # A replay makes a storage that the engine opens later: made by the engine's own opening, or it would be another format.
-MAKES_STORAGE = ("spark_jobs.replay", "storage.engines.rocks.opening")
+MAKES_STORAGE = ("spark_jobs.replay.job", "storage.engines.rocks.opening")
 IMPURE_LIBRARIES = (
     "asyncio", "concurrent", "http", "io", "multiprocessing", "os", "pathlib", "queue", "random", "secrets", "select",
     "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading", "time",

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from gateway.demo.files import PAIR
 from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
-from spark_jobs.log_files import LocalStore, Place, list_log
-from spark_jobs.log_walk import walk
-from spark_jobs.output import first_findings
+from spark_jobs.logs.files import LocalStore, Place, list_log
+from spark_jobs.logs.walk import walk
+from spark_jobs.report.folder import first_findings
 from storage.log.frame import Flags, make_frame, parse_frame
 from tools.audit_story import run_audit, told
 from tools.story import Story, StoryFailed

@@ -94,8 +94,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """What an audit found."""
-    from spark_jobs.output import find_audit
-    from spark_jobs.screens import show_audit
+    from spark_jobs.report.folder import find_audit
+    from spark_jobs.report.screens import show_audit
 
     found = find_audit(audits.expanduser(), audit)
     if as_json:
@@ -108,8 +108,8 @@ def show(
 @verb
 def list_audits(audits: _AuditsOption = Path("audits"), as_json: JsonOption = False) -> None:
     """All audits of the folder, oldest first."""
-    from spark_jobs.output import history
-    from spark_jobs.screens import show_history
+    from spark_jobs.report.folder import history
+    from spark_jobs.report.screens import show_history
 
     found, others = history(audits.expanduser())
     if as_json:

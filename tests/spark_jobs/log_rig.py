@@ -8,8 +8,8 @@ from pathlib import Path
 import crc32c
 import msgspec
 
-from spark_jobs.log_files import Segment
-from spark_jobs.log_walk import Walk, walk
+from spark_jobs.logs.files import Segment
+from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Frame, make_frame
 from storage.log.record import EpochStart, Kind, Record
 from storage.log.segment import HEADER_BYTES, parse_wal_name, wal_name

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from spark_jobs.java import java_program
-from spark_jobs.session import check_installed
+from spark_jobs.audit.java import java_program
+from spark_jobs.audit.session import check_installed
 from storage.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.config.loading import load_site_config
 from gateway.demo.files import write_files
 from gateway.demo.servers import Databases, HdfsRoot
-from spark_jobs.sites import load_pair
+from spark_jobs.audit.sites import load_pair
 
 URLS = {"a": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_a", "b": "postgresql+psycopg://twinlog@127.0.0.1:5433/twinlog_b"}
 HDFS = {site: HdfsRoot(f"hdfs://127.0.0.1:900{n}/twinlog", f"127.0.0.1:987{n}") for n, site in enumerate("ab", 1)}

@@ -1,0 +1,85 @@
+"""The view `runs` of a segment: frames that follow one another, as one row with arrays of what tells its frames apart. Pure.
+
+A log of single rows has half a million frames in 100 MB: made rows, they cost Spark more than reading them. In a run all that a
+chain needs to know of the frames between the first and the last goes without saying: each continues the one before it, in
+sequence and in the file. `unfolded` (log_runs.py) makes the frames of a run again where they are asked for.
+What always holds: a run has one epoch, one mode, and lies in one block of sequences, so that both logs can be compared block by
+block; folding and unfolding again gives the rows that a row for each frame would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from pyspark.sql.types import StructType
+
+from spark_jobs.logs.columns import COUNTER_BITS, RUN, batch, origin
+from spark_jobs.logs.files import Segment
+from spark_jobs.logs.headers import Offsets
+from spark_jobs.logs.walk import Walk
+from storage.log.frame import Flags
+
+BLOCK_BITS = 12  # sequences of a block, as a power of two
+
+
+def run_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
+    """A row for each run of at least one frame."""
+    return fold(walk, run_begins(walk), segment, site, schema)
+
+
+def run_begins(walk: Walk) -> Offsets:
+    """Places of the frames that do not go on with the run of the frame before them."""
+    frames, last_seqs, modes = walk.frames, walk.last_seqs, _modes(walk)
+    blocks = frames["seq"] >> BLOCK_BITS
+    begins = np.ones(len(frames), np.bool_)
+    begins[1:] = (
+        (frames["epoch"][1:] != frames["epoch"][:-1]) | (frames["previous"][1:] != last_seqs[:-1])
+        | (frames["seq"][1:] != last_seqs[:-1] + 1) | (walk.offsets[1:] != walk.ends[:-1]) | (modes[1:] != modes[:-1])
+        | (blocks[1:] != blocks[:-1])
+    )
+    return np.flatnonzero(begins)
+
+
+def fold(walk: Walk, begins: Offsets, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
+    """A row for each run, which begin at `begins`."""
+    frames, count = walk.frames, len(begins)
+    last = np.append(begins[1:], len(frames)) - 1
+    modes = _modes(walk)[begins]
+
+    def lists(values: NDArray[Any]) -> pa.Array:
+        ends = np.append(begins, len(frames)).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.astype(np.int64)))
+
+    columns: dict[str, Callable[[], Any]] = {
+        "entry": lambda: pa.repeat(RUN, count), "epoch": lambda: frames["epoch"][begins], "seq": lambda: frames["seq"][begins],
+        "last_seq": lambda: walk.last_seqs[last], "previous": lambda: frames["previous"][begins],
+        "timestamp": lambda: np.minimum.reduceat(frames["timestamp"], begins),
+        "last_timestamp": lambda: np.maximum.reduceat(frames["timestamp"], begins),
+        "committed": lambda: np.maximum.reduceat(frames["committed"], begins),
+        "waited_ms": lambda: np.maximum.reduceat(waited_ms(walk), begins),
+        "crc": lambda: frames["crc"][begins], "flags": lambda: modes, "frames": lambda: last - begins + 1,
+        "offset": lambda: walk.offsets[begins], "end": lambda: walk.ends[last], "detail": lambda: pa.nulls(count, pa.string()),
+        "seqs": lambda: lists(frames["seq"]), "offsets": lambda: lists(walk.offsets), "crcs": lambda: lists(frames["crc"]),
+        "committeds": lambda: lists(frames["committed"]),
+        **origin(segment, site, count),
+    }
+    return batch({name: columns[name]() for name in schema.names}, schema)
+
+
+def waited_ms(walk: Walk) -> Offsets:
+    """For each frame: how long the oldest record not known to be committed had waited when the frame was made.
+
+    Of records that stand in an earlier segment at least as long as this one has frames."""
+    made_ms = (walk.frames["timestamp"] >> COUNTER_BITS).astype(np.int64)
+    oldest = np.searchsorted(np.maximum.accumulate(walk.last_seqs), walk.frames["committed"].astype(np.int64), "right")
+    waited: Offsets = made_ms - made_ms[np.minimum(oldest, np.arange(len(made_ms)))]
+    return np.maximum(waited, 0)
+
+
+def _modes(walk: Walk) -> NDArray[np.uint8]:
+    """Flags.ASYNC of each frame, or nothing."""
+    return walk.frames["flags"] & np.uint8(Flags.ASYNC)

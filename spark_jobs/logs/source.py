@@ -1,0 +1,237 @@
+"""The views `log`, `frames` and `runs` of the data source: a WAL or a remote log as a table.
+
+Options: `path` (folder, or hdfs:// address, of the log), `webhdfs` (addresses of NameNodes, separated by commas; without it
+port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says).
+What always holds: a task reads whole segments, small ones together; every CRC is checked; of `log` only the payloads of frames
+that may hold wanted records are decoded; only columns of the schema are made (give the read a schema of fewer columns).
+`log` raises DamagedLog with file and offset, the others never: there damage is rows (log_columns.py). All show what the files
+hold: also frames that a later one cuts off, also a frame that stands in two remote segments. A segment is not split: only
+walking from its header proves where a frame begins.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_jobs.logs.columns import (
+    FRAMES_SCHEMA,
+    LOG_SCHEMA,
+    RUNS_SCHEMA,
+    Taken,
+    check_columns,
+    frame_batch,
+    mark_batch,
+    record_batch,
+)
+from spark_jobs.logs.files import Log, Place, Segment, Store, place_of, whole_log
+from spark_jobs.logs.ranges import Range, Ranges
+from spark_jobs.logs.runs_folded import run_batch
+from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE, Mark, Walk, walk
+from storage.errors import DamagedLog, DfsError, LogError
+from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from storage.log.segment import HEADER_BYTES, parse_header
+
+SITE = "site"
+TASK_BYTES = 16 << 20  # small segments are read together up to this
+BATCH_RECORDS = 10_000
+BATCH_BYTES = 8 << 20
+Batch = Callable[[Walk, Segment, str, StructType], pa.RecordBatch]
+_HEAD_BYTES = 64 << 10  # in which the first frame of a segment most likely ends
+
+
+@dataclass
+class SegmentsPartition(InputPartition):
+    """Segments that one task reads."""
+
+    segments: tuple[Segment, ...]
+
+
+class LogView:
+    def schema(self) -> StructType:
+        return LOG_SCHEMA
+
+    def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
+        check_columns(schema, LOG_SCHEMA)
+        return RecordsReader(whole_log(place_of(options)), schema, options.get(SITE, ""))
+
+    def stream_reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
+        from spark_jobs.logs.stream import LogStreamReader
+
+        check_columns(schema, LOG_SCHEMA)
+        return LogStreamReader(place_of(options), schema, options.get(SITE, ""))
+
+
+class FramesView:
+    def schema(self) -> StructType:
+        return FRAMES_SCHEMA
+
+    def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
+        check_columns(schema, FRAMES_SCHEMA)
+        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), frame_batch)
+
+
+class RunsView:
+    def schema(self) -> StructType:
+        return RUNS_SCHEMA
+
+    def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
+        check_columns(schema, RUNS_SCHEMA)
+        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), run_batch)
+
+
+class _SegmentsReader(DataSourceReader):
+    def __init__(self, log: Log, schema: StructType, site: str) -> None:
+        self._log, self._schema, self._site = log, schema, site
+        self._ranges = Ranges()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """They spare work here; Spark applies them all the same."""
+        self._ranges.add(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return packed(needed(self._log, self._ranges))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SegmentsPartition)
+        store = self._log.place.store()
+        for segment in partition.segments:
+            yield from self._segment(store, segment)
+
+    @abstractmethod
+    def _segment(self, store: Store, segment: Segment) -> Iterator[pa.RecordBatch]: ...
+
+
+class RecordsReader(_SegmentsReader):
+    def _segment(self, store: Store, segment: Segment) -> Iterator[pa.RecordBatch]:
+        place = self._log.place
+        try:
+            data = read_segment(store, place, segment)
+        except FileNotFoundError:
+            return  # trimmed since it was listed
+        found = walk(data, place.file(segment.name), segment)
+        raise_damage(found, place, segment)
+        yield from records(data, found, segment, self._site, self._schema, self._ranges)
+
+
+class FramesReader(_SegmentsReader):
+    """`batch_of`: makes the rows of a walk's frames."""
+
+    def __init__(self, log: Log, schema: StructType, site: str, batch_of: Batch) -> None:
+        super().__init__(log, schema, site)
+        self._batch_of = batch_of
+
+    def _segment(self, store: Store, segment: Segment) -> Iterator[pa.RecordBatch]:
+        place = self._log.place
+        try:
+            data = read_segment(store, place, segment)
+        except FileNotFoundError:
+            found = Walk(marks=[Mark(GONE, 0, 0, segment.epoch, detail="trimmed while the log was being read")])
+        except (OSError, DfsError) as error:
+            found = Walk(marks=[Mark(UNREADABLE, 0, segment.length, segment.epoch, detail=f"it cannot be read: {error}")])
+        else:
+            found = walk(data, place.file(segment.name), segment)
+        yield mark_batch(found, segment, self._site, self._schema)
+        if len(found.frames):
+            yield self._batch_of(found, segment, self._site, self._schema)
+
+
+def read_segment(store: Store, place: Place, segment: Segment) -> bytes:
+    return store.read(f"{place.folder.rstrip('/')}/{segment.name}")
+
+
+def raise_damage(found: Walk, place: Place, segment: Segment) -> None:
+    """Raises DamagedLog for what a table of the log's records cannot pass over in silence."""
+    bad = next((mark for mark in found.marks if mark.kind in (DAMAGED, MISPLACED, UNREADABLE)), None)
+    if bad is not None:
+        file = place.file(segment.name)
+        raise DamagedLog(
+            f"{file}, offset {bad.offset}: {bad.detail}; `twinlog audit run log-audit` tells all that is wrong with the log",
+            file=file, offset=bad.offset,
+        )
+
+
+def records(
+    data: bytes, found: Walk, segment: Segment, site: str, schema: StructType, ranges: Ranges
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the wanted records. Raises LogError for a payload that cannot be decoded."""
+    taken: list[Taken] = []
+    count = size = 0
+    epochs, firsts = found.frames["epoch"].tolist(), found.frames["seq"].tolist()
+    for offset, epoch, first, last in zip(found.offsets.tolist(), epochs, firsts, found.last_seqs.tolist(), strict=True):
+        if not ranges.epoch.has(epoch) or not ranges.seq.meets(first, last):
+            continue
+        frame = parse_frame(data, offset)
+        places = _wanted(frame.records, ranges.table)
+        if places == []:
+            continue
+        taken.append(Taken(frame, offset, places))
+        count += frame.count
+        size += len(frame.data)
+        if count >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield record_batch(taken, segment, site, schema)
+            taken, count, size = [], 0, 0
+    if taken:
+        yield record_batch(taken, segment, site, schema)
+
+
+def _wanted(found: Sequence[Any], table: Range) -> list[int] | None:
+    """Places of the records of wanted tables; None: all of them."""
+    if table == Range():
+        return None
+    return [place for place, record in enumerate(found) if table.has(record.table)]
+
+
+def packed(segments: Sequence[Segment]) -> list[SegmentsPartition]:
+    """Segments that follow one another, together up to TASK_BYTES."""
+    parts: list[list[Segment]] = []
+    size = 0
+    for segment in segments:
+        size += segment.length
+        if not parts or size > TASK_BYTES:
+            parts.append([])
+            size = segment.length
+        parts[-1].append(segment)
+    return [SegmentsPartition(tuple(part)) for part in parts]
+
+
+def needed(log: Log, ranges: Ranges) -> list[Segment]:
+    """The segments that may hold something wanted."""
+    named = [each for each in log.segments if ranges.segment.has(each.name) and ranges.epoch.meets(None, each.epoch)]
+    if ranges.seq == Range():
+        return named
+    heads = {segment.ordinal: _head(log, segment) for segment in log.segments}
+    return [segment for segment in named if ranges.seq.meets(*_bounds(log, segment, heads))]
+
+
+def _bounds(log: Log, segment: Segment, heads: Mapping[int, tuple[int | None, int | None]]) -> tuple[int | None, int | None]:
+    """(lowest, highest) sequence that may stand in a segment. In a WAL sequences ascend within an epoch, so the first frame of
+    the next segment bounds this one (not its header's first_seq: it may be made ahead); a remote log repeats frames."""
+    low = heads[segment.ordinal][0]
+    after = log.segments[segment.ordinal + 1] if segment.ordinal + 1 < len(log.segments) else None
+    if log.kind != "wal" or after is None or after.epoch != segment.epoch:
+        return low, None
+    first = heads[after.ordinal][1]
+    return low, None if first is None else first - 1
+
+
+def _head(log: Log, segment: Segment) -> tuple[int | None, int | None]:
+    """(first_seq of the header, first sequence of the first frame if it is of the segment's epoch); None: not known."""
+    place = log.place
+    try:
+        data = place.store().read(f"{place.folder.rstrip('/')}/{segment.name}", 0, _HEAD_BYTES)
+        header = parse_header(data)
+    except (OSError, DfsError, LogError):
+        return None, None  # whoever reads it will say so
+    try:
+        frame = sound_header(memoryview(data), HEADER_BYTES)
+    except (BrokenFrame, LogError):
+        return header.first_seq, None
+    return header.first_seq, frame[6] if frame[5] == header.epoch else None

@@ -1,0 +1,72 @@
+"""Which frames of a log stand, and where their bytes are: the chain of a log that was read in parallel.
+
+What always holds: the rule is the product's own (storage/log/chain.py), asked with headers alone; a frame that stands is named
+by segment and offset, once, wherever else a copy of it lies; a damaged log is an error here, never a shorter log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.job import FORMAT
+from spark_jobs.logs.columns import FRAME, FRAMES_SCHEMA
+from spark_jobs.logs.files import PATH, USER, WEBHDFS, Place
+from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE
+from storage.errors import DamagedLog
+from storage.log.chain import standing, tail_after
+from storage.log.frame import Frame
+
+_COLUMNS = (
+    "entry", "log", "epoch", "seq", "last_seq", "previous", "timestamp", "committed", "flags", "crc", "segment", "ordinal",
+    "offset", "end", "detail",
+)
+_BAD = (DAMAGED, MISPLACED, UNREADABLE, GONE)
+
+
+class PlacedFrame(Frame):
+    """A frame's header, and where the whole of it stands. `data` is no frame here: CRC and length, which tell two apart."""
+
+    __slots__ = ("offset", "segment")
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        super().__init__(
+            log=row["log"], epoch=row["epoch"], first_seq=row["seq"], count=row["last_seq"] - row["seq"] + 1,
+            previous=row["previous"], timestamp=row["timestamp"], committed=row["committed"], flags=row["flags"],
+            data=row["crc"].to_bytes(8, "little") + (row["end"] - row["offset"]).to_bytes(8, "little"),
+        )
+        self.segment: str = row["segment"]
+        self.offset: int = row["offset"]
+
+    @property
+    def length(self) -> int:
+        """Of the whole frame, in bytes."""
+        return int.from_bytes(self.data[8:], "little")
+
+
+def placed_frames(spark: SparkSession, place: Place) -> list[PlacedFrame]:
+    """Every sound frame of the log, copies too, in the order of its segments. Raises DamagedLog, NotFound, DfsError."""
+    options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
+    schema = FRAMES_SCHEMA.__class__([FRAMES_SCHEMA[name] for name in _COLUMNS])
+    view = spark.read.format(FORMAT).options(**options).schema(schema).load()
+    wanted = view.where(f.col("entry").isin(FRAME, *_BAD)).orderBy("ordinal", "offset")
+    found: list[PlacedFrame] = []
+    for batch in wanted.toArrow().to_batches():
+        for row in batch.to_pylist():
+            if row["entry"] != FRAME:
+                file = place.file(row["segment"])
+                raise DamagedLog(
+                    f"{file}, offset {row['offset']}: {row['detail']}; `twinlog audit run log-audit` tells all that is "
+                    "wrong with the log", file=file, offset=row["offset"],
+                )
+            found.append(PlacedFrame(row))
+    return found
+
+
+def standing_frames(frames: Iterable[PlacedFrame], applied_seq: int | None = None, applied_epoch: int = 0) -> list[PlacedFrame]:
+    """Those that stand, in order; with `applied_seq` those that continue from there. Raises LogGap, DamagedLog."""
+    kept = standing(frames) if applied_seq is None else tail_after(frames, applied_seq, applied_epoch)
+    return cast(list[PlacedFrame], kept)

@@ -1,0 +1,178 @@
+"""Along the frames of one segment, with every CRC checked and no payload decoded, and on behind damage. Pure.
+
+What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
+`torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
+does; then the walk goes on at the next sound frame. The proof is storage/log/segment.py's.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from spark_jobs.logs.files import Segment
+from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
+from storage.errors import DamagedLog, LogError
+from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
+from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from storage.log.record import EpochStart, Kind
+from storage.log.segment import (
+    HEADER_BYTES,
+    BrokenHeader,
+    SegmentHeader,
+    attests,
+    parse_header,
+    parse_remote_name,
+    scan_segment,
+    sound_frames,
+)
+
+TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
+
+
+class Mark(NamedTuple):
+    """Something to know about the bytes [offset, end). `seq` .. `last_seq`: what stood there, or would follow there; none
+    when `last_seq` is below `seq`. Of an EPOCH, which is where one begins: `last_seq` is the end of the one before."""
+
+    kind: str
+    offset: int
+    end: int
+    epoch: int = 0
+    seq: int = 0
+    last_seq: int = -1
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Walk:
+    """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`."""
+
+    header: SegmentHeader | None = None
+    frames: Headers = field(default_factory=lambda: np.empty(0, HEADER))
+    offsets: Offsets = field(default_factory=lambda: np.empty(0, np.int64))
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def last_seqs(self) -> Offsets:
+        last: Offsets = self.frames["seq"].astype(np.int64) + self.frames["count"] - 1
+        return last
+
+    @property
+    def ends(self) -> Offsets:
+        """Behind each frame, as offsets count."""
+        end: Offsets = self.offsets + FRAME_HEADER_BYTES + self.frames["payload_bytes"]
+        return end
+
+    @property
+    def last_seq(self) -> int:
+        return int(self.last_seqs[-1]) if len(self.frames) else self.header.first_seq - 1 if self.header else 0
+
+    @property
+    def end(self) -> int:
+        """Behind the last frame; where the first one of a file should begin when there is none."""
+        return int(self.ends[-1]) if len(self.frames) else HEADER_BYTES
+
+
+def walk(data: bytes, file: str, segment: Segment) -> Walk:
+    """The frames and marks of one whole file. `file`: its path, for messages."""
+    found = Walk()
+    try:
+        header, offset = _header(data, file, segment, found)
+        while header is not None:
+            offset = add_frames(data, offset, found)
+            if data[offset:] == bytes(len(data) - offset):
+                break
+            sound = _judged(data, offset, file, header, found)
+            if sound is None:
+                break
+            offset = sound
+        if header is not None:
+            _check(data, header, segment, found)
+    except LogError as error:  # so much noise that nothing can be proven, or a format of another release
+        begin = found.end
+        kind = DAMAGED if isinstance(error, DamagedLog) else UNREADABLE
+        found.marks.append(Mark(kind, begin, len(data), segment.epoch, found.last_seq + 1, _ALL, error.message))
+    return found
+
+
+_ALL = (1 << 63) - 1  # as last sequence: nobody knows how many
+
+
+def add_frames(data: bytes, offset: int, found: Walk) -> int:
+    """Adds the sound frames that follow one another from `offset` on; where they end. Raises LogError. HOT."""
+    offsets, end = sound_offsets(data, offset)
+    found.offsets = np.concatenate((found.offsets, offsets))
+    found.frames = np.concatenate((found.frames, headers_at(data, offsets)))
+    with suppress(BrokenFrame):
+        sound_header(memoryview(data), end)  # what ended them may be a format of another release
+    return end
+
+
+def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[SegmentHeader | None, int]:
+    """The header and where frames begin. One that is damaged is made up from what the file's name and first frame say."""
+    try:
+        found.header = parse_header(data)
+        return found.header, HEADER_BYTES
+    except BrokenHeader as error:
+        for at, frame in sound_frames(data, 0, file):
+            lost_to = frame.previous if at > HEADER_BYTES else -1
+            detail = f"the segment header{' and what followed it are' if lost_to >= 0 else ' is'} damaged: {error.message}"
+            found.marks.append(Mark(DAMAGED, 0, at, segment.epoch, 0, lost_to, detail))
+            return SegmentHeader(frame.log, segment.epoch, frame.first_seq, segment.wal), at
+        if scan_segment(data, file).torn:
+            found.marks.append(Mark(TORN, 0, len(data), segment.epoch, detail="torn before anything was in it"))
+        return None, 0
+
+
+def _judged(data: bytes, offset: int, file: str, header: SegmentHeader, found: Walk) -> int | None:
+    """What stands at `offset` is no frame: is it torn (None), or damaged, and where does the next sound frame begin?"""
+    last_seq = max(found.last_seq, header.first_seq - 1)
+    remote = parse_remote_name(file.rpartition("/")[2]) is not None
+    first: tuple[int, int] | None = None
+    for at, frame in sound_frames(data, offset, file):
+        first = first or (at, frame.previous)
+        if frame.committed > last_seq and attests(frame, header, remote=remote):
+            sound, lost_to = first
+            lost = f"sequences {last_seq + 1} to {lost_to} stood there" if lost_to > last_seq else "nothing that stands is lost"
+            detail = f"{sound - offset} bytes are no sound frame: {lost}, as the sound frames behind them say"
+            found.marks.append(Mark(DAMAGED, offset, sound, frame.epoch, last_seq + 1, lost_to, detail))
+            return sound
+    found.marks.append(Mark(TORN, offset, len(data), header.epoch, last_seq + 1, detail="a torn tail: never durable"))
+    return None
+
+
+def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) -> None:
+    """Whether the file is the one that its name says, and what begins in it."""
+    if (header.wal, header.epoch) != (segment.wal, segment.epoch):
+        said = f"its header says that it is of WAL segment {header.wal}, epoch {header.epoch}: it was renamed or put elsewhere"
+        found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))
+    frames = found.frames
+    strange = (frames["log"] != header.log) | (frames["epoch"] > header.epoch) | (frames["seq"] < header.first_seq)
+    for place in np.flatnonzero(strange).tolist():
+        log, epoch, seq = (int(frames[place][name]) for name in ("log", "epoch", "seq"))
+        said = f"a frame of log {log}, epoch {epoch}, sequence {seq} does not belong into this segment"
+        begin, end = int(found.offsets[place]), int(found.ends[place])
+        found.marks.append(Mark(MISPLACED, begin, end, epoch, seq, int(found.last_seqs[place]), said))
+    own = np.flatnonzero(frames["epoch"] == header.epoch)
+    if len(own):
+        _epoch_start(data, int(found.offsets[own[0]]), found)
+
+
+def _epoch_start(data: bytes, offset: int, found: Walk) -> None:
+    """A mark when the frame at `offset`, the first of its epoch in this file, is the epoch's start."""
+    frame = parse_frame(data, offset)
+    end = offset + len(frame.data)
+    try:
+        record = frame.records[0]
+        if record.kind != Kind.EPOCH_START:
+            return
+        start = msgspec.msgpack.decode(record.value, type=EpochStart)
+    except (LogError, msgspec.MsgspecError) as error:
+        said = f"the CRC fits, and yet the payload cannot be decoded: {error}"
+        found.marks.append(Mark(DAMAGED, offset, end, frame.epoch, frame.first_seq, frame.last_seq, said))
+        return
+    found.marks.append(Mark(EPOCH, offset, end, start.epoch, frame.first_seq, frame.previous, f"{start.kind} by {start.site}"))

@@ -1,0 +1,1 @@
+"""The job `repair`: rows that differ are written again through the active."""

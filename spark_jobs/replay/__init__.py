@@ -1,0 +1,1 @@
+"""The job `replay`: a log becomes a new storage, in parallel."""

@@ -1,0 +1,1 @@
+"""What an audit leaves for people: the folder, the page, plots, screens and advice."""

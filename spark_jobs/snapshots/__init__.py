@@ -1,0 +1,1 @@
+"""Kept snapshots as Spark reads them, whatever engine made them."""

@@ -1,0 +1,96 @@
+"""What a kept snapshot of a site's storage is to an audit: its place, its catalog, and its rows by key.
+
+What always holds: every engine gives a row as the same bytes, the encoded key and `packed` (8 bytes of version, big endian,
+then the stored value: rocks_layout.pack_row), in the order of the keys; all that is read from one snapshot is of one moment.
+Which engine it is shows only in the place. Source: storage/engine.py, docs/decisions/2026-11-21-audits-at-a-barrier.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from storage.engines.meaning import Tables
+from storage.errors import InvalidInput, NotFound, Refused
+from storage.rows.schema import TableSchema, decode_schema
+
+PLACES = "rocksdb:FOLDER, postgresql:SNAPSHOT or sqlite:FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Up to where the snapshot is applied, and its tables by id."""
+
+    seq: int
+    epoch: int
+    tables: Mapping[int, TableSchema]
+
+    def named(self, name: str) -> TableSchema:
+        """Raises NotFound."""
+        for schema in self.tables.values():
+            if schema.name == name:
+                return schema
+        known = ", ".join(sorted(schema.name for schema in self.tables.values())[:20])
+        raise NotFound(f"the snapshot holds no table {name!r}; it holds {known or 'none'}")
+
+
+class Snapshot(Protocol):
+    """One kept snapshot, open. Not for two threads at once."""
+
+    def catalog(self) -> Catalog:
+        """Raises Refused when the snapshot is of a site that was being loaded."""
+
+    def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """(key, packed) of the rows of `[start, end)` in key order; nothing of a table that is not there. One at a time."""
+
+    def cuts(self, table: int, rows: int) -> list[bytes]:
+        """Keys, ascending, that cut the table into pieces of about `rows` rows; none for a small table."""
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True):
+    """The keys `[start, end)` of a table; `end` None: to its end. `number` counts the table's ranges from 0, `weight` is about
+    what reading it costs, in bytes."""
+
+    table: int
+    number: int
+    start: bytes
+    end: bytes | None
+    weight: int
+
+
+decode_ranges = msgspec.json.Decoder(list[Range]).decode
+
+
+def encode_ranges(ranges: Sequence[Range]) -> str:
+    """As an option of the data source."""
+    return msgspec.json.encode(ranges).decode()
+
+
+def open_snapshot(place: str, url: str) -> AbstractContextManager[Snapshot]:
+    """The snapshot at `place` (KeptSnapshot.place); `url`: SQLAlchemy address of the database, for PostgreSQL.
+
+    Raises InvalidInput for a place that is none, NotFound when the snapshot is gone, EngineFailed.
+    """
+    kind, _, target = place.partition(":")
+    if kind == "memory":
+        raise InvalidInput("the site keeps its rows in memory: no other process can read a snapshot of it")
+    if not target or kind not in ("rocksdb", "postgresql", "sqlite"):
+        raise InvalidInput(f"{place!r} is no place of a snapshot: it is {PLACES}")
+    if kind == "rocksdb":
+        from spark_jobs.snapshots.rocks import open_rocks
+
+        return open_rocks(target)
+    from spark_jobs.snapshots.sql import open_postgresql, open_sqlite
+
+    return open_sqlite(target) if kind == "sqlite" else open_postgresql(target, url)
+
+
+def catalog_of(seq: int, epoch: int, base: bytes | None, tables: Tables) -> Catalog:
+    """From what an engine found in its snapshot. `base`: the progress of an unfinished base. Raises Refused."""
+    if base is not None:
+        raise Refused("the snapshot is of a site that is being loaded from its peer: wait until that is done, then audit again")
+    return Catalog(seq, epoch, {number: decode_schema(schema) for number, schema in tables.schemas().items()})
