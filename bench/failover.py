@@ -30,7 +30,7 @@ from bench.gate import Gate
 from bench.load_generator import Plan
 from bench.pair import TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload, row
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.client.client import TwinlogClient
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import HdfsRoot

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.postgres_server import PostgresServer, running
+from chaos.servers.postgres import PostgresServer, running
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.log.frame import Frame, make_frame

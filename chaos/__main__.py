@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from chaos import hdfs_cli, postgres_server
+from chaos.servers import hdfs_cli
+from chaos.servers import postgres as postgres_server
 from chaos.simulate import cli
 
 if sys.argv[1:2] == ["hdfs"]:

@@ -9,8 +9,8 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chaos import hdfs_jars
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers import hdfs_jars
+from chaos.servers.hdfs_cluster import HdfsCluster
 
 _folders = count(1)
 

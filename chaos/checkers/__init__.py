@@ -5,23 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
-from chaos.checkers import (
-    acknowledged,
-    barriers,
-    batches,
-    bounded,
-    convergence,
-    deadline,
-    honest,
-    linearizable,
-    one_active,
-    phantom,
-    prefix,
-    scans,
-    two_copies,
-)
+from chaos.checkers import barriers, bounded, convergence, deadline, honest, one_active, prefix, two_copies
+from chaos.checkers.rows import acknowledged, batches, linearizable, phantom, scans
 from chaos.checkers.violation import Violation
-from chaos.history import History
+from chaos.history.history import History
 
 Checker = Callable[[History], list[Violation]]
 _MODULES = (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import inf
 
-from chaos.history import Call, History, Opened
+from chaos.history.history import Call, History, Opened
 
 
 def answered_by(call: Call, opened: Sequence[Opened], times: Sequence[float]) -> tuple[str, int | None]:

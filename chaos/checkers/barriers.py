@@ -7,8 +7,8 @@ one that is held and differs is. Source: protocol.md section 9.
 from __future__ import annotations
 
 from chaos.checkers.violation import Violation
-from chaos.history import History
-from chaos.history_lines import Kept
+from chaos.history.history import History
+from chaos.history.lines import Kept
 
 NAME = "barriers"
 

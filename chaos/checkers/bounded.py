@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from chaos.checkers.violation import Violation
-from chaos.history import History, RemoteLog
+from chaos.history.history import History, RemoteLog
 
 NAME = "bounded"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from chaos.checkers.violation import Violation
-from chaos.history import Dump, History
+from chaos.history.history import Dump, History
 
 NAME = "convergence"
 SHOWN_MAX = 5

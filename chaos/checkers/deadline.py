@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.checkers.violation import Violation
-from chaos.history import History
+from chaos.history.history import History
 
 NAME = "deadline"
 

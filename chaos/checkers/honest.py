@@ -11,7 +11,7 @@ from bisect import bisect_right
 from math import inf
 
 from chaos.checkers.violation import Violation
-from chaos.history import History
+from chaos.history.history import History
 
 NAME = "honest"
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from chaos.checkers.answers import answered_by, answered_s, forgiven, met_s
 from chaos.checkers.violation import Violation
-from chaos.history import Call, History, Opened
+from chaos.history.history import Call, History, Opened
 
 NAME = "one_active"
 

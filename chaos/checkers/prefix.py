@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 
 from chaos.checkers.violation import Violation
-from chaos.history import Dump, History, LoggedFrame, Position, SiteLog
+from chaos.history.history import Dump, History, LoggedFrame, Position, SiteLog
 
 NAME = "prefix"
 

@@ -7,7 +7,7 @@ trimmed too early, a sync that was not waited for, a mode that was called sync t
 from __future__ import annotations
 
 from chaos.checkers.violation import Violation
-from chaos.history import History
+from chaos.history.history import History
 
 NAME = "two_copies"
 

@@ -12,8 +12,8 @@ from itertools import chain
 
 import msgspec
 
-from chaos.history import Copies
-from chaos.simulate.engine import SimEngine
+from chaos.history.history import Copies
+from chaos.simulate.twins.engine import SimEngine
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.layout import SegmentName

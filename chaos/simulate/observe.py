@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Any
 
-from chaos.history import (
+from chaos.history.history import (
     Apart,
     Dump,
     GivenUp,
@@ -27,11 +27,11 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
-from chaos.history_lines import Kept
+from chaos.history.lines import Kept
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import SITES
-from chaos.simulate.watch import Watch
+from chaos.simulate.twins.loop import VirtualLoop
+from chaos.simulate.twins.watch import Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView

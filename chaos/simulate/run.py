@@ -22,16 +22,16 @@ import structlog
 
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
-from chaos.history import History, Limits, Moment, Operation, Recorder
-from chaos.history_lines import Taken
-from chaos.simulate.client import PATIENCE, SimClient
-from chaos.simulate.loop import Stuck, VirtualLoop
-from chaos.simulate.monitor import SimMonitor
-from chaos.simulate.nemesis import Nemesis
+from chaos.history.history import History, Limits, Moment, Operation, Recorder
+from chaos.history.lines import Taken
+from chaos.simulate.actors.client import PATIENCE, SimClient
+from chaos.simulate.actors.monitor import SimMonitor
+from chaos.simulate.actors.nemesis import Nemesis
+from chaos.simulate.actors.operator import Operator
 from chaos.simulate.observe import Observer, RegisterNotes
-from chaos.simulate.operator import Operator
 from chaos.simulate.plan import FAULTS_END_S, SITES, Plan
-from chaos.simulate.process import Process
+from chaos.simulate.twins.loop import Stuck, VirtualLoop
+from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations

@@ -14,18 +14,18 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from chaos.simulate.clock import SimClock
-from chaos.simulate.coordinator import SimCoordinator, SimRegister
-from chaos.simulate.dfs import SimDfs, SimDfsCluster
-from chaos.simulate.disk import SimDisk
-from chaos.simulate.engine import SimEngine
-from chaos.simulate.hearing import Hearing, Note
-from chaos.simulate.loop import VirtualLoop
-from chaos.simulate.network import Network
 from chaos.simulate.plan import SITES, Knobs, Plan
-from chaos.simulate.process import Process
-from chaos.simulate.transport import Listening, SimTransport
-from chaos.simulate.watch import DfsWatch, Watch
+from chaos.simulate.twins.clock import SimClock
+from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
+from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
+from chaos.simulate.twins.disk import SimDisk
+from chaos.simulate.twins.engine import SimEngine
+from chaos.simulate.twins.hearing import Hearing, Note
+from chaos.simulate.twins.loop import VirtualLoop
+from chaos.simulate.twins.network import Network
+from chaos.simulate.twins.process import Process
+from chaos.simulate.twins.transport import Listening, SimTransport
+from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.door import Door
 from gateway.config.model import HttpConfig
 from gateway.epoch.active_epoch import ActiveSettings

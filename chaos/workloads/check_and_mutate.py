@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from chaos.checkers.violation import Violation
-from chaos.history import Condition, History, Mutation, Operation, Outcome, Row
+from chaos.history.history import Condition, History, Mutation, Operation, Outcome, Row
 from chaos.workloads.workload import table
 
 

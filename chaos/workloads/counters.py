@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from chaos.checkers.violation import Violation
-from chaos.history import Condition, History, Mutation, Operation, Outcome
+from chaos.history.history import Condition, History, Mutation, Operation, Outcome
 from chaos.workloads.workload import final_violation, table
 
 

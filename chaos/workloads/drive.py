@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from chaos.history import Operation, Outcome, Recorder
+from chaos.history.history import Operation, Outcome, Recorder
 from chaos.workloads.workload import Client, Workload, creations
 from storage.clock import Clock
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from chaos.checkers.violation import Violation
-from chaos.history import History, Mutation, Operation, Outcome
+from chaos.history.history import History, Mutation, Operation, Outcome
 from chaos.workloads.workload import final_violation, table
 
 HEADS_MAX = 64  # so many of the newest acknowledged rows are referred to

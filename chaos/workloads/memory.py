@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from chaos.history import Ack, Condition, Dump, Mutation, Operation, Outcome, Row, Stored
+from chaos.history.history import Ack, Condition, Dump, Mutation, Operation, Outcome, Row, Stored
 
 _Rows = dict[str, Stored]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from chaos.checkers.violation import Violation
-from chaos.history import History, Mutation, Operation, Outcome
+from chaos.history.history import History, Mutation, Operation, Outcome
 from chaos.workloads.workload import table
 
 

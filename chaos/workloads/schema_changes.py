@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from chaos.checkers.violation import Violation
-from chaos.history import History, Mutation, Operation, Outcome
+from chaos.history.history import History, Mutation, Operation, Outcome
 from chaos.workloads.workload import final_violation, table
 
 COLUMNS_MAX = 4

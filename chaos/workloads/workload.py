@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from chaos.checkers.violation import Violation
-from chaos.history import History, Operation, Outcome, TableUse
+from chaos.history.history import History, Operation, Outcome, TableUse
 
 KEY = "id"  # the key column of every workload's table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chaos.checkers.violation import Violation
-from chaos.history import (
+from chaos.history.history import (
     Ack,
     Call,
     Condition,
@@ -22,7 +22,7 @@ from chaos.history import (
     TableUse,
     history_of,
 )
-from chaos.history_lines import Line
+from chaos.history.lines import Line
 
 ALL = ("linearizable", "acknowledged", "phantom", "batches", "scans")
 

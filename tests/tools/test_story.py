@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.demo.files import PAIR
 from gateway.demo.servers import ROOT, HdfsRoot
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings

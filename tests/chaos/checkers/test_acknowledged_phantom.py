@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.checkers import acknowledged, phantom
-from chaos.history import Quarantine, QuarantinedRow
+from chaos.checkers.rows import acknowledged, phantom
+from chaos.history.history import Quarantine, QuarantinedRow
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.checkers import linearizable, one_active
-from chaos.history import Ack, Apart, Limits, ModeRecorded, Moment, Mutation, Opened, Operation, Outcome, Row
-from chaos.history_lines import Blind
+from chaos.checkers import one_active
+from chaos.checkers.rows import linearizable
+from chaos.history.history import Ack, Apart, Limits, ModeRecorded, Moment, Mutation, Opened, Operation, Outcome, Row
+from chaos.history.lines import Blind
 from tests.chaos.plots import Plot
 
 READ = Operation("read", "t", key="k")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.checkers import batches, scans
-from chaos.history import Operation, Outcome, Row
+from chaos.checkers.rows import batches, scans
+from chaos.history.history import Operation, Outcome, Row
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]

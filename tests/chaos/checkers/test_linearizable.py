@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.checkers.linearizable import check
-from chaos.history import Quarantine, QuarantinedRow
+from chaos.checkers.rows.linearizable import check
+from chaos.history.history import Quarantine, QuarantinedRow
 from tests.chaos.plots import Plot, sentences
 
 GOOD: dict[str, Callable[[Plot], Plot]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.checkers import linearizable
-from chaos.history import (
+from chaos.checkers.rows import linearizable
+from chaos.history.history import (
     Ack,
     Call,
     Condition,

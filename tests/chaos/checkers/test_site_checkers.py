@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chaos.checkers import CHECKERS, check_all
-from chaos.history import (
+from chaos.history.history import (
     Ack,
     Copies,
     Dump,
@@ -25,7 +25,7 @@ from chaos.history import (
     SiteLog,
     Stored,
 )
-from chaos.history_lines import Kept, Taken, Unheard
+from chaos.history.lines import Kept, Taken, Unheard
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]

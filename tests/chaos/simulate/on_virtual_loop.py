@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from chaos.simulate.loop import VirtualLoop
-from chaos.simulate.process import Process
+from chaos.simulate.twins.loop import VirtualLoop
+from chaos.simulate.twins.process import Process
 
 Result = TypeVar("Result")
 STEPS_MAX = 1_000_000

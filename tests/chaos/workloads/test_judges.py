@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.history import Ack, Call, Condition, Dump, History, Mutation, Operation, Outcome, Stored, history_of
+from chaos.history.history import Ack, Call, Condition, Dump, History, Mutation, Operation, Outcome, Stored, history_of
 from chaos.workloads import WORKLOADS
 
 DONE = Outcome("ok", ack=Ack("a", 1, 1, 1, "sync"))

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
-from chaos.history import History, Moment, Opened, Operation, Recorder, dump, load
+from chaos.history.history import History, Moment, Opened, Operation, Recorder, dump, load
 from chaos.workloads import WORKLOADS
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.cli.log import Place, segment_files
 from gateway.config.loading import load_site_config
 from tests.crash.processes import free_port

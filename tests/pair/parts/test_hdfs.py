@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.service.port import WriteResult
 from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import HdfsSettings

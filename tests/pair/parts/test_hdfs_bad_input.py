@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.demo.files import write_files
 from gateway.demo.servers import HdfsRoot
 from remote_log.dfs.hdfs.client import HdfsSettings

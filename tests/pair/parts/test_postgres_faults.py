@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.postgres_server import PostgresServer
+from chaos.servers.postgres import PostgresServer
 from gateway.service.port import Mutation, WriteRequest
 from storage.engine import StorageEngine
 from storage.engines.sql.engine import SqlEngine

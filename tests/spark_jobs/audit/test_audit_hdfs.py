@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.demo.servers import HdfsRoot
 from spark_jobs.report.folder import first_findings
 from tests.spark_jobs.audit.pair_rig import AuditedPair, audited_pair

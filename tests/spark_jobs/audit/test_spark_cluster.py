@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.spark_cluster import SparkCluster
+from chaos.servers.spark_cluster import SparkCluster
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.needed import need_spark
 from tools.sources import ROOT

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from spark_jobs.job import Request, SiteSource
 from spark_jobs.replay import job as replay
 from tests.remote_log.dfs.hdfs.rig import opener

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chaos.simulate.dfs import DfsFault
-from chaos.simulate.loop import VirtualLoop
 from chaos.simulate.plan import parse
+from chaos.simulate.twins.dfs import DfsFault
+from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.world import World, until
 from remote_log.dfs.retrying import PATIENCE_S
 from tests.chaos.simulate.on_virtual_loop import run

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs

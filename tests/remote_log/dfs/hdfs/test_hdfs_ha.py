@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from chaos.hdfs_ha import HaHdfsCluster
+from chaos.servers.hdfs_ha import HaHdfsCluster
 from remote_log.fencing.claims import claim, fence, read_frames
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from chaos import hdfs_secure
-from chaos.hdfs_cluster import HdfsCluster
-from chaos.hdfs_secure import SERVICE, SecureHdfsCluster
+from chaos.servers import hdfs_secure
+from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_secure import SERVICE, SecureHdfsCluster
 from tools.sources import ROOT
 
 pytestmark = pytest.mark.timeout(300)

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import httpx
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
-from chaos.hdfs_settings import METRICS_S
+from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_settings import METRICS_S
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from storage.errors import ConfigError, DfsError, DfsExists, DfsNotFound, InvalidInput
 from tests.remote_log.dfs.dfs_contract import DfsFilesContract

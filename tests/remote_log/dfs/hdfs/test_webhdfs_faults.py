@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from chaos.hdfs_cluster import HdfsCluster
+from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from storage.errors import DfsError, DfsExists, DfsNotFound
 

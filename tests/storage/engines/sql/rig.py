@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.postgres_server import NoPostgres, PostgresServer
+from chaos.servers.postgres import NoPostgres, PostgresServer
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.errors import EngineFailed

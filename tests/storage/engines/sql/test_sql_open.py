@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.postgres_server import PostgresServer
+from chaos.servers.postgres import PostgresServer
 from storage.engine import StoredRow
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings

@@ -1,0 +1,1 @@
+"""Benchmarks of barriers and of the audits on Spark."""

@@ -1,0 +1,1 @@
+"""The recorded history of a run, which checkers judge."""

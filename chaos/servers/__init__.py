@@ -1,0 +1,1 @@
+"""Real servers for tests and tools: HDFS, PostgreSQL, Spark, Kerberos."""

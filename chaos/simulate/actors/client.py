@@ -1,0 +1,197 @@
+"""A client of the pair: the product's own client flow and calls, over the simulated network instead of HTTP.
+
+What always holds: an operation keeps one idempotency key through all its attempts; it ends by its deadline with what the
+product's client would have told its caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
+from chaos.simulate.actors.door import ADDRESS, answer
+from chaos.simulate.twins.network import Call
+from chaos.simulate.world import Life, World
+from chaos.workloads.workload import KEY
+from gateway.api.documents import PageAnswer
+from gateway.api.door import Door
+from gateway.client import calls
+from gateway.client.calls import Asked
+from gateway.client.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
+from gateway.service.receipts import decode_receipt
+from storage.errors import OutcomeUnknown, TwinlogError
+
+PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
+SITE_OF = {"http://a": "a", "http://b": "b"}
+PAGE_ROWS = 25  # so that a scan may be of several pages
+
+
+class _NoAnswer(Exception):
+    def __init__(self, why: str, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+class SimClient:
+    """One user of the client library, in the process that calls it."""
+
+    def __init__(self, world: World, name: str, random: Random) -> None:
+        self._world, self._name, self._random = world, name, random
+        self._view = PairView({site: url for url, site in SITE_OF.items()})
+        self._asked = 0
+        self.served_s: float | None = None  # when the last reply left its site
+        self.served_by = ""
+        self.served_epoch: int | None = None
+
+    async def execute(self, operation: Operation) -> Outcome:
+        """`operation` to its end, within the patience of this client."""
+        self._asked += 1
+        key = f"{self._name}-{self._asked}"
+        try:
+            if operation.kind == "scan":
+                return await self._scan(operation)
+            result = await self._run(self._request(operation, key))
+        except TwinlogError as error:
+            return self._failed(operation, error)
+        if operation.kind == "read":
+            return self._outcome(rows=(_row(result.row, result.version),))
+        if operation.kind == "schema":
+            return self._outcome()
+        receipt = decode_receipt(result.receipt)
+        ack = Ack(self.served_by, receipt.epoch, receipt.seq, result.version, receipt.mode)
+        return self._outcome(ack=ack)
+
+    def _outcome(self, **known: Any) -> Outcome:
+        return Outcome("ok", site=self.served_by, epoch=self.served_epoch, served_s=self.served_s, **known)
+
+    def _failed(self, operation: Operation, error: TwinlogError) -> Outcome:
+        absent = error.code == "not-found" and "key" in error.fields
+        if operation.kind == "read" and absent:
+            return self._outcome()
+        unknown = isinstance(error, OutcomeUnknown) or error.fields.get("outcome") == "unknown"
+        is_read = operation.kind in ("read", "scan")
+        result: Result = "unknown" if unknown and not is_read else "not_applied"
+        return Outcome(result, error=error.code, site=self.served_by, epoch=self.served_epoch)
+
+    # ---- what the library is asked
+    def _request(self, operation: Operation, key: str) -> Asked[Any]:
+        table = operation.table
+        if operation.kind == "read":
+            return calls.get(table, operation.key, None, None)
+        if operation.kind == "schema":
+            if "name" in operation.body:
+                return calls.create_table(operation.body, key)
+            return calls.alter_table(table, operation.body, key)
+        if operation.kind == "conditional":
+            body = {
+                "conditions": [_condition(each) for each in operation.conditions],
+                "mutations": [self._mutation(table, each) for each in operation.mutations],
+            }
+            return calls.check(table, operation.key, body, key)
+        if operation.kind == "batch":
+            return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key, calls.JSON)
+        return self._single(table, operation.mutations[0], key)
+
+    def _single(self, table: str, mutation: Mutation, key: str) -> Asked[Any]:
+        if mutation.op == "delete":
+            return calls.delete(table, mutation.key, key, {})
+        if mutation.op == "update":
+            return calls.update(table, mutation.key, mutation.row, key, {})
+        return calls.put(table, mutation.key, mutation.row, key, calls.preconditions(None, mutation.op == "insert"))
+
+    def _mutation(self, table: str, mutation: Mutation) -> dict[str, Any]:
+        key = {KEY: mutation.key}
+        if mutation.op == "delete":
+            return {"op": "delete", "key": key}
+        return {"op": mutation.op, "row": {**key, **mutation.row}}
+
+    async def _scan(self, operation: Operation) -> Outcome:
+        rows: list[Row] = []
+        token: str | None = None
+        oldest: tuple[int, float, str] | None = None  # who gave the last page of the lowest epoch, and when: it knew the least
+        while True:
+            left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
+            asked = calls.scan(
+                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(PAGE_ROWS, left),
+                as_of=operation.as_of, reverse=operation.reverse, page_token=token,
+            )
+            page: PageAnswer = await self._run(Asked(asked.call, _page))
+            rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
+            token = page.next_page_token
+            gave = (self.served_epoch or 0, self.served_s or 0.0, self.served_by)
+            oldest = gave if oldest is None or gave[0] <= oldest[0] else oldest
+            if token is None or (operation.limit is not None and len(rows) >= operation.limit):
+                self.served_epoch, self.served_s, self.served_by = oldest
+                return self._outcome(rows=tuple(rows), complete=token is None)
+
+    # ---- the flow of the library
+    async def _run(self, asked: Asked[Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        flow = call(self._view, asked.call, PATIENCE, loop.time(), self._random.random)
+        step = next(flow)
+        while True:
+            answers: tuple[Reply | Broken, ...] = ()
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.duration_s)
+            else:
+                answers = await self._all(step.requests)
+            try:
+                step = flow.send(Resumed(loop.time(), answers))
+            except StopIteration as done:
+                return asked.parse(done.value)
+
+    async def _all(self, requests: Sequence[Request]) -> tuple[Reply | Broken, ...]:
+        """At the same time."""
+        if len(requests) == 1:
+            return (await self._exchange(requests[0]),)
+        create_task = asyncio.get_running_loop().create_task
+        return tuple([await sent for sent in [create_task(self._exchange(request)) for request in requests]])
+
+    async def _exchange(self, request: Request) -> Reply | Broken:
+        site = SITE_OF[request.url[: len(ADDRESS)]]
+        try:
+            answered: tuple[Reply, float, int | None] = await self._world.network.call(
+                "c", site, partial(self._serve, site, request), request.timeout_s, _NoAnswer
+            )
+        except _NoAnswer as error:
+            return Broken(error.sent, str(error))
+        reply, self.served_s, self.served_epoch = answered
+        self.served_by = site
+        return reply
+
+    def _serve(self, site: str, request: Request, call: Call) -> None:
+        life = self._world.alive(site)
+        if life is None or life.door is None:
+            call.refuse()
+            return
+        call.run_in(life.process, partial(self._answer, life, life.door, request))
+
+    async def _answer(self, life: Life, door: Door, request: Request) -> tuple[Reply, float, int | None]:
+        """In the site's process: the reply, and when and in which epoch it left."""
+        epoch = life.site.epoch if life.site is not None else None
+        reply = await answer(door, request)
+        return reply, self._world.loop.now_s, epoch
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    """As in the body of a check-and-mutate."""
+    if condition.version is not None:
+        return {"version": condition.version}
+    if condition.exists is not None:
+        return {"exists": condition.exists}
+    return {"column": condition.column, "op": condition.op, "value": condition.value}
+
+
+def _row(row: dict[str, Any], version: int) -> Row:
+    return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version)
+
+
+def _page(reply: Reply) -> PageAnswer:
+    """With the versions, which the library's own page leaves out."""
+    return msgspec.json.decode(reply.content, type=PageAnswer)

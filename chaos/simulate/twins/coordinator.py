@@ -1,0 +1,94 @@
+"""Doors over the simulated network to the pair's register at the witness.
+
+What always holds: the register changes in one go, at the moment at which a request arrives; a caller that hears nothing in
+time, or of a broken connection, does not know whether it did. Source: switchover/register/port.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from chaos.simulate.twins.network import Call, Network
+from storage.errors import Unavailable
+from switchover.register.port import PairState, superseded
+from switchover.register.single import OneRegister
+
+PLACE = "w"
+
+
+class SimRegister:
+    """The witness's value, every one that it had, and the Watch over them. `down`: it answers nothing, nothing happens."""
+
+    def __init__(self) -> None:
+        self.history: list[PairState] = []
+        self.down = False
+        self.agrees = True
+        self._before_loss: PairState | None = None
+        self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
+        self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
+        self.met: Callable[[], None] = lambda: None
+        self.forgotten: Callable[[], None] = lambda: None
+
+    @property
+    def value(self) -> PairState | None:
+        return self.history[-1] if self.history else None
+
+    def says_sync(self, epoch: int, active: str) -> bool:
+        value = self.value
+        return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
+
+    @property
+    def remembered(self) -> PairState | None:
+        value = self.value
+        return value if value is not None and value.active is not None else self._before_loss
+
+    def lost(self, place: str) -> None:
+        if place == PLACE and self.history:
+            self._before_loss = self.remembered
+            self.history.clear()
+            self.forgotten()
+
+    def serve_read(self, call: Call) -> None:
+        if not self.down:
+            call.answer(self.value)
+
+    def serve_change(self, expected_state_id: int, new: PairState, call: Call) -> None:
+        if self.down:
+            return
+        current = self.value
+        if expected_state_id != (current.state_id if current else 0):
+            call.fail(superseded(expected_state_id, current))
+            return
+        value = replace(new, state_id=expected_state_id + 1)
+        self.history.append(value)
+        self.decided(current, value)
+        call.answer(value)
+
+
+class SimCoordinator(OneRegister):
+    """Coordinator, for one life of a process at `src`. Requests are lost on the link to "w", answers on the link from it."""
+
+    def __init__(self, register: SimRegister, src: str, network: Network, timeout_s: float = 3.0) -> None:
+        self._register, self._src, self._network, self._timeout_s = register, src, network, timeout_s
+
+    async def read(self) -> PairState | None:
+        state: PairState | None = await self._network.call(
+            self._src, PLACE, self._register.serve_read, self._timeout_s, _failed
+        )
+        return state
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+        state: PairState = await self._network.call(
+            self._src, PLACE, partial(self._register.serve_change, expected_state_id, new), self._timeout_s, _failed
+        )
+        return state
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _failed(why: str, sent: bool) -> Unavailable:
+    return Unavailable(f"the coordinator does not answer: {why}", waiting_for="coordinator", sent=sent)

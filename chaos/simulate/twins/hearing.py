@@ -1,0 +1,60 @@
+"""A site's door to the pair's register, with a record of what it asked in vain and of what it decided blind.
+
+What always holds: it hears and never touches: every answer and every error goes through as it came.
+Source: switchover/register/port.py; the checkers `honest` and `answers` read what is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from chaos.history.lines import Blind, Unheard
+from storage.errors import Unavailable
+from switchover.register.port import Beat, Coordinator, PairState
+
+_T = TypeVar("_T")
+Note = Callable[[Unheard | Blind], None]
+
+
+class Hearing:
+    """Coordinator, of one life of the process of `site`. `now_s`: of the run."""
+
+    def __init__(self, door: Coordinator, site: str, now_s: Callable[[], float], note: Note) -> None:
+        self._door, self._site, self._now_s, self._note = door, site, now_s, note
+
+    async def read(self) -> PairState | None:
+        return await self._heard(self._door.read())
+
+    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+        from_s = self._now_s()
+        try:
+            return await self._heard(self._door.compare_and_set(expected_state_id, new, blind=blind))
+        finally:
+            if blind:
+                self._note(Blind(self._site, from_s, self._now_s()))
+
+    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
+        await self._heard(self._door.renew(site, epoch, beat))
+
+    async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
+        return await self._heard(self._door.force(change))
+
+    @property
+    def known(self) -> PairState | None:
+        return self._door.known
+
+    @property
+    def unseen(self) -> str | None:
+        return self._door.unseen
+
+    async def close(self) -> None:
+        await self._door.close()
+
+    async def _heard(self, asked: Awaitable[_T]) -> _T:
+        from_s = self._now_s()
+        try:
+            return await asked
+        except Unavailable:
+            self._note(Unheard(self._site, from_s, self._now_s()))
+            raise

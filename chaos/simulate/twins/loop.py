@@ -1,0 +1,235 @@
+"""An event loop on virtual time: no thread, no file descriptor, no waiting. What asyncio needs, and nothing else.
+
+What always holds: callbacks run in the order in which they became due, ties in the order in which they were asked for, so a
+run is a function of what it is given; time moves only when nothing else can run, straight to the next timer; what would
+need a thread or a socket raises; a killed process takes no further step, a paused one takes its steps when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from chaos.simulate.twins.process import CURRENT, Process
+
+Result = TypeVar("Result")
+
+
+class Stuck(Exception):
+    """Nothing can run any more, and what is waited for has not happened."""
+
+
+class Handle:
+    """A callback that is due, or will be."""
+
+    __slots__ = ("args", "callback", "context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
+
+    def cancel(self) -> None:
+        self.callback = None
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+
+class _Task(asyncio.Task[Any]):
+    """Its hash is a number and no address, so that a set of tasks has the same order in every run."""
+
+    number = 0  # set at the first look: to be made is to be put into a set
+
+    def __hash__(self) -> int:
+        if not self.number:
+            self.number = self.get_loop().next_number()  # type: ignore[attr-defined]
+        return self.number
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """`now_s` is seconds since the beginning of the run. `steps` counts callbacks: two equal runs have equal counts."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.steps = 0
+        self.errors: list[BaseException | str] = []  # exceptions that nobody took: faults of ours
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._asked = 0
+        self._halted: set[Process] = set()  # paused or killed: looked at for each step, so killed ones leave when they can
+        self._held: dict[Process, list[Handle]] = {}
+        self._outside = Context()
+        self._processes: list[Process] = []
+
+    # ---- what asyncio calls
+    def time(self) -> float:
+        return self.now_s
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context)
+        self._set(when, handle)
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:  # type: ignore[override]
+        handle = Handle(callback, args, copy_context() if context is None else context)
+        self._set(self.now_s + delay, handle)
+        return handle
+
+    def _set(self, when_s: float, handle: Handle) -> None:
+        if when_s <= self.now_s:
+            self._ready.append(handle)
+        else:
+            self._asked += 1
+            heapq.heappush(self._timers, (when_s, self._asked, handle))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Result]:
+        context = copy_context() if context is None else context
+        task = _Task(coro, loop=self, name=name or "task", context=context)
+        process = context.get(CURRENT)
+        if process is not None:
+            if not process.tasks:
+                self._processes.append(process)
+            process.keep(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.errors.append(context.get("exception") or context["message"])
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def next_number(self) -> int:
+        self._asked += 1
+        return self._asked
+
+    # ---- processes
+    def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
+        """Call back after `delay_s`, in no process: what disks, networks and servers do, whatever became of who asked."""
+        handle = Handle(callback, args, self._outside)
+        self._set(self.now_s + delay_s, handle)
+        return handle
+
+    def alarm(self, delay_s: float) -> tuple[asyncio.Future[None], Handle]:
+        """A future that ends after `delay_s`, in the caller's process, and the timer that ends it: what a sleep is made of."""
+        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        return future, self.call_later(delay_s, _end, future)
+
+    def pause(self, process: Process) -> None:
+        """SIGSTOP: it takes no step until `go_on`. Its timers run out meanwhile."""
+        process.paused = True
+        self._halted.add(process)
+        self._held.setdefault(process, [])
+
+    def go_on(self, process: Process) -> None:
+        process.paused = False
+        held = self._held.pop(process, [])
+        if not process.killed:
+            self._halted.discard(process)
+            self._ready.extend(held)
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL, between two steps."""
+        process.killed = True
+        self._held.pop(process, None)
+        self._halted.add(process)
+
+    # ---- running
+    def run(self, work: Coroutine[Any, Any, Result], *, steps_max: int) -> Result:
+        """`work` to its end. Raises what it raises, and Stuck when it cannot end, or not within `steps_max` steps."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            main = self.create_task(work, name="main", context=Context())
+            self._run_until(main, steps_max)
+            return main.result()
+        finally:
+            events._set_running_loop(before)
+
+    def let_go(self) -> None:
+        """The run is over: close what still waits, here and now and not when the collector comes by. Its `finally` blocks run,
+        to no effect, for nothing is run any more; what they raise is of no interest."""
+        self._ready.clear()
+        self._timers.clear()
+        self._held.clear()
+        for process in self._processes:
+            for task in process.tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with suppress(BaseException):
+                        task.get_coro().close()
+            process.tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
+
+    def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
+        """One step after the other. Every step of a run passes here: what it needs is at hand."""
+        ready, halted, outside = self._ready, self._halted, self._outside
+        next_step, is_done = ready.popleft, main.done
+        for _ in range(steps_max):
+            if is_done():
+                return
+            if not ready:
+                self._next_moment()
+            handle = next_step()
+            callback, context = handle.callback, handle.context
+            if callback is None or (halted and context is not outside and self._is_held(handle)):
+                continue
+            self.steps += 1
+            try:
+                context.run(callback, *handle.args)
+            except Exception as error:
+                self.errors.append(error)
+        raise Stuck(f"not done after {steps_max} steps, at {self.now_s:.3f} s")
+
+    def _next_moment(self) -> None:
+        """Nothing is left to do now: on to the next timer, and all that is due with it."""
+        timers = self._timers
+        handle: Handle | None = None
+        while handle is None or handle.callback is None:
+            if not timers:
+                raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
+            now_s, _, handle = heapq.heappop(timers)
+        self.now_s = now_s
+        self._ready.append(handle)
+        while timers and timers[0][0] == now_s:
+            self._ready.append(heapq.heappop(timers)[2])
+
+    def _is_held(self, handle: Handle) -> bool:
+        process = handle.context.get(CURRENT)
+        if process not in self._halted:
+            return False
+        if not process.killed:
+            self._held[process].append(handle)
+        return True
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,71 @@
+"""One gateway's calls of the other over the simulated network: late, lost, doubled, or answered after a crash by nobody.
+
+What always holds: the other gateway's code runs in its own process; what goes over the network is bytes, so that nothing is
+shared; an error arrives as it would over HTTP. Source: remote_log/replication/transport.py, gateway/http/peer_transport.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from chaos.simulate.twins.network import Call, Network
+from chaos.simulate.twins.process import Process
+from gateway.api.problems import answer_for
+from gateway.client.problem_documents import error_from_problem
+from storage.errors import PeerError, TwinlogError
+
+
+class Served(Protocol):
+    """What a gateway answers the other (gateway/site/peer_api.py)."""
+
+    async def call_bytes(self, method: str, body: bytes) -> bytes: ...
+
+
+Listening = tuple[Process, Served]
+
+
+class SimTransport:
+    """Transport, for one life of a process. `find`: who listens at the other place at this moment; None: nobody."""
+
+    def __init__(self, src: str, dst: str, network: Network, find: Callable[[], Listening | None]) -> None:
+        self._src, self._dst, self._network, self._find = src, dst, network, find
+
+    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        body = msgspec.msgpack.encode(message)
+        serve = partial(self._serve, method, body)
+        failed = partial(_failed, self._dst, method)
+        status, answer = await self._network.call(self._src, self._dst, serve, timeout_s, failed, may_repeat=True)
+        if status != 200:
+            raise error_from_problem(status, answer)
+        reply: dict[str, Any] = msgspec.msgpack.decode(answer)
+        return reply
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _serve(self, method: str, body: bytes, call: Call) -> None:
+        found = self._find()
+        if found is None:
+            call.refuse()
+        else:
+            process, served = found
+            call.run_in(process, partial(self._answer, served, method, body))
+
+    async def _answer(self, served: Served, method: str, body: bytes) -> tuple[int, bytes]:
+        """In the other gateway's process."""
+        try:
+            return 200, await served.call_bytes(method, body)
+        except TwinlogError as error:
+            problem = answer_for(error, is_write=False)
+        except Exception as error:  # a fault of the product: the run has found something
+            self._network.loop.errors.append(error)
+            problem = answer_for(TwinlogError("an unexpected error"), is_write=False)
+        return problem.status, problem.body
+
+
+def _failed(dst: str, method: str, why: str, sent: bool) -> PeerError:
+    return PeerError(f"site {dst} does not answer {method}: {why}", sent=sent)

@@ -1,0 +1,111 @@
+"""What the pair's register holds, and the moment at which each of its values is decided: at the witness, or on the two DFSs.
+
+What always holds: it looks and never touches; a value is decided by the first file that holds it as the newest of its folder:
+further ones are copies, and one that a late author makes below the newest counts for nobody
+(switchover/register/dfs_folder.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from chaos.simulate.twins.dfs import SimDfsCluster
+from remote_log.layout import RemoteLayout
+from storage.disk.sealed_json import unseal
+from switchover.register.dfs_folder import Entry
+from switchover.register.homes import rank
+from switchover.register.port import PairState
+
+Decided = Callable[[PairState | None, PairState], None]  # the value before it, in the same place, and the one decided
+
+
+class Watch(Protocol):
+    """`decided` is told of each value; `forced` of a site where a command began a line of its own, apart from the other one;
+    `met` when both places hold the same value again; `forgotten` when nothing is left."""
+
+    decided: Decided
+    forced: Callable[[str], None]
+    met: Callable[[], None]
+    forgotten: Callable[[], None]
+
+    @property
+    def value(self) -> PairState | None:
+        """What a look that reaches everything would find."""
+
+    def says_sync(self, epoch: int, active: str) -> bool:
+        """Nowhere is it known otherwise."""
+
+    @property
+    def remembered(self) -> PairState | None:
+        """The same; of a pair that was forgotten, the last one before that: people remember."""
+
+    @property
+    def agrees(self) -> bool:
+        """Wherever it is kept, it is the same."""
+
+    def lost(self, place: str) -> None:
+        """What was kept at `place`, a site or the witness, is gone."""
+
+
+class DfsWatch:
+    """Watch, of a pair without a coordinator. `clusters`: by site."""
+
+    def __init__(self, clusters: Mapping[str, SimDfsCluster], layout: RemoteLayout) -> None:
+        self.decided: Decided = lambda before, value: None
+        self.forced: Callable[[str], None] = lambda site: None
+        self.met: Callable[[], None] = lambda: None
+        self.forgotten: Callable[[], None] = lambda: None
+        self._layout = layout
+        self._newest: dict[str, tuple[int, PairState]] = {}  # by site, with its number
+        self._known: set[PairState] = set()
+        self._lines: set[tuple[int, str | None]] = set()
+        self._apart = False
+        for site, cluster in clusters.items():
+            cluster.made = partial(self._made, site)
+
+    @property
+    def value(self) -> PairState | None:
+        return max((value for _, value in self._newest.values()), key=rank, default=None)
+
+    def says_sync(self, epoch: int, active: str) -> bool:
+        values = [value for _, value in self._newest.values()]
+        there = [value for value in values if value.epoch == epoch and value.active == active]
+        return bool(there) and all(value.mode == "sync" for value in there) and self.value in there
+
+    @property
+    def remembered(self) -> PairState | None:
+        return self.value
+
+    @property
+    def agrees(self) -> bool:
+        return len(self._newest) == 2 and len({value for _, value in self._newest.values()}) == 1
+
+    def lost(self, place: str) -> None:
+        if self._newest.pop(place, None) is not None and not self._newest:
+            self.forgotten()
+
+    def _made(self, site: str, path: str, content: bytes) -> None:
+        folder, _, name = path.rpartition("/")
+        number = self._layout.parse_register(name)
+        before = self._newest.get(site)
+        if folder != self._layout.register_folder or number is None or (before is not None and number <= before[0]):
+            return
+        value = unseal(content, Entry, path, "").value
+        self._newest[site] = number, value
+        if value not in self._known:
+            self._known.add(value)
+            self._look_for_force(site, value)
+            self.decided(before[1] if before is not None else None, value)
+        if self._apart and self.agrees:
+            self._apart = False
+            self.met()
+
+    def _look_for_force(self, site: str, value: PairState) -> None:
+        """A new line is decided where its values name their home; else a home is named at the one before it."""
+        line = value.home_forced, value.home
+        if line not in self._lines and value.home_forced and value.home == site:
+            self._apart = True
+            self.forced(site)
+        self._lines.add(line)
