@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tools.length_report import FILE_LINES_AIM, FILE_LINES_MAX, FUNCTION_LINES_AIM, FUNCTION_LINES_MAX, offenders
+from tools.length_report import (
+    FILE_LINES_AIM,
+    FILE_LINES_MAX,
+    FOLDER_MODULES_MAX,
+    FUNCTION_LINES_AIM,
+    FUNCTION_LINES_MAX,
+    crowded,
+    offenders,
+)
 
 
 def function_of(lines: int, indent: str = "") -> str:
@@ -41,3 +51,9 @@ def test_decorators_are_not_counted_and_the_line_is_named() -> None:
     source = "@decorated\n@twice\n" + function_of(FUNCTION_LINES_AIM + 1)
     (found,) = offenders("a.py", source)
     assert str(found) == f"a.py:3 long: {FUNCTION_LINES_AIM + 1} lines, above the aim of {FUNCTION_LINES_AIM}"
+
+
+def test_a_crowded_folder_is_named_and_a_package_file_and_subfolders_do_not_count() -> None:
+    full = [Path("a") / f"m{n}.py" for n in range(FOLDER_MODULES_MAX)]
+    assert crowded([*full, Path("a/__init__.py"), Path("a/b/c.py")]) == {}
+    assert crowded([*full, Path("a/one_more.py")]) == {"a": FOLDER_MODULES_MAX + 1}
