@@ -1,4 +1,4 @@
-"""Shared parts of all tests: one real HDFS for all tests of a process, and the profile of Hypothesis."""
+"""Shared parts of all tests: checked invariants, one real HDFS for all tests of a process, and the profile of Hypothesis."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from hypothesis import HealthCheck, settings
 
 from chaos.servers import hdfs_jars
 from chaos.servers.hdfs_cluster import HdfsCluster
+from storage.invariants import watched
 
 _folders = count(1)
 
 # How fast a busy machine draws inputs is no property of the code under test.
 settings.register_profile("twinlog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("twinlog")
+
+
+@pytest.fixture(autouse=True)
+def no_broken_invariant() -> Iterator[None]:
+    """Every test runs with the costly checks, and fails when an invariant broke in it, also where a handler took the error."""
+    with watched() as broken:
+        yield
+    assert not broken, [str(one) for one in broken]
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ PURE = (
     "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
     "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
     "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine", "storage.log.timestamps",
-    "storage.disk.sealed_json", "remote_log.layout", "remote_log.fencing.read_lease",
+    "storage.disk.sealed_json", "storage.invariants", "remote_log.layout", "remote_log.fencing.read_lease",
     "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.epoch.commit_rule",
     "gateway.service.admission", "gateway.client.flow", "gateway.client.calls", "gateway.service.receipts",
     "gateway.client.problem_documents", "switchover.roles.table", "switchover.activation.continuation",

@@ -36,6 +36,7 @@ from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
 from storage.errors import TwinlogError
+from storage.invariants import watched
 
 START_S = 60.0
 RECOVERY_S = 90.0
@@ -95,13 +96,15 @@ class Run:
     def execute(self) -> Result:
         """To the end, whatever happens."""
         internal: list[str] = []
-        with _quiet(internal):
+        with _quiet(internal), watched() as broken:
             try:
                 self.loop.run(self._main(), steps_max=STEPS_MAX)
             except Stuck as error:
                 self.broken("liveness", f"The run got stuck: {error}")
             except TwinlogError as error:
                 self.broken("internal", f"What is stored cannot be read as a whole: {error}")
+            for invariant in broken:
+                self.broken("internal", f"An invariant is broken: {invariant}")
             for untaken in self.loop.errors:
                 self.broken("internal", f"Nobody took an exception: {untaken!r}")
             met = [*internal, *self._internal_steps()]  # before what still waits is closed, which complains
