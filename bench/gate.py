@@ -40,7 +40,7 @@ class Gate:
         self._loop.close()
 
     def shut(self) -> None:
-        """For good; returns when nothing runs through it any more."""
+        """Shuts for good; returns when nothing runs through the gate any more."""
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
 
     async def _shut(self) -> None:

@@ -52,7 +52,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class _Run:
-    """What the connections share: where requests come from, where latencies go, when it is over."""
+    """The connections of a run share this: their requests, their latencies, and the end of the run."""
 
     def __init__(self, requests: Iterator[bytes], requests_max: int | None) -> None:
         self._requests = requests

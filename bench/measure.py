@@ -1,4 +1,4 @@
-"""What is measured, in which order, and what the samples come to.
+"""The measurements, their order, and the figures that come out of the samples.
 
 What always holds: synchronous and asynchronous rounds alternate on the same pair (the order turns round after each pair of
 rounds, so that growth and drift of the machine fall on both), and only figures of one run are compared. A figure is the
@@ -80,7 +80,7 @@ def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Cal
 
 
 def growth(pair: Pair, rows_max: int, note: Callable[[str], None]) -> list[dict[str, Any]]:
-    """What a row costs while one table grows, in Arrow batches over one connection, and a read after each step."""
+    """Measures the cost of a row while one table grows, in Arrow batches over one connection, and of a read after each step."""
     pair.set_mode("sync")
     steps: list[dict[str, Any]] = []
     have = 0
@@ -137,7 +137,7 @@ def summary(samples: list[Sample]) -> list[dict[str, Any]]:
 
 
 def quantile_ms(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float | None:
-    """Of what a histogram (upper bound in s -> how many up to it) counted between the two; straight within a bucket. In the
+    """Returns a quantile of a histogram's counts (upper bound in s -> count) between the two; linear within a bucket. In the
     last, open bucket it is that bucket's lower bound."""
     counts = sorted((bound, count - before.get(bound, 0.0)) for bound, count in after.items())
     total = counts[-1][1] if counts else 0.0

@@ -72,7 +72,7 @@ class Pair:
 
     @property
     def root_pid(self) -> int:
-        """Of the demo, whose descendants are the sites and what they rest on."""
+        """Returns the process id of the demo; its descendants are the sites and their servers."""
         return self._process.pid
 
     def create_table(self, name: str, definition: dict[str, Any]) -> None:

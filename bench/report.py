@@ -37,7 +37,7 @@ def show(document: dict[str, Any], console: Console) -> None:
 
 
 def stack(document: dict[str, Any]) -> str:
-    """What the pair ran on."""
+    """Returns a line that names the pair's DFS and engine."""
     settings = document["settings"]
     logs = f"HDFS with {settings['dfs_sync']}" if settings["dfs"] == "hdfs" else "a directory"
     names = {"rocksdb": "RocksDB", "postgresql": "PostgreSQL", "sqlite": "SQLite"}

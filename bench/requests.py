@@ -75,7 +75,7 @@ def _arrow_batch(rows: list[dict[str, Any]]) -> bytes:
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a load generator sends. `kind`: put | get (random keys below `keys`), or batch (see `first_key`).
+    """The requests of a load generator. `kind`: put | get (random keys below `keys`), or batch (see `first_key`).
 
     A batch workload without `first_key` cycles through few prepared bodies with random keys. With it, each request carries
     the next key, or the next BATCH_ROWS keys, so that the table grows.
@@ -93,7 +93,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return BATCH_ROWS if self.kind == "batch" else 1
 
     def requests(self) -> Iterator[bytes]:
-        """Without end. Random ones are prepared and repeated: the generator must not be what is measured."""
+        """Yields requests without end. Random ones are prepared and repeated, so that the generator itself costs little."""
         source = random.Random(self.seed)
         if self.kind == "put" and self.first_key is not None:
             return (put_row(self.table, key) for key in itertools.count(self.first_key))

@@ -20,7 +20,7 @@ VIEWS = ("log", "frames", "runs", "rows", "digests")
 
 
 class View(Protocol):
-    """What log_source.LogView, snapshot_source.RowsView and DigestsView are. `options`: of the read, names in lower case."""
+    """A view of the data source: LogView, RowsView or DigestsView. `options`: of the read, names in lower case."""
 
     def schema(self) -> StructType: ...
 

@@ -1,4 +1,4 @@
-"""What a job is given and what it answers: the shapes between spark_jobs/run.py and the jobs.
+"""The request to a job and its outcome: the shapes between spark_jobs/run.py and the jobs.
 
 What always holds: a job is `run(spark, request, progress) -> Outcome`, reads only what `request` names and changes neither
 site, unless its own page says so. It writes nothing into `request.folder` itself: frames and charts of its outcome are
@@ -45,7 +45,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to look at. `source` is the active at the time of the barrier, `peer` the other site."""
+    """The sites and places that a job looks at. `source` is the active at the time of the barrier, `peer` the other site."""
 
     job: str
     pair: str
@@ -98,7 +98,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job found. `good`: nothing that has to be mended; then `findings` is empty."""
+    """The findings of a job. `good`: nothing has to be repaired, and `findings` is empty."""
 
     good: bool
     counters: Mapping[str, int]  # by name, in the order to show them in
@@ -110,7 +110,7 @@ class Outcome:
 
 
 class Progress(Protocol):
-    """Where a job says how far it is. Tasks of Spark's stages are watched without its help."""
+    """A job reports its progress here. Tasks of Spark's stages are watched without its help."""
 
     def step(self, what: str) -> None:
         """A new part of the work begins, in a few words."""

@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was acknowledged in a stretch of time. `longest_gap_s`: the longest time without an acknowledgement."""
+    """The acknowledged writes of a stretch of time. `longest_gap_s`: the longest time without an acknowledgement."""
 
     rows: int
     seconds: float
@@ -79,7 +79,7 @@ class Writes:
             raise self._failure
 
     def between(self, begin_s: float, end_s: float) -> Written:
-        """Of the clock time.monotonic."""
+        """Returns the writes between two times of the clock time.monotonic."""
         self.check()
         found = [(at_s, rows) for at_s, rows in list(self._acknowledged) if begin_s <= at_s < end_s]
         moments = sorted([begin_s, *(at_s for at_s, _ in found), end_s])
@@ -111,7 +111,7 @@ class Writes:
 
 
 def _batches(target: Target, rows: Sequence[Row], size: int) -> Iterator[list[dict[str, Any]]]:
-    """For ever, round and round; the mutations of a batch are of different rows."""
+    """Yields batches for ever, round and round; the mutations of a batch are of different rows."""
     made: deque[Row] = deque()
     batch: list[dict[str, Any]] = []
     for number, row in enumerate(cycle(rows)):

@@ -34,7 +34,7 @@ YEAR_US = 365 * 24 * 3600 * 1_000_000
 
 
 class Fault(NamedTuple):
-    """What the audit has to tell."""
+    """A fault that the audit has to report."""
 
     kind: str
     file: str

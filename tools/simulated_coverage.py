@@ -1,4 +1,4 @@
-"""Which lines of the product's heart the simulator runs, and by name those that it does not: `make simulate-coverage`.
+"""Reports which lines of the product's heart the simulator runs, and names those that it does not: `make simulate-coverage`.
 
 What always holds: every file of SCOPE is either counted or in LEFT_OUT with the reason, and a row there that fits no file is an
 error, so that the table stays true; the same seeds of the same code give the same page. A line that runs is not a line that is

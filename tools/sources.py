@@ -1,4 +1,4 @@
-"""Which files the gates look at: what git tracks or would track, never what it ignores.
+"""The files that the gates look at: those that git tracks or would track, never those that it ignores.
 
 What always holds: paths are relative to the root, sorted, and exist (a deleted file that is not committed yet is left out).
 """

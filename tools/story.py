@@ -144,7 +144,7 @@ class Story:
         return killed_s
 
     def remote_log_bytes(self) -> int:
-        """Of the log on b's DFS, which a writes."""
+        """Returns the size of the log on b's DFS, which a writes."""
         if self.hdfs is None:
             return directory_log_bytes(self.directory / "b" / "dfs")
         clusters = json.loads((self.directory / "hdfs" / "hdfs.json").read_bytes())

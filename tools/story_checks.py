@@ -1,4 +1,4 @@
-"""What the story checks at its end: every acknowledged row read back, both storages row by row, gaps, the remote log."""
+"""The last checks of the story: every acknowledged row read back, both storages row by row, gaps, the remote log."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def script(found: list[Block], ports: tuple[int, int]) -> str:
 
 @contextmanager
 def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
-    """What `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
+    """Starts what `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
     command = [sys.executable, "-m", "gateway", "demo", "--dir", str(folder / "demo")]
     log = folder / "demo.log"
     with log.open("wb") as opened:

@@ -1,4 +1,4 @@
-"""How long a barrier holds writes back at the active: a demo pair with many rows, idle and under single-row writes.
+"""Measures how long a barrier holds writes back at the active: a demo pair with many rows, idle and under single-row writes.
 
     python -m bench.audits.barriers [--rows 1000000] [--writers 16] [--times 7]
 
@@ -71,7 +71,7 @@ class Load:
 
 
 async def take(active: httpx.AsyncClient, other: httpx.AsyncClient, name: str) -> tuple[float, float, float]:
-    """When it was asked for, when answered, when the other site held it."""
+    """Returns when the barrier was asked for, when it was answered, and when the other site held it."""
     begin_s = time.perf_counter()
     (await active.post("/v1/barriers", json={"name": name})).raise_for_status()
     answered_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How long the audit `compare` takes, how that grows, and the obvious alternative. Run: `python -m bench.audits.compare`.
+"""Measures how long the audit `compare` takes, how that grows, and the obvious alternative: `python -m bench.audits.compare`.
 
 Two RocksDB storages are filled by the product's engine with all flights, scaled by years that are put behind each other. Both
 keep a snapshot, four faults are planted in one (a row missing, stale, extra, one with a bit of a column flipped), and the audit

@@ -1,4 +1,4 @@
-"""What holds a recorded history against the promises: one file for each, all of them pure functions of the history."""
+"""The checkers compare a recorded history with the promises: one file for each, all of them pure functions of the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gave an answer, in which epoch and when, and which answers a later epoch had outranked already.
+"""The author, epoch and time of each answer, and the answers that a later epoch had outranked already.
 
 What always holds: an answer is forgiven only where a command had the register of a pair without a coordinator decided apart
 (Apart) before the later epoch opened, or at the site that answers, and they had not seen each other again when that opening
@@ -35,14 +35,14 @@ def answered_by(call: Call, opened: Sequence[Opened], times: Sequence[float]) ->
 
 
 def answered_s(call: Call, history: History) -> float:
-    """When its site let go of the answer, where that is known, else when it reached the client."""
+    """Returns when the site sent the answer, where that is known, else when it reached the client."""
     assert call.returned_s is not None
     served_s = call.outcome.served_s if call.outcome is not None else None
     return served_s if served_s is not None else call.returned_s - history.limits.travel_slack_s
 
 
 def decided_s(history: History, opened: Opened) -> float:
-    """When the opening was asked for, if blind: its own last look begins then, and both may see each other while it lasts."""
+    """Returns when a blind opening was asked for: its own last look begins then, and both may see each other while it lasts."""
     asked = [
         each.from_s for each in history.blind if each.site == opened.site and each.from_s <= opened.at_s <= each.to_s
     ]
@@ -50,7 +50,7 @@ def decided_s(history: History, opened: Opened) -> float:
 
 
 def met_s(history: History, site: str, later_s: float, now_s: float) -> float | None:
-    """When both sites' DFSs held the same again, if what opened elsewhere at `later_s` is out of sight of `site` at `now_s`."""
+    """Returns when both DFSs held the same again, if an opening elsewhere at `later_s` is out of sight of `site` at `now_s`."""
     met = sorted(moment.at_s for moment in history.moments if moment.name == "met")
     ends = [(each, next((at_s for at_s in met if at_s >= each.at_s), inf)) for each in history.apart]
     out_of_sight = [

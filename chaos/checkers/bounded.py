@@ -17,7 +17,7 @@ NAME = "bounded"
 
 
 def check(history: History) -> list[Violation]:
-    """Of each epoch, the first look that finds too much."""
+    """Reports the first look of each epoch that finds too much."""
     by_epoch: dict[int, list[RemoteLog]] = {}
     for sample in sorted(history.remote_logs, key=lambda each: each.at_s):
         by_epoch.setdefault(sample.epoch, []).append(sample)

@@ -52,7 +52,7 @@ def check(history: History) -> list[Violation]:
 
 
 def _told_s(unheard: list[tuple[float, float]], at_s: float, slack_s: float) -> float:
-    """What the register said then a site must go by at `at_s`: `slack_s` before, not counting when it asked in vain."""
+    """Returns the register's time that binds a site at `at_s`: `slack_s` before, not counting when it asked in vain."""
     for from_s, to_s in reversed(unheard):
         if from_s >= at_s or to_s <= at_s - slack_s:
             continue

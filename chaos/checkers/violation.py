@@ -1,4 +1,4 @@
-"""What a checker answers, and the few words that all of them share."""
+"""The answer of a checker, and the few words that all of them share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of a run: what clients asked and were told, and what both sites were seen to do. Checkers judge only this.
+"""The record of a run: requests and answers of the clients, and the observed acts of both sites. Checkers judge only this.
 
 What always holds: every line is a plain frozen struct of JSON values, so `load(dump(history)) == history`, and a run of the
 simulator and one against real processes are judged by the same checkers. Times are seconds on one clock of the recorder.
@@ -41,7 +41,7 @@ class Condition(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What one client asks once.
+    """One request of one client.
 
     read: `key`. write: one mutation. batch: several, all or nothing. conditional: `mutations`, done if the row `key`
     satisfies all `conditions`. scan: `start` included, `end` not, all pages up to `limit`; `as_of` a version.
@@ -134,7 +134,7 @@ class ModeRecorded(Line, tag="mode", frozen=True, omit_defaults=True):
 
 
 class ReadsServed(Line, tag="reads", frozen=True, omit_defaults=True):
-    """How many reads a site had answered in an epoch, in all."""
+    """The number of reads that a site had answered in an epoch, in all."""
 
     site: str
     epoch: int
@@ -168,7 +168,7 @@ class Copies(Line, tag="copies", frozen=True, omit_defaults=True):
 
 
 class Position(Line, tag="position", frozen=True, omit_defaults=True):
-    """How far a site is. `committed` is that of an active (of a standby: 0)."""
+    """The position of a site. `committed` is that of an active (of a standby: 0)."""
 
     site: str
     epoch: int
@@ -196,8 +196,8 @@ class GivenUp(Line, tag="given_up", frozen=True, omit_defaults=True):
 
 
 class Apart(Line, tag="apart", frozen=True, omit_defaults=True):
-    """Without a coordinator: a command had the register decided at `site` from now on, without a look at the other site's DFS,
-    where something else may be decided until both hold the same value again (Moment `met`)."""
+    """A command, in a pair without a coordinator: the register is decided at `site` from now on, without a look at the other
+    DFS, where something else may be decided until both hold the same value again (Moment `met`)."""
 
     site: str
     at_s: float
@@ -253,7 +253,8 @@ class QuarantinedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Quarantine(Line, tag="quarantine", frozen=True, omit_defaults=True):
-    """What a rejoin cut off. `kept`: in a file, by name in its manifest; else never acknowledged, dropped with a note."""
+    """The records that a rejoin cut off. `kept`: in a file, by name in its manifest; else never acknowledged, dropped with a
+    note."""
 
     site: str
     epoch: int
@@ -279,7 +280,7 @@ class TableUse(Line, tag="table", frozen=True, omit_defaults=True):
 
 
 class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
-    """What was promised in figures, for this run.
+    """The promised figures of this run.
 
     `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `trim_slack_s`: from needless to deleted.
     `segments_drained`: left when drained.

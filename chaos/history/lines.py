@@ -1,4 +1,4 @@
-"""What every line of a recorded history is, and the lines that tell of barriers and of what a site heard of the register.
+"""The base of every line of a history, and the lines about barriers and about a site's looks at the register.
 
 What always holds: as for all of history.py, which puts them together.
 """
@@ -42,7 +42,7 @@ class Unheard(Line, tag="unheard", frozen=True, omit_defaults=True):
 
 
 class Blind(Line, tag="blind", frozen=True, omit_defaults=True):
-    """Without a coordinator: a site asked for a change that it had decided without a look at the other site's DFS. The change
+    """A site without a coordinator asked for a change that it had decided without a look at the other site's DFS. The change
     itself looks once more, in the time from `from_s` to `to_s`, and is refused when it sees that DFS."""
 
     site: str

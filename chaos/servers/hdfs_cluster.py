@@ -70,12 +70,12 @@ class HdfsCluster:
 
     @property
     def uri(self) -> str:
-        """For Hadoop's client."""
+        """Returns the address for Hadoop's client."""
         return f"hdfs://{HOST}:{self._ports.rpc}"
 
     @property
     def web_url(self) -> str:
-        """For WebHDFS."""
+        """Returns the address for WebHDFS."""
         return f"http://{HOST}:{self._ports.web}"
 
     def data_node_web_url(self, number: int) -> str:
@@ -181,7 +181,7 @@ class HdfsCluster:
         self.admin("-safemode", "enter" if on else "leave")
 
     def set_quota(self, path: str, space_bytes: int | None) -> None:
-        """How much the folder `path` may hold, all replicas counted; None: no limit. A new block counts whole."""
+        """Limits the folder `path` to so many bytes, all replicas counted; None: no limit. A new block counts whole."""
         self.admin("-clrSpaceQuota", path) if space_bytes is None else self.admin("-setSpaceQuota", str(space_bytes), path)
 
     def add_data_node(self) -> Daemon:

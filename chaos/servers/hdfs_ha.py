@@ -57,7 +57,7 @@ class HaHdfsCluster(HdfsCluster):
         return [*super().daemons, *([self._standby] if self._standby.is_running else [])]
 
     def start(self) -> None:
-        """For a new folder. Raises DfsError."""
+        """Formats a new folder and starts both NameNodes. Raises DfsError."""
         try:
             self._run(self.name_node_class, "-format", "-force", "-nonInteractive")
             shutil.copytree(self._data("namenode"), self._data("namenode2"))  # what -bootstrapStandby would fetch
@@ -87,7 +87,7 @@ class HaHdfsCluster(HdfsCluster):
 
 
 def _service(addresses: dict[str, Ports]) -> dict[str, str]:
-    """What a client must know."""
+    """Returns the settings that a client needs."""
     return {
         "dfs.nameservices": SERVICE, f"dfs.ha.namenodes.{SERVICE}": ",".join(addresses),
         f"dfs.client.failover.proxy.provider.{SERVICE}": _PROXY,

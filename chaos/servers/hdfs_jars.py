@@ -1,4 +1,4 @@
-"""What a real HDFS on this machine is made of: Java and the client's jars (remote_log/dfs/hdfs/jvm.py), and one for the
+"""The parts of a real HDFS on this machine: Java and the client's jars (remote_log/dfs/hdfs/jvm.py), and one for the
 servers.
 
 What always holds: the servers' jar enters the cache only when its SHA-256 is the one pinned here, and whole
@@ -45,7 +45,7 @@ def client_jars() -> list[Path]:
 
 
 def class_path() -> list[Path]:
-    """Of the servers and of Hadoop's own tools. Raises ConfigError when something is missing, and says how it is got."""
+    """Returns the class path of the servers and of Hadoop's tools. Raises ConfigError that says how to get a missing part."""
     return [server_jar(), *client_jars()]
 
 
@@ -57,7 +57,7 @@ def server_jar() -> Path:
 
 
 def missing() -> str | None:
-    """Why no HDFS can be started on this machine; None when one can."""
+    """Returns the reason why no HDFS can be started on this machine; None when one can."""
     try:
         hdfs_jvm.java_program()
         class_path()

@@ -46,7 +46,7 @@ _KDC = """\
 
 
 def missing() -> str | None:
-    """Why there can be no centre on this machine; None when there can."""
+    """Returns the reason why there can be no centre on this machine; None when there can."""
     lacking = [tool for tool in TOOLS if shutil.which(tool, path=_PATH) is None]
     return f"{', '.join(lacking)} not found: install krb5-kdc and krb5-admin-server (Debian, Ubuntu)" if lacking else None
 
@@ -67,7 +67,7 @@ class Kdc:
         self.daemon = Daemon("kdc", ["env", *given, str(shutil.which("krb5kdc", path=_PATH)), "-n"], folder)
 
     def keytab(self, principal: str, life: str = "1 day") -> Path:
-        """Of a new principal, whose tickets live as long."""
+        """Makes a principal and returns its keytab; its tickets live for `life`."""
         path = self._folder / f"{principal.partition('@')[0].replace('/', '.')}.keytab"
         self._run("kadmin.local", "-q", f'addprinc -randkey -maxlife "{life}" {principal}')
         self._run("kadmin.local", "-q", f"ktadd -norandkey -k {path} {principal}")

@@ -70,7 +70,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the server that runs; None: it does not."""
+        """Returns the process id of the running server; None when it does not run."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -182,7 +182,7 @@ class PostgresServer:
 
 
 def _children(pid: int) -> list[int]:
-    """Of our own server: a postmaster that is killed leaves its children to find that out."""
+    """Returns the child processes of our own server: a postmaster that is killed leaves its children to find that out."""
     listed = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in listed.read_text().split()] if listed.exists() else []
 
@@ -225,7 +225,7 @@ def _note(server: PostgresServer, secret: Path) -> Path:
 
 
 def _screen(server: PostgresServer, secret: Path) -> str:
-    """What a person needs: a site's [engine] for each database, and how to look into one."""
+    """Returns the screen for a person: a site's [engine] for each database, and the command that looks into one."""
     told = f"PostgreSQL runs on 127.0.0.1:{server.port}; its data is kept in {server.folder}. Ctrl-C ends it.\n"
     for database in DATABASES:
         told += (

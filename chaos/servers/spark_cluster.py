@@ -47,7 +47,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """For --master."""
+        """Returns the address for `--master`."""
         return f"spark://{HOST}:{self._port}"
 
     def start(self) -> None:
@@ -76,7 +76,8 @@ class SparkCluster:
         self.stop()
 
     def _daemon(self, name: str, class_name: str, *arguments: str) -> Daemon:
-        """With Spark's home, by which a worker finds what its executors run, and this interpreter for their Python."""
+        """Returns a daemon with Spark's home, where a worker finds its executors' programs, and this interpreter for their
+        Python."""
         environ = (f"SPARK_HOME={pyspark_jars().parent}", f"PYSPARK_PYTHON={sys.executable}", f"SPARK_LOCAL_IP={HOST}",
                    "SPARK_SCALA_VERSION=2.13")  # of PySpark 4; else it is looked for in a build tree
         java = (str(java_program()), *_JAVA_OPTIONS, "-cp", f"{pyspark_jars()}/*", class_name)

@@ -42,7 +42,7 @@ SHRINK_RUNS = 300
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is told of one seed."""
+    """The report of one seed."""
 
     seed: int
     operations: int

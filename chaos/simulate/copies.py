@@ -1,4 +1,4 @@
-"""How far each site, left alone with what is durable there, could follow the log of the epoch that is open.
+"""The position up to which each site, alone with its durable bytes, could follow the log of the open epoch.
 
 What always holds: it looks at bytes, not at what the product believes: at the active the synced bytes of its WAL, at the other
 site those of the remote log, each behind what the storage there has durably; a frame that cannot be read is not there.
@@ -25,7 +25,7 @@ from storage.prefix import needs_base
 
 
 class Read(msgspec.Struct, gc=False):
-    """What was read of a segment when it was last looked at: its bytes, and the frames in front of `end`."""
+    """The last look at a segment: its bytes, and the frames in front of `end`."""
 
     data: bytes = b""
     end: int = HEADER_BYTES
@@ -36,8 +36,8 @@ Segments = dict[tuple[str, str], Read]  # by site and path
 
 
 def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None:
-    """Of the epoch that is open at `site`. None: it is not open there, or a later one is already. `read`: kept for the next
-    look."""
+    """Returns the copies of the epoch that is open at `site`; None when it is not open there, or a later one is. `read`: kept
+    for the next look."""
     state, here, there = world.watch.value, world.machines[name], world.machines[OTHER[name]]
     if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name) or here.is_rotten()[0]:
         return None
@@ -75,9 +75,9 @@ def _reached(engine: SimEngine, segments: Iterable[Iterable[Frame]]) -> int:
 
 
 def _frames(read: Segments, site: str, path: str, data: bytearray) -> list[Frame]:
-    """What can be read of a segment. Not the product's own reading of segments (scan_segment, wal_reading): a judge that shared
-    the code in which bugs are planted, or made, would be deceived with it. Most segments are as they were a second ago, or
-    longer: what is the same to the byte is not read again."""
+    """Returns the frames of a segment. It does not use the product's own reading (scan_segment, wal_reading): a judge that
+    shared the code in which bugs are planted, or made, would be deceived with it. Most segments are as they were a second ago,
+    or longer: what is the same to the byte is not read again."""
     known = read.setdefault((site, path), Read())
     if data == known.data:
         return known.frames

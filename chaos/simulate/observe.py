@@ -1,4 +1,4 @@
-"""What a simulated run shows of itself: openings, modes, positions, remote logs, and at the end everything that is stored.
+"""The observer of a simulated run: openings, modes, positions, remote logs, and at the end everything that is stored.
 
 What always holds: it looks and never touches; a look during the run costs no virtual time and no randomness, so that
 observing more or less changes no run.
@@ -46,7 +46,7 @@ SAMPLE_S = 1.0
 
 
 class RegisterNotes:
-    """What is recorded of the values that `watch` tells of."""
+    """Records the register's values as `watch` reports them."""
 
     def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch) -> None:
         self._loop, self._recorder = loop, recorder
@@ -54,7 +54,8 @@ class RegisterNotes:
         watch.decided, watch.forced, watch.met, watch.forgotten = self._decided, self._forced, self._met, self._forgotten
 
     def _decided(self, before: PairState | None, value: PairState) -> None:
-        """Without a coordinator a line may be told of an opening that was decided elsewhere, with what it decides next."""
+        """Records a decided value. Without a coordinator a line may hear of an opening elsewhere together with its own next
+        decision."""
         opened = value.active is not None and (before is None or before.epoch != value.epoch)
         if opened or (before is not None and before.mode != value.mode):
             self._recorder.note(ModeRecorded(value.epoch, value.mode, self._loop.now_s))
@@ -86,7 +87,7 @@ class Observer:
         self._read: Segments = {}
 
     async def sample(self) -> None:
-        """For as long as the run lasts."""
+        """Takes samples as long as the run lasts."""
         while True:
             await asyncio.sleep(SAMPLE_S)
             self.look()

@@ -1,4 +1,4 @@
-"""What a run does: its workload, its knobs, and every fault with its time. Drawn from a seed, or read from a file.
+"""The plan of a run: its workload, its knobs, and every fault with its time. Drawn from a seed, or read from a file.
 
 What always holds: a plan is plain data; drawing it uses nothing but the seed; `parse(text(plan)) == plan`. Shrinking a plan
 removes faults and operations and leaves the rest as it was: what is random within a run (delays, torn bytes) comes from
@@ -20,7 +20,7 @@ SITES = ("a", "b")
 
 
 class Knobs(msgspec.Struct, frozen=True):
-    """How the world is, all through a run. Seconds, bytes and shares."""
+    """The settings of the world, all through a run: seconds, bytes and shares."""
 
     coordinator: bool = True  # False: the register is on the two DFSs, "w" is nobody, and the policy is protect
     policy: str = "protect"
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What can be drawn. `weight` among all; `how` is one of; durations between `least_s` and `most_s`, 0 for a moment."""
+    """A kind of fault. `weight` among all; `how` is one of; durations between `least_s` and `most_s`, 0 for a moment."""
 
     name: str
     targets: tuple[str, ...]
@@ -133,7 +133,7 @@ def audited(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
-    """Without a disaster."""
+    """Returns the plan without a disaster."""
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
     plan = Plan(

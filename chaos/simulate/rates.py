@@ -1,4 +1,4 @@
-"""How soon the simulator finds each planted bug: seeds of the whole draw, one after the other, until it was found often enough.
+"""Counts the seeds that the simulator needs to find each planted bug, one after the other, until it was found often enough.
 
 What always holds: seeds are counted in their order, however many workers there are, so the answer is the same on every
 machine; a seed counts as a find when one of the checkers that the bug names noticed, not any.
@@ -35,7 +35,7 @@ def is_found(name: str, seed: int) -> bool:
 
 
 def rates(names: Iterable[str], seeds: range, finds: int, each: Mapped) -> Iterator[Rate]:
-    """Of each bug, as it is known: after `finds` finds, or all of `seeds`."""
+    """Yields the rate of each bug as soon as it is known: after `finds` finds, or all of `seeds`."""
     for name in names:
         first, found, done = None, 0, 0
         for done, hit in enumerate(each(partial(is_found, name), seeds), 1):

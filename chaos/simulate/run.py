@@ -52,7 +52,7 @@ FINAL_READS = 3
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a run. `trace`: lines for people; `trace_hash`: of everything that happened."""
+    """The result of a run. `trace`: lines for people; `trace_hash`: of everything that happened."""
 
     plan: Plan
     history: History
@@ -170,7 +170,7 @@ class Run:
             await self._ask(client, "maker", operation)
 
     async def _use(self, name: str, number: int) -> None:
-        """What one client does."""
+        """Runs one client."""
         chance = self.world.stream(name)
         client = SimClient(self.world, name, chance)
         for asked in range(number, self.plan.operations, self.plan.clients):

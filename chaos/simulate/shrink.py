@@ -16,7 +16,7 @@ Execute = Callable[[Plan], Result]
 
 
 def signature(result: Result) -> frozenset[tuple[str, str]]:
-    """How it failed."""
+    """Returns the broken promises of a run: two runs with equal ones failed in the same way."""
     return frozenset((violation.promise, violation.checker) for violation in result.violations)
 
 

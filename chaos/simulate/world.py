@@ -59,9 +59,9 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 
 @dataclass(slots=True)
 class Machine:
-    """What of a site outlives its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`: it was not
-    seen whole again since; `led_to`: how far it alone led when it was. `rotten`: paths on its disk and its DFS of which a bit
-    turned."""
+    """The parts of a site that outlive its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`:
+    it was not seen whole again since; `led_to`: how far it alone led when it was. `rotten`: paths on its disk and its DFS of
+    which a bit turned."""
 
     clock: SimClock
     disk: SimDisk
@@ -74,7 +74,7 @@ class Machine:
     rotten: set[str] = field(default_factory=set)
 
     def is_rotten(self) -> tuple[bool, bool]:
-        """Of its disk and of its DFS, whether one of those files is still there."""
+        """Returns whether a rotten file is still there, on its disk and on its DFS."""
         return not self.rotten.isdisjoint(self.disk.stored), not self.rotten.isdisjoint(self.dfs.files)
 
 
@@ -263,7 +263,7 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
 
 
 async def until(condition: Any, timeout_s: float, poll_s: float = 0.1) -> bool:
-    """Whether the condition came true in time; of the run's own time."""
+    """Returns whether the condition came true in time, by the run's own clock."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + timeout_s
     while not condition():

@@ -1,4 +1,4 @@
-"""What clients do during a run: pure generators of operations, each with its tables, its checkers and its own last check."""
+"""The workloads of a run: pure generators of operations, each with its tables, its checkers and its own last check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload is, and the client that it is executed against.
+"""The workload as an interface, and the client that it is executed against.
 
 What always holds: a workload does no I/O and draws only on the Random it was given, so that the same seed and the same
 answers make the same operations; it is told the end of each operation before that client asks for its next one.
@@ -28,10 +28,10 @@ class Workload(Protocol):
         """Made before the first operation (`creations`)."""
 
     def next(self, client: str) -> Operation:
-        """What `client` asks now."""
+        """Returns the next request of `client`."""
 
     def learn(self, client: str, operation: Operation, outcome: Outcome) -> None:
-        """What it was told."""
+        """Takes in the answer to an operation."""
 
     def judge(self, history: History) -> list[Violation]:
         """The workload's own check of a finished run."""

@@ -107,7 +107,7 @@ def _check_free(directory: Path, site: str, port: int) -> None:
 
 
 def _earlier(directory: Path, site: str) -> str:
-    """What a demo that was killed, and could not stop its sites, left in demo.json."""
+    """Returns the sites that a killed demo could not stop, as demo.json names them."""
     try:
         entry = msgspec.json.decode((directory / "demo.json").read_bytes())["sites"][site]
         return f" (perhaps pid {entry['pid']}, site {site} of an earlier demo in {directory})"

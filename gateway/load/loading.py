@@ -35,7 +35,7 @@ ATTEMPT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What to load, where to, and how. `rows_max` 0: all; `rate` rows a second at most, 0: as fast as it goes.
+    """The settings of a load: source, table and pace. `rows_max` 0: all; `rate` rows a second at most, 0: as fast as it goes.
 
     `deadline_s` is for each batch.
     """
@@ -64,7 +64,7 @@ class LoadHead(msgspec.Struct, frozen=True):
 
 
 class LoadState:
-    """Which batches are acknowledged, kept in a file when there is one. Use as a context."""
+    """The batches that are acknowledged, kept in a file when there is one. Use as a context."""
 
     def __init__(self, path: Path | None, head: LoadHead) -> None:
         self.head = head
@@ -118,7 +118,7 @@ class LoadState:
 
 @dataclass(slots=True)
 class Tally:
-    """What the summary tells."""
+    """The counts of the summary."""
 
     began_s: float
     last_ack_s: float

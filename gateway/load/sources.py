@@ -1,4 +1,4 @@
-"""Where a load comes from: a CSV, Parquet or NDJSON file, or the public data set of flights; cut into numbered batches.
+"""The source of a load: a CSV, Parquet or NDJSON file, or the public data set of flights; cut into numbered batches.
 
 What always holds: the same source with the same options gives the same rows in the same batches, whatever happened before
 (a resumed load depends on it); a primary key that is not unique is refused before a row is sent.

@@ -68,7 +68,7 @@ JOBS = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for."""
+    """The audit that was asked for."""
 
     job: str
     id: str
@@ -257,7 +257,7 @@ _RAISED_IN_WORKER = re.compile(r"storage\.errors\.\w+: (.+)")
 
 
 def _told(error: Exception) -> TwinlogError:
-    """What Spark makes of an error in a worker, as the error it was; else what it says in a line."""
+    """Returns the original error of a worker that Spark wrapped; else one line of Spark's message."""
     raised = _RAISED_IN_WORKER.search(str(error))
     if raised is not None:
         return Unavailable(raised[1].strip())

@@ -1,4 +1,4 @@
-"""How far a job is, on standard error: a bar on a terminal, plain lines elsewhere.
+"""The progress of a job, on standard error: a bar on a terminal, plain lines elsewhere.
 
 What always holds: tasks are counted by Spark's own status tracker, from a thread of this module that ends with it; a tracker
 that does not answer (Spark is ending) costs nothing but the figure.

@@ -22,7 +22,7 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
 
 
 def seconds(text: str) -> float:
-    """Of "90s", "30m", "24h", "7d". Raises InvalidInput."""
+    """Returns the seconds of "90s", "30m", "24h" or "7d". Raises InvalidInput."""
     found = _TIME.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidInput(f"{text!r} is no time: write 90s, 30m, 24h or 7d")

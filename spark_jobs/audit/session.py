@@ -97,7 +97,7 @@ def _root() -> Path:
 
 
 def _put_on_pythonpath(folder: Path) -> None:
-    """For Spark's Python workers on this machine, whatever folder this process runs in."""
+    """Lets Spark's Python workers on this machine import `folder`, whatever folder this process runs in."""
     parts = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in parts:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *filter(None, parts)])
@@ -114,7 +114,7 @@ def _packed() -> Path:
 
 
 def _check_reachable(master: str) -> None:
-    """Of a standalone master at once what Spark itself would find out after a minute. Raises ConfigError."""
+    """Finds out at once that a standalone master is out of reach; Spark needs a minute. Raises ConfigError."""
     if not master.startswith("spark://"):
         return
     for address in master.removeprefix("spark://").split(","):
@@ -139,7 +139,7 @@ def _wait_executors(spark: SparkSession) -> None:
 
 
 def in_words(error: Exception) -> str:
-    """What an error of Spark or Py4J says, in one line without Java's calls."""
+    """Returns the message of an error of Spark or Py4J, in one line without Java's calls."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = next((line[2:] for line in lines if line.startswith(": ")), None)  # Py4J: what Java raised, below what was called
     return raised or (lines[0] if lines else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Which two sites a job is about: out of a site's configuration, a demo.json or an operator's configuration.
+"""The two sites of a job: read from a site's configuration, a demo.json or an operator's configuration.
 
 What always holds: only the keys that a job needs are read, with the gateway's own rules for them (paths beside the file,
 secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); whether a file is sound as a whole is the business of
@@ -156,7 +156,7 @@ def _of_hadoop(folder: Path) -> dict[str, str]:
 
 
 def _of_service(options: Mapping[str, str], url: str) -> dict[str, str]:
-    """Without the NameNodes of other name services: files of Hadoop may know those of many clusters."""
+    """Leaves out the NameNodes of other name services: files of Hadoop may know those of many clusters."""
     others = set(options.get("dfs.nameservices", "").split(",")) - {urlsplit(url).netloc}
     return {name: value for name, value in options.items() if others.isdisjoint(name.split("."))}
 

@@ -20,7 +20,7 @@ def stopping() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """For what must be finished, and takes seconds at most: signals are lost meanwhile. Nothing in another thread."""
+    """Ignores signals around work that must be finished and takes seconds at most. Does nothing in another thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether two snapshots can be compared at all: taken at the same barrier, of the same tables. Pure.
+"""Checks that two snapshots can be compared: taken at the same barrier, of the same tables. Pure.
 
 What always holds: what is compared has one schema on both sites; anything else is an error that names table and columns, not
 a difference, for rows of different schemas cannot be told apart from damaged ones.
@@ -22,7 +22,7 @@ _SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is compared, by table id. `source_only` and `peer_only` are on one site only; `local` are not compared."""
+    """The tables to compare, by id. `source_only` and `peer_only` are on one site only; `local` are not compared."""
 
     tables: dict[int, TableSchema]
     source_only: frozenset[int]
@@ -73,7 +73,7 @@ def choose(source: Catalog, peer: Catalog, wanted: Sequence[str], names: tuple[s
 
 
 def drift(source: TableSchema, peer: TableSchema, names: tuple[str, str]) -> Iterator[str]:
-    """How two schemas of one table differ, in words."""
+    """Yields the differences between two schemas of one table, in words."""
     ours, theirs = ({column.id: column for column in schema.columns} for schema in (source, peer))
     for number in sorted(ours.keys() | theirs.keys()):
         one, other = ours.get(number), theirs.get(number)

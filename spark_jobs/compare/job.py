@@ -66,7 +66,7 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
 
 
 def _prepared(request: Request) -> tuple[Chosen, list[Range]]:
-    """What is compared, and the pieces in which the source is read."""
+    """Returns the tables to compare, and the pieces in which the source is read."""
     names = request.source.name, request.peer.name
     with open_snapshot(request.peer.place, request.peer.engine_url) as snapshot:
         peer = snapshot.catalog()

@@ -60,7 +60,7 @@ def differing_rows(source: DataFrame, peer: DataFrame) -> DataFrame:
 
 
 def shown_rows(rows: DataFrame, schemas: Mapping[int, bytes]) -> DataFrame:
-    """What `differing_rows` found as people read it: DIFFERENCES behind a column `id`, the table's. `schemas` are encoded."""
+    """Returns the rows of `differing_rows` as people read them: DIFFERENCES behind the table's `id`. `schemas` are encoded."""
     return rows.mapInArrow(partial(_shown, dict(schemas)), f"id bigint, {DIFFERENCES}")
 
 

@@ -134,7 +134,7 @@ def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
 
 
 def lacking(spark: SparkSession, wal: Audited, remote: Audited, faults: DataFrame, trimmed_to: int | None) -> DataFrame:
-    """What the remote log lacks of its writer's WAL. `faults`: findings that account for what they name."""
+    """Returns the frames of its writer's WAL that the remote log lacks. `faults`: findings that account for what they name."""
     differing = Here.take(spark, log_between.differing(wal.view, remote.view, trimmed_to)).frame
     return wal.located(
         log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to, differing)
@@ -155,7 +155,7 @@ def _facts(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, An
 
 
 def _place(site: SiteSource, log: str) -> Place | None:
-    """Of the site's WAL, or of the remote log on its DFS; None where that is not known."""
+    """Returns the place of the site's WAL, or of the remote log on its DFS; None where that is not known."""
     if log == WAL:
         return place_of({PATH: site.wal}) if site.wal else None
     if not site.remote_log:
@@ -216,12 +216,12 @@ def _is_there(store: Store, folder: PurePosixPath) -> bool:
 
 
 def _durable(facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int | None:
-    """What the site holds durably that a remote log is for; None: not known, or a WAL."""
+    """Returns the durable position of the site that a remote log is for; None: not known, or a WAL."""
     return facts[log.site].get("durable_seq") if log.log == REMOTE and log.site in facts else None
 
 
 def _held(logs: list[Audited], facts: Mapping[str, Mapping[str, Any]], log: Audited) -> int:
-    """What the other site is known to hold of what a log is about, so that it may be missing there."""
+    """Returns the position that the other site is known to hold: below it a remote log may be trimmed."""
     durable_seq = _durable(facts, log)
     if durable_seq is not None or log.log == WAL:
         return durable_seq or 0
@@ -259,7 +259,7 @@ def _between(
 
 
 def _quarantined(site: SiteSource) -> list[dict[str, Any]]:
-    """What a rejoin put aside at this site and nobody has merged: acknowledged, and in no table."""
+    """Returns the quarantined records of this site that nobody has merged: acknowledged, and in no table."""
     if not site.wal:
         return []
     folder = str(Path(site.wal).parent / QUARANTINE)
@@ -288,7 +288,7 @@ def _quarantined(site: SiteSource) -> list[dict[str, Any]]:
 
 # ---- telling
 def _counted(logs: list[Audited]) -> dict[str, int]:
-    """How much was looked at."""
+    """Counts the segments, frames, records and bytes that were read."""
     counters = Counter(dict.fromkeys(("SEGMENTS", "BYTES", "FRAMES", "EPOCHS", "TORN_TAILS"), 0))
     for log in logs:
         marks = log.marks.rows.select(["entry", "end"]).to_pylist()

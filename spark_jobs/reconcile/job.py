@@ -133,14 +133,14 @@ def ranges_of(keys: Sequence[_Key], points_max: int = POINTS_MAX) -> list[Range]
 
 
 def _rows(spark: SparkSession, site: SiteSource, looked: Looked) -> DataFrame:
-    """What stands at the site under the tail's keys; of a table that is not the tail's own, nothing."""
+    """Returns the site's rows under the tail's keys; none of a table that is not the tail's own."""
     keys = [key for key in looked.changes if key[0] not in looked.foreign]
     given = {"view": "rows", "place": site.place, "url": site.engine_url, "ranges": encode_ranges(ranges_of(keys))}
     return spark.read.format(FORMAT).options(**given).load()
 
 
 def _deletes(spark: SparkSession, source: SiteSource, changes: DataFrame, remarks: list[str]) -> DataFrame:
-    """Of the tail's rows, as far as the active's own WAL goes back and is known; only frames that stand prove anything."""
+    """Returns the deletes of the tail's rows, as far as the active's WAL goes back; only frames that stand prove anything."""
     nothing = spark.createDataFrame([], DELETES)
     place = place_of({PATH: source.wal}) if source.wal else None
     if place is None or not Path(place.folder).is_dir() or not list_log(place).segments:

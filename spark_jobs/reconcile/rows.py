@@ -1,4 +1,4 @@
-"""What became of the rows of a tail, as functions from DataFrames to DataFrames.
+"""The fate of a tail's rows, as functions from DataFrames to DataFrames.
 
 What always holds: a row is judged at each site by itself, and the worse of both counts:
 
@@ -70,7 +70,7 @@ def _outcome(side: str) -> Column:
 
 
 def shown(rows: DataFrame, schemas: Mapping[int, bytes]) -> DataFrame:
-    """What `judged` found as people read it: RECONCILED. `schemas`: encoded, of tables that are known at all."""
+    """Returns the rows of `judged` as people read them: RECONCILED. `schemas`: encoded, of the known tables."""
     return rows.mapInArrow(partial(_shown, dict(schemas)), RECONCILED)
 
 

@@ -1,4 +1,4 @@
-"""What a rejoin put aside, or a log that nobody replayed, as changes of rows: the newest of each row. From files, no Spark.
+"""The records that a rejoin put aside, or of a log that nobody replayed, as changes: the newest of each row. No Spark.
 
 A tail is one of: a quarantine's file (`.frames`) or its manifest (`.json`, which knows keys and no rows), a folder of `.frames`
 files, a folder of WAL segments.
@@ -33,7 +33,7 @@ _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 
 
 class Change(NamedTuple):
-    """What the tail's records of one row come to. `value`: of an upsert the whole row, of an update the columns that it
+    """The sum of the tail's records of one row. `value`: of an upsert the whole row, of an update the columns that it
     changed, of a delete None; None too where only a manifest tells of it. `version`, `seq`, `epoch`: of the last record."""
 
     operation: str

@@ -1,4 +1,4 @@
-"""What has to be written at the active so that a row is the same on both sites: from a finding of `compare`, without any I/O.
+"""The writes at the active that make a row equal on both sites: from a finding of `compare`, without any I/O.
 
 What always holds: every write is made only if the active's row is what the audit saw, so a repair never undoes a newer one;
 rows are repaired only when somebody has said which site is right, where the audit cannot know: those that are `damaged`, and

@@ -1,1 +1,1 @@
-"""What an audit leaves for people: the folder, the page, plots, screens and advice."""
+"""The results of an audit for people: the folder, the page, plots, screens and advice."""

@@ -1,4 +1,4 @@
-"""What each kind of finding means, and what to do about it: for the page and the terminal; docs/audits.md has all kinds too."""
+"""The meaning of each kind of finding, and the way out: for the page and the terminal; docs/audits.md has all kinds too."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class AuditFolder:
 
 
 def first_findings(folder: Path, limit: int) -> list[dict[str, Any]]:
-    """Of an audit, whole or being written."""
+    """Returns the first findings of an audit, whole or being written."""
     found: list[dict[str, Any]] = []
     for batch in pq.ParquetFile(folder / FINDINGS).iter_batches(max(1, limit)):
         found += batch.to_pylist()

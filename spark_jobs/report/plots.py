@@ -143,7 +143,7 @@ def _time_axis(axes: Any) -> None:
 
 
 def _inlined(document: str, number: int) -> str:
-    """Without prolog and style of its own; its ids made the page's; its ink the page's colour."""
+    """Returns the drawing without prolog and style; its ids are unique on the page, its ink is the page's colour."""
     body = document[document.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = re.sub(r"<style[^>]*>.*?</style>", "", body, flags=re.DOTALL)

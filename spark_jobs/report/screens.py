@@ -1,4 +1,4 @@
-"""What a terminal shows of an audit: its outcome, and the list of all."""
+"""The screens of an audit on a terminal: its outcome, and the list of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Spark benches tell of their rounds."""
+"""The Spark benches report their rounds."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def free_port() -> int:
 
 @dataclass
 class Record:
-    """What the client knows: acknowledged values, values whose outcome is unknown, values that were definitely refused."""
+    """The client's knowledge: acknowledged values, values whose outcome is unknown, values that were definitely refused."""
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     unknown: dict[str, set[int]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Processes:
         process.join()
 
     def died(self, site: str) -> bool:
-        """Whether it ended at its failpoint."""
+        """Returns whether the process ended at its failpoint."""
         return self.running[site].exitcode == serve_site.DIED
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the model is made of: frames, segments, the two DFSs, the two sites, and the definition of what stands."""
+"""The pieces of the model: frames, segments, the two DFSs, the two sites, and the definition of what stands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who has the pair at the coordinator. A number belongs to one attempt."""
+    """The attempt that has the pair at the coordinator. A number belongs to one attempt."""
 
     site: int
     number: int
@@ -140,7 +140,7 @@ def kept(frames: Iterable[Frame]) -> list[Frame]:
 
 
 def chain(frames: Iterable[Frame]) -> list[Frame]:
-    """What stands. Broken where a link is missing."""
+    """Returns the frames that stand. Broken where a link is missing."""
     out = kept(frames)
     for before, frame in pairwise(out):
         if frame.previous != before.seq:

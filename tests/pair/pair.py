@@ -70,7 +70,7 @@ def settings(site: str, **changes: Any) -> SiteSettings:
 
 
 def copy_at_one_moment(root: Path, image: Path) -> None:
-    """What a site's folder holds, its DFS left out. RocksDB compacts in the background: then the copy is made again."""
+    """Copies a site's folder without its DFS. When RocksDB compacts in the background, the copy is made again."""
     def files() -> dict[Path, int]:
         return {path: path.stat().st_size for path in root.glob("engine/rocksdb/*") if not path.name.startswith("LOG")}
 
@@ -187,7 +187,7 @@ class Pair:
         )
 
     def lose_register(self) -> None:
-        """What names the active is gone: the coordinator was set up anew, or both registers on the DFSs."""
+        """Deletes the register: the coordinator is set up anew, or both registers on the DFSs."""
         for name in OTHER:
             shutil.rmtree(self.root / name / "dfs" / "test" / "0" / "register", ignore_errors=True)
         if self.has_coordinator:

@@ -1,4 +1,4 @@
-"""What the review tests share: a pair with one table, requests at a site, things that happen at a named moment."""
+"""Shared parts of these tests: a pair with one table, requests at a site, events at a named moment."""
 
 from __future__ import annotations
 

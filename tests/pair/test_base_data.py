@@ -128,7 +128,7 @@ def interrupt(pair: Pair, name: str, parts: int) -> Interrupted:
 
 
 async def check_retries_at(pair: Pair, name: str, results: dict[str, WriteResult]) -> None:
-    """What was asked under an idempotency key is answered from the record, and not done again."""
+    """Checks that a retry under an idempotency key is answered from the record, and not done again."""
     before = (await content(pair, name))["rows"]
     for request, first in results.items():
         again = await put(pair, name, int(request.split()[1]), "a retry", request)

@@ -62,7 +62,7 @@ def values_in(frames: list[Frame]) -> list[bytes]:
 
 
 async def remote_frames(pair: Pair) -> list[Frame]:
-    """What is visible now in a's remote log, which lies on b's DFS: also in a segment that is still open."""
+    """Returns the frames that are visible now in a's remote log on b's DFS, those of an open segment too."""
     dfs, layout = DirectoryDfs(pair.root / "b" / "dfs", "test"), RemoteLayout("test")
     frames: list[Frame] = []
     for path in await segments_below(dfs, layout, 10**6):

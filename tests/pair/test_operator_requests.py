@@ -1,4 +1,4 @@
-"""What an operator asks of a pair: keys that make a request one, checks that both sites answer, the loss that is accepted."""
+"""Requests of an operator to a pair: keys that make a request one, checks that both sites answer, the loss that is accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests that start Spark need: Java and PySpark. Without them they are skipped; in CI that is a failure."""
+"""The needs of tests that start Spark: Java and PySpark. Without them they are skipped; in CI that is a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is imported is declared in pyproject.toml, and what is declared is pinned: a fresh clone lacks nothing."""
+"""Every import is declared in pyproject.toml, and every declared package is pinned: a fresh clone lacks nothing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def check(history: History) -> list[Violation]:
 
 
 def _newest(table: TableFacts) -> dict[str, Write]:
-    """Of each row, the acknowledged write with the largest version."""
+    """Returns the acknowledged write with the largest version of each row."""
     newest: dict[str, Write] = {}
     for key, facts in table.keys.items():
         best: Write | None = None

@@ -136,7 +136,7 @@ class Facts:
         return bool(self._given_up) and call.outcome is not None and call.outcome.epoch in self._given_up
 
     def settled_s(self, call: Call) -> float:
-        """When a call of unknown outcome can no longer take effect."""
+        """Returns the time from which a call of unknown outcome can no longer take effect."""
         known = call.returned_s if call.returned_s is not None else call.deadline_s
         at = bisect_left(self._settled, call.invoked_s if known is None else known)
         return self._settled[at] if at < len(self._settled) else inf
@@ -211,7 +211,7 @@ class Facts:
                     write.version = seen.row.version
 
     def _losses(self, history: History) -> None:
-        """What stands in a manifest is out of the game, and so is what was seen of it."""
+        """Removes the writes of loss manifests from the judgement, and all observations of them."""
         named = {(row.table, row.key, row.version) for q in history.quarantines if q.kept for row in q.rows}
         for table, key in {(table, key) for table, key, _ in named}:
             facts = self.tables[table].keys.get(key) if table in self.tables else None
@@ -269,7 +269,7 @@ def _look(facts: KeyFacts, value: Any, row: Row | None, call: Call, returned_s: 
 
 
 def _take_absences(table: TableFacts) -> None:
-    """What complete scans did not show was not there; of a plain row only the last absence matters."""
+    """Records that a row which a complete scan did not show was absent; of a plain row only the last absence matters."""
     scans = [
         call for call in table.scans
         if call.outcome is not None and call.outcome.complete and call.operation.as_of is None

@@ -63,7 +63,7 @@ def _stored(table: TableFacts, dump: Dump) -> Iterator[Violation]:
 
 
 def _problem(table: TableFacts, key: str, value: Any, row: dict[str, Any], seen: Seen | None) -> str | None:
-    """What is wrong with `row`, if anything."""
+    """Returns a sentence that names the fault of `row`, or None."""
     write = table.by_value.get(value)
     if write is None or write.mutation.key != key:
         return "which nobody wrote there"

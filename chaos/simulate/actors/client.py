@@ -193,5 +193,5 @@ def _row(row: dict[str, Any], version: int) -> Row:
 
 
 def _page(reply: Reply) -> PageAnswer:
-    """With the versions, which the library's own page leaves out."""
+    """Returns the page with its versions, which the library's own page leaves out."""
     return msgspec.json.decode(reply.content, type=PageAnswer)

@@ -122,13 +122,13 @@ class Disasters:
 
 
 def synced(stored: Stored) -> int:
-    """How many bytes of the file are on the disk for sure."""
+    """Returns how many bytes of the file are on the disk for sure."""
     return min((offset for offset, _ in stored.unsynced), default=len(stored.data))
 
 
 def _places(data: bytes) -> list[tuple[int, int]]:
-    """Where a segment can rot so that what follows proves it: from and to. At its end, damage and a torn write are alike: there
-    no reader could know, and whoever stores the file has to."""
+    """Returns the ranges where a segment can rot so that later bytes prove it. At its end, damage and a torn write are alike:
+    there no reader could know, and whoever stores the file has to."""
     frames: list[tuple[int, Frame]] = []
     offset = HEADER_BYTES
     while True:

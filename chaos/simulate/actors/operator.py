@@ -207,7 +207,7 @@ class Operator:
 
 
 def _is_sound(disk: SimDisk) -> bool:
-    """What `twinlog log verify --place wal` looks at."""
+    """Returns the judgement of `twinlog log verify --place wal`."""
     frames: list[Frame] = []
     try:
         for path, stored in sorted(disk.stored.items()):

@@ -1,4 +1,4 @@
-"""What a planted bug is, and how one is planted: names of the product stand for something else for a while."""
+"""A planted bug: names of the product stand for something else for a while."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Bug:
             yield
 
     def plan(self, seed: int) -> Plan:
-        """What is run, with the bug and without it."""
+        """Returns the plan that is run with the bug and without it."""
         return audited(plain(seed, self.kinds), self.kinds)
 
     @property

@@ -111,7 +111,7 @@ async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
 
 
 async def _open_slowly(self: Activation) -> Opened:
-    """What comes between the replay and the opening has time to come."""
+    """Waits between the replay and the opening, so that other events can come between."""
     await self.replay()
     await self.ports.clock.sleep(1.0)
     return await _open(self)

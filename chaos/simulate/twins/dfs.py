@@ -31,7 +31,7 @@ RECOVERY_S = (0.005, 0.1)  # least and most
 
 @dataclass(frozen=True, slots=True)
 class DfsFault:
-    """What happens to one call: `done` says how much of an append's bytes lands (None: some), and from 0.5 on that anything
+    """The fate of one call: `done` says how much of an append's bytes lands (None: some), and from 0.5 on that anything
     else does happen. Then it fails, or is never `answered`. `flips`: a bit of what landed of an append is wrong."""
 
     done: float | None = 0.0
@@ -63,17 +63,17 @@ class SimDfsCluster:
         self.made: Callable[[str, bytes], None] = lambda path, content: None  # told of each file's path and first content
 
     def client(self, process: Process, src: str, dst: str, network: Network, timeout_s: float = 10.0) -> SimDfs:
-        """For one life of `process` at the place `src`; this cluster is at `dst`."""
+        """Returns a client for one life of `process` at the place `src`; this cluster is at `dst`."""
         return SimDfs(self, process, src, dst, network, timeout_s)
 
     # ---- faults
     def arm(self, operation: str, fault: DfsFault) -> None:
-        """For the next call of `operation`: append, close, create, create_file, list, read, delete, recover_lease, is_closed,
-        probe. Several wait in line."""
+        """Plants a fault in the next call of `operation`: append, close, create, create_file, list, read, delete,
+        recover_lease, is_closed, probe. Several wait in line."""
         self._armed.setdefault(operation, deque()).append(fault)
 
     def hang(self) -> None:
-        """What arrives from now on waits for `heal`, and is then done in order, whoever still wants to know."""
+        """Holds every call that arrives from now on until `heal`, and then does them in order, whoever still wants to know."""
         self._hung = True
 
     def stick_recovery(self) -> None:

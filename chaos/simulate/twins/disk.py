@@ -165,7 +165,7 @@ class SimLogFile:
             disk.loop.outside(disk.random.random() * disk.write_back_s, stored.synced)
 
     def _begin(self) -> None:
-        """What a thread of the process does: write what is queued, and sync it."""
+        """Does the work of a thread of the process: writes the queue, and syncs it."""
         group, self._queue = self._queue, []
         self._group = group
         stored, disk = self._stored, self._disk

@@ -35,7 +35,7 @@ class SimEngine(MemoryEngine):
 
     @property
     def durable_epoch(self) -> int:
-        """Of the frame that ends at `durable_seq`."""
+        """Returns the epoch of the frame that ends at `durable_seq`."""
         marks = self._state.marks
         return marks[0].epoch if marks else self._state.epoch
 
@@ -105,7 +105,8 @@ class SimEngine(MemoryEngine):
         await super().keep_snapshot(name, taken_ms)
 
     def digest_of_kept(self, name: str) -> str:
-        """Of all that both sites must hold alike. The highest timestamp is not: a site remembers those of a lost epoch."""
+        """Returns the digest of all that both sites must hold alike. The highest timestamp is left out: a site remembers those
+        of a lost epoch."""
         state = self._kept[name][1]
         rows = [(table, key, row.version, row.value) for (table, key), row in sorted(state.rows.items())]
         tables = [(number, table.schema) for number, table in sorted(state.tables.items())]

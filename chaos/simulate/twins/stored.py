@@ -34,7 +34,7 @@ class Stored:
         self.synced_size = self.size
 
     def keep(self, choose: Callable[[bytes], bytes]) -> None:
-        """Of each write that is not synced, only what `choose` leaves of it is on the disk."""
+        """Keeps of each write that is not synced only the bytes that `choose` leaves."""
         writes, self.unsynced = self.unsynced, []
         kept = [(offset, choose(bytes(self.data[offset : offset + length]))) for offset, length in writes]
         for offset, length in writes:

@@ -20,7 +20,7 @@ from storage.errors import PeerError, TwinlogError
 
 
 class Served(Protocol):
-    """What a gateway answers the other (gateway/site/peer_api.py)."""
+    """The answering side of a gateway (gateway/site/peer_api.py)."""
 
     async def call_bytes(self, method: str, body: bytes) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""What the pair's register holds, and the moment at which each of its values is decided: at the witness, or on the two DFSs.
+"""The values of the pair's register, and the moment at which each one is decided: at the witness, or on the two DFSs.
 
 What always holds: it looks and never touches; a value is decided by the first file that holds it as the newest of its folder:
 further ones are copies, and one that a late author makes below the newest counts for nobody
@@ -32,7 +32,7 @@ class Watch(Protocol):
 
     @property
     def value(self) -> PairState | None:
-        """What a look that reaches everything would find."""
+        """Returns the value that a look at every place would find."""
 
     def says_sync(self, epoch: int, active: str) -> bool:
         """Nowhere is it known otherwise."""
@@ -46,7 +46,7 @@ class Watch(Protocol):
         """Wherever it is kept, it is the same."""
 
     def lost(self, place: str) -> None:
-        """What was kept at `place`, a site or the witness, is gone."""
+        """Forgets the values that were kept at `place`, a site or the witness."""
 
 
 class DfsWatch:

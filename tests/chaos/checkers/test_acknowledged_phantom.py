@@ -1,4 +1,4 @@
-"""What was acknowledged is there; what was not written, or was rejected, is not; what was seen stays."""
+"""Acknowledged writes are there; rows that nobody wrote, or that were rejected, are not; a row that was seen stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forgiven to an asynchronous active where a command had the register decided apart, and what is not."""
+"""Answers of an asynchronous active, forgiven only where a command had the register decided apart."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_a_real_register_is_never_accused(random: Any, calls: int, overlap: floa
 @settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(8, 40), st.sampled_from(["drop", "swap", "stale"]), st.booleans())
 def test_a_planted_lie_in_a_quiet_history_is_found(random: Any, calls: int, lie: str, deletes: bool) -> None:
-    """Without overlap the value at each moment is known, so each of these lies is one."""
+    """Each of these lies is one: without overlap the value at each moment is known."""
     kinds = ["write", "read", "delete"] if deletes else ["write", "read"]
     steps = [step for step in played(random, calls, overlap=0.4, kinds=kinds) if step.result == "ok"]
     value, honest = None, []

@@ -1,4 +1,4 @@
-"""What is judged from observations of the sites: one active, prefix, convergence, bounded, honest, deadline."""
+"""The checkers that judge observations of the sites: one active, prefix, convergence, bounded, honest, deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the servers' jar comes from, that only the right one is kept, and what is said when something is missing."""
+"""The servers' jar is fetched, kept only when it is the right one, and a missing part is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulation composes asks nothing of the machine: no time, no randomness of the process, no thread.
+"""A simulation asks nothing of the machine: no time, no randomness of the process, no thread.
 
 Every call of a few hundred simulated seconds is looked at, so that it does not matter how a function was imported; and every
 module that a simulation imports is read, for what those runs did not reach. What a library asks for itself (tenacity notes

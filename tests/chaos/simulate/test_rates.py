@@ -1,4 +1,4 @@
-"""How soon planted bugs are found: the counting, and one bug for real."""
+"""Seeds until a planted bug is found: the counting, and one bug for real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whole run rests on: one seed, one trace; and processes that stop exactly where they are told to."""
+"""One seed gives one trace, and processes stop exactly where they are told to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rejoin keeps when it is interrupted, what a merge makes of it; leftovers of a dropped table, of a broken log."""
+"""Rejoins that are interrupted, merges of their quarantines, leftovers of a dropped table and of a broken log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an HDFS, or with Java, is told at start with the setting's name; what comes right is gone on with."""
+"""A fault of an HDFS, or of Java, is reported at start with the setting's name; a site opens once it comes right."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_what_is_wrong_is_told_with_its_setting(
 
 
 async def test_it_opens_once_the_setting_comes_right(hdfs: HdfsCluster, hdfs_root: str, tmp_path: Path) -> None:
-    """Without a restart of the gateway: the folder that was missing is made."""
+    """The gateway needs no restart when the missing folder is made."""
     url = f"{hdfs.uri}{hdfs_root}"
     await asyncio.to_thread(hdfs.make_folder, f"{hdfs_root}/a")
     own, peer = HdfsSettings(f"{url}/a", "dfs.own"), HdfsSettings(f"{url}/b", "dfs.peer")

@@ -203,7 +203,7 @@ class PairCommands(SiteCommands):
         return dfs, await segments_below(dfs, RemoteLayout("test"), 10**6)
 
     async def _remote_frames(self, site: str) -> list[Frame]:
-        """Of the site's remote log, which lies on the other site's DFS: also what is in a segment that is still open."""
+        """Returns the frames of the site's remote log, on the other site's DFS, those of an open segment too."""
         dfs, paths = await self._remote_paths(site)
         frames: list[Frame] = []
         for path in paths:

@@ -27,7 +27,7 @@ Command = Callable[[list[str]], Awaitable[str]]
 
 
 class ScenarioError(AssertionError):
-    """What went wrong, with file and line."""
+    """The error of a scenario, with file and line."""
 
 
 @dataclass(frozen=True)

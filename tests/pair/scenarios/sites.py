@@ -41,7 +41,7 @@ class Down(TwinlogError):
 
 
 def _lands(word: str) -> bool:
-    """Whether the bytes of an append that fails are written all the same."""
+    """Returns whether the bytes of an append that fails are written all the same."""
     return {"lost": False, "landing": True}[word]
 
 

@@ -77,7 +77,8 @@ def written(folder: Path, text: str) -> Path:
 
 
 async def told(folder: Path, text: str) -> str:
-    """What is said of a scenario that cannot be right. `echo` answers with its words, `clock` with how often it was asked."""
+    """Returns the error of a scenario that cannot be right. `echo` answers with its words, `clock` with how often it was
+    asked."""
     asked = []
 
     async def echo(words: list[str]) -> str:

@@ -84,7 +84,7 @@ class AuditedPair(Processes):
         self.address = client_address(self.urls)
 
     def reconfigure(self, site: str, old: str, new: str) -> None:
-        """Of its file; what runs goes on with what it has read."""
+        """Changes the site's file; a running process keeps the settings that it has read."""
         text = self.configs[site].read_text()
         assert old in text
         self.configs[site].write_text(text.replace(old, new))

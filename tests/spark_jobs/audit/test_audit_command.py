@@ -48,7 +48,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 
 def said_by(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """What goes to standard error when it could not be done: one line."""
+    """Returns the one line on standard error of an audit that could not be done."""
     assert run.main(arguments) == 2
     said = capfd.readouterr()
     assert said.out == ""

@@ -1,4 +1,4 @@
-"""What the pages say about audits can be typed: options, settings, and the units of a scheduler."""
+"""The pages about audits can be typed: options, settings, and the units of a scheduler."""
 
 from __future__ import annotations
 

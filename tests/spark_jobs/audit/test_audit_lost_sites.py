@@ -41,7 +41,7 @@ def failed(pair: AuditedPair, said: str, lost: str) -> dict[str, Any]:
 
 
 def expired(pair: AuditedPair, site: str) -> None:
-    """What a site that was lost still held when it came back is released by itself."""
+    """Waits until a lost site that came back has released its kept snapshots by itself."""
     pair.configs[site].write_text(pair.configs[site].read_text() + "\n[barriers]\nkept_s = 1\n")
     pair.start(site)
     pair.until(f"{site} answers", lambda: pair.role(site) is not None)

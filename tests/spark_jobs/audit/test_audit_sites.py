@@ -1,4 +1,4 @@
-"""Which two sites a job is about, by every kind of file."""
+"""The two sites of a job, read from every kind of file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_hdfs_of_both_sites(tmp_path: Path) -> None:
 
 
 def test_hdfs_by_hadoops_own_files(tmp_path: Path) -> None:
-    """Of several name services the right one; the options over the files; the user."""
+    """The right one of several name services is read; options rank above files; the user is kept."""
     conf = tmp_path / "a" / "hadoop"
     values = {
         "dfs.nameservices": "cluster-a,cluster-b", "dfs.ha.namenodes.cluster-a": "n1,n2", "dfs.replication": "2",

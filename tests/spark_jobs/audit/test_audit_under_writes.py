@@ -22,7 +22,7 @@ pytestmark = pytest.mark.pair
 
 
 def compare(pair: AuditedPair, writes: Writes, expected: int) -> tuple[dict[str, str], Written]:
-    """What it found, and what was written meanwhile."""
+    """Returns the findings, and the writes of that time."""
     begin_s = time.monotonic()
     summary = pair.audit("compare", expected=expected)
     written = writes.between(begin_s, time.monotonic())

@@ -58,7 +58,7 @@ def audited(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Where audits lie: half a mebibyte."""
+    """Mounts half a mebibyte for the audits."""
     if os.geteuid() != 0 and not os.environ.get("CI"):
         pytest.skip("mounting a small disk needs root")
     folder = tmp_path / "audits"

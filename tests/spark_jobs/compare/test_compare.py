@@ -27,7 +27,7 @@ AT = barrier(LOG[-1].last_seq)
 
 
 class Steps:
-    """What a job says of its progress."""
+    """The progress that a job reports."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

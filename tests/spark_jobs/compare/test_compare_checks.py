@@ -1,4 +1,4 @@
-"""What is compared at all, and what is refused: other moments, other schemas."""
+"""Snapshots that can be compared, and those that are refused: other moments, other schemas."""
 
 from __future__ import annotations
 

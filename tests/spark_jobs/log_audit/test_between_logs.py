@@ -53,7 +53,7 @@ class Rig:
         return audited(self.spark, "a", log, Place(str(folder)), self.spark.createDataFrame(rows, RUNS_SCHEMA))
 
     def told(self, trimmed_to: int | None) -> list[Told]:
-        """What the two logs do not have in common, but for what the remote log tells of itself. `details`: in words."""
+        """Returns the differences of the two logs, without the faults of the remote log itself. `details`: in words."""
         faults = Here.take(self.spark, findings_of(self.far, trimmed_to or 0)).frame
         found = lacking(self.spark, self.own, self.far, faults, trimmed_to).collect()
         self.details = [row["detail"] for row in found]
@@ -113,7 +113,7 @@ def test_what_was_committed_must_be_there(rig: Rig, trimmed_to: int | None) -> N
 
 
 def test_two_stretches_are_two_findings(rig: Rig) -> None:
-    """Of an asynchronous time between them nothing is there, and nothing needs to be."""
+    """An asynchronous time lies between them: nothing of it is there, and nothing needs to be."""
     before, after = run(1, 10), run(16, 10)
     between = [a_frame(seq, committed=seq - 1, flags=int(Flags.ASYNC)) for seq in range(11, 16)]
     rig.wal((1, [*before, *between, *after])).remote(before[:6])

@@ -132,7 +132,7 @@ def test_what_the_other_direction_resynced_accounts_for_nothing(spark: SparkSess
 
 
 def facts(monkeypatch: pytest.MonkeyPatch, *, applied_seq: int, durable_seq: int) -> None:
-    """What the gateways would say: a is active, b holds so much durably."""
+    """Sets the gateways' answers: a is active, b holds so much durably."""
     def said(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
         return {
             "a": {"role": "ACTIVE", "mode": "sync", "applied_seq": applied_seq, "durable_seq": 0},

@@ -1,4 +1,4 @@
-"""What the rules of one log allow is no finding, and one fault is one finding: the cases that look alike, one by one."""
+"""Lawful logs have no finding, and one fault is one finding: the cases that look alike, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What log-audit takes for a log's chain is what readers of the product take: storage/log/chain.py, on random logs with
+"""The chain of log-audit is the chain of the product's readers: storage/log/chain.py, on random logs with
 faults."""
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def frames_in(place: Place) -> Iterator[Frame]:
 
 
 def breaks(segments: Segments, kept: list[Frame]) -> list[tuple[str, int, int]]:
-    """Where what stands does not link, but for the beginning of an epoch: there another site may have written."""
+    """Returns the broken links between standing frames, except at the beginning of an epoch: another site may have written
+    there."""
     begins: dict[int, list[Frame]] = {}
     for (epoch, _), frames in sorted(segments.items()):
         begins.setdefault(epoch, frames)

@@ -1,4 +1,4 @@
-"""Where a log lies: what is found there in which order, what a wrong place says, and which files a range spares."""
+"""The files of a log: their order, the error of a wrong place, and the files that a range spares."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ V = 100  # version of the tail's record
 
 @dataclass(frozen=True)
 class Case:
-    """What the tail did to a row, what stands at both sites, and the newest delete that is known of."""
+    """A tail's change of a row, the row at both sites, and the newest known delete."""
 
     outcome: str
     operation: str

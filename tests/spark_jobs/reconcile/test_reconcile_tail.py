@@ -1,4 +1,4 @@
-"""What a tail comes to, from its files alone; and its tables beside those of the sites."""
+"""The sum of a tail, from its files alone; and its tables beside those of the sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repair would write, from what a compare found."""
+"""The writes that a repair plans, from the findings of a compare."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_damaged_row_needs_somebody_to_say_which_site_is_right() -> None:
 
 @pytest.mark.parametrize(("kind", "source", "peer"), [("missing", 5, None), ("extra", None, 9), ("stale", 9, 5)])
 def test_a_standby_that_has_become_the_active_is_not_taken_for_right(kind: str, source: int | None, peer: int | None) -> None:
-    """What it lacks would be deleted at the site that has it."""
+    """Its missing rows would be deleted at the site that has them."""
     plan = plan_write(finding(kind, source, peer), active="peer", truth=None)
     assert isinstance(plan, Left)
     assert "truth=SITE" in plan.reason

@@ -193,7 +193,7 @@ def test_the_other_sites_rows_are_written_where_they_are_the_truth(
 def test_the_active_may_have_moved_since_the_comparison(
     spark: SparkSession, pair: StubPair, active: Active, tmp_path: Path
 ) -> None:
-    """What was the standby is written to now, and its versions are the condition; but somebody has to say who is right."""
+    """The former standby is written to now, and its versions are the condition; but somebody has to say who is right."""
     compared(tmp_path)
     pair.active = "b"
     _, states = run(spark, request(pair, tmp_path, {"audit": COMPARED, "write": "yes"}))

@@ -37,7 +37,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubPair]:
 
 
 def audit(spark: SparkSession, pair: StubPair, out: Path, **options: str) -> tuple[Ended, str]:
-    """What it came to, and what was said meanwhile."""
+    """Returns the end of the audit, and its output."""
     said = io.StringIO()
     plan = Plan("probe", ID, Pair("demo", "a", pair.sources), out, options=options)
     steps = Steps(Console(file=said, width=100))

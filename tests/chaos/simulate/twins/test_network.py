@@ -185,7 +185,7 @@ def test_an_answer_that_came_during_a_pause_is_taken_though_the_deadline_passed(
 
 
 class Gateway:
-    """What a gateway answers, in its process."""
+    """The answering side of a gateway, in its process."""
 
     def __init__(self) -> None:
         self.process = Process("gateway")
