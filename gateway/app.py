@@ -44,7 +44,6 @@ from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import Unavailable
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
@@ -52,6 +51,7 @@ from switchover.operations.sql_journal import SqlJournal
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
+from twinlog.errors import Unavailable
 
 log = structlog.get_logger("twinlog.app")
 TRIM_INTERVAL_S = 1.0

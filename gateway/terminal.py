@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from storage.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable
+from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable
 
 _P = ParamSpec("_P")
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from storage.errors import InvalidInput
 from storage.log.segment import parse_remote_name, remote_name
+from twinlog.errors import InvalidInput
 
 EPOCH_MAX = 10**12 - 1
 _PAIR = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

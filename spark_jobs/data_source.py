@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from spark_jobs.job import FORMAT
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 VIEWS = ("log", "frames", "runs", "rows", "digests")
 

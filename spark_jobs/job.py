@@ -2,7 +2,7 @@
 
 What always holds: a job is `run(spark, request, progress) -> Outcome`, reads only what `request` names and changes neither
 site, unless its own page says so. It writes nothing into `request.folder` itself: frames and charts of its outcome are
-written by output.py and report.py. A job that could not look raises an error of storage/errors.py; it never answers `good`.
+written by output.py and report.py. A job that could not look raises an error of twinlog/errors.py; it never answers `good`.
 """
 
 from __future__ import annotations

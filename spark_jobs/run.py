@@ -29,7 +29,7 @@ from spark_jobs.audit.session import check_installed
 from spark_jobs.audit.sites import load_pair
 from spark_jobs.report.folder import AUDITS, Audit, audit_id
 from spark_jobs.report.screens import show_audit
-from storage.errors import ConfigError, InvalidInput, TwinlogError
+from twinlog.errors import ConfigError, InvalidInput, TwinlogError
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130
 CODES = {"good": GOOD, "bad": DIFFERENCES, "failed": NOT_DONE}

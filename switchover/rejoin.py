@@ -35,13 +35,13 @@ from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.engines.barriers import Barriers
 from storage.engines.replay import replay
-from storage.errors import Refused
 from storage.failpoints import Failpoints
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR
+from twinlog.errors import Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 QUARANTINE = "quarantine"

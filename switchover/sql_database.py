@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateSchema, CreateTable
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from storage.disk.workers import Worker
-from storage.errors import Unavailable
+from twinlog.errors import Unavailable
 
 T = TypeVar("T")
 

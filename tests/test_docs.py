@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from gateway.cli.main import app
-from storage import errors
 from tools.sources import ROOT, repository_files
+from twinlog import errors
 
 PAGES = [ROOT / path for path in repository_files(ROOT, ".md")]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The dependency law, given to import-linter: gateway -> switchover -> remote_log -> storage, and what is pure.
+"""The dependency law, given to import-linter: gateway -> switchover -> remote_log -> storage -> twinlog, and what is pure.
 
 What always holds: an upper layer may import a lower one, never the reverse; nothing imports chaos, tests, bench or tools;
 Spark jobs see only the pure modules of storage and remote_log, and READING; a pure module reaches no clock, file, thread,
@@ -20,11 +20,11 @@ from importlinter import cli
 
 from tools.sources import ROOT, repository_files
 
-LAYERS = ("gateway", "switchover", "remote_log", "storage")
+LAYERS = ("gateway", "switchover", "remote_log", "storage", "twinlog")
 PACKAGES = (*LAYERS, "spark_jobs", "chaos")
 OUTSIDE = ("chaos", "tests", "bench", "tools")
 PURE = (
-    "storage.errors", "storage.rows.types", "storage.rows.keys", "storage.rows.schema", "storage.log.record",
+    "twinlog.errors", "storage.rows.types", "storage.rows.keys", "storage.rows.schema", "storage.log.record",
     "storage.log.frame", "storage.log.segment", "storage.log.chain", "storage.rows.merging", "storage.rows.codec",
     "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
     "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
@@ -70,9 +70,10 @@ def configuration(root: Path) -> tuple[configparser.ConfigParser, list[str]]:
     parser = configparser.ConfigParser()
     parser["importlinter"] = {"root_packages": _lines(PACKAGES), "include_external_packages": "True"}
     parser["importlinter:contract:layers"] = {
-        "name": "gateway -> switchover -> remote_log -> storage", "type": "layers", "layers": _lines(LAYERS),
+        "name": "gateway -> switchover -> remote_log -> storage -> twinlog", "type": "layers", "layers": _lines(LAYERS),
     }
     _forbid(parser, "outside", "nothing imports chaos, tests, bench or tools", (*LAYERS, "spark_jobs"), OUTSIDE)
+    _forbid(parser, "public", "the package that apps import needs nothing of ours", ("twinlog",), ("spark_jobs",))
     _forbid(parser, "spark", "Spark jobs use only the pure modules of storage and remote_log, and those that read rows",
             ("spark_jobs",), ("gateway", "switchover", *not_seen))
     if set(modules).issuperset(MAKES_STORAGE):

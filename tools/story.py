@@ -28,7 +28,6 @@ from rich.table import Table
 
 from gateway.demo.files import write_files
 from gateway.demo.servers import HdfsRoot, two_hdfs
-from storage.errors import TwinlogError
 from tools.story_checks import (
     Findings,
     compare_storages,
@@ -38,6 +37,7 @@ from tools.story_checks import (
     read_acks,
     read_back,
 )
+from twinlog.errors import TwinlogError
 
 TWINLOG = [sys.executable, "-m", "gateway"]
 SEGMENT_BYTES = (16 << 20) + 4096  # one open segment, and the header of the next one

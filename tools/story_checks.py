@@ -18,9 +18,9 @@ from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.errors import DfsNotFound
 from storage.log.segment import scan_segment
 from storage.rows.schema import decode_schema
+from twinlog.errors import DfsNotFound
 
 SCAN_ROWS = 5_000
 CLAIMS = "claims"  # the folder that holds no segments

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 STOP_DEADLINE_S = 10.0
 LOG_TAIL_LINES = 8

@@ -20,7 +20,7 @@ from chaos.servers import hdfs_jars
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.stopping import Stopped, ignore_signals, stopping
-from storage.errors import TwinlogError
+from twinlog.errors import TwinlogError
 
 NAMES = ("a", "b")
 WATCH_S = 0.5

@@ -26,7 +26,7 @@ from chaos.servers import hdfs_jars
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node, write_name_node
 from remote_log.dfs.hdfs.jvm import java_program
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 READY_DEADLINE_S = 90.0
 ADMIN_DEADLINE_S = 60.0

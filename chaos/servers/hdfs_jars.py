@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import httpx
 
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 VERSION = "3.5.0"  # that of the client in PySpark's jars
 SHA256 = "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"

@@ -15,7 +15,7 @@ from pathlib import Path
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node, write_name_node
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 REALM = "TWINLOG.TEST"
 SERVICE = f"nn/localhost@{REALM}"

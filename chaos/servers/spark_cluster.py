@@ -18,7 +18,7 @@ import httpx
 
 from chaos.servers.daemon import Daemon
 from remote_log.dfs.hdfs.jvm import java_program, pyspark_jars
-from storage.errors import Unavailable
+from twinlog.errors import Unavailable
 
 HOST = "127.0.0.1"
 READY_DEADLINE_S = 120.0

@@ -34,7 +34,7 @@ from chaos.simulate.plan import BY_NAME, Plan, draw, parse, text
 from chaos.simulate.rates import Rate, rates
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 CHUNK = 25  # seeds that a worker does at a time
 SHRINK_RUNS = 300

@@ -17,11 +17,11 @@ from chaos.simulate.twins.engine import SimEngine
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.layout import SegmentName
-from storage.errors import TwinlogError
 from storage.log.chain import reachable
 from storage.log.frame import Frame, parse_frame
 from storage.log.segment import HEADER_BYTES
 from storage.prefix import needs_base
+from twinlog.errors import TwinlogError
 
 
 class Read(msgspec.Struct, gc=False):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from chaos.workloads import WORKLOADS
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 SITES = ("a", "b")
 

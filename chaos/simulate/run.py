@@ -35,8 +35,8 @@ from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
-from storage.errors import TwinlogError
 from storage.invariants import watched
+from twinlog.errors import TwinlogError
 
 START_S = 60.0
 RECOVERY_S = 90.0
@@ -299,7 +299,7 @@ def _quiet(internal: list[str]) -> Iterator[None]:
     with a traceback it had not foreseen, and survived: that goes to `internal`."""
     def keep(_: object, __: str, event: MutableMapping[str, Any]) -> NoReturn:
         lines = str(event.get("traceback") or "").strip().splitlines()
-        if lines and not lines[-1].startswith("storage.errors."):
+        if lines and not lines[-1].startswith("twinlog.errors."):
             internal.append(f"{event.get('event')}: {' | '.join(line.strip() for line in lines[-3:])}")
         raise structlog.DropEvent
 

@@ -41,13 +41,13 @@ from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.engines.barriers import BarrierLimits
-from storage.errors import TwinlogError
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
 from switchover.operations.journal import MemoryJournal
 from switchover.register.port import Coordinator
 from switchover.register.two_dfs import DfsCoordinator
+from twinlog.errors import TwinlogError
 
 OTHER = {"a": "b", "b": "a"}
 REQUEST_DEADLINE_S = 3.0

@@ -13,9 +13,9 @@ from gateway.api.door import Door
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, etag, expect_type, wanted_type
 from gateway.service.port import Mutation, WriteResult
-from storage.errors import InvalidInput, NotFound
 from storage.log.record import Record
 from storage.rows.arrow import arrow_records
+from twinlog.errors import InvalidInput, NotFound
 
 T = TypeVar("T")
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)

@@ -15,9 +15,9 @@ from gateway.api.bodies import decoded
 from gateway.api.documents import BatchBody, CheckBody, MutationBody
 from gateway.api.request import JSON, MSGPACK, NDJSON
 from gateway.service.port import Condition, Mutation
-from storage.errors import InvalidInput, TooLarge
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import compile_predicates
+from twinlog.errors import InvalidInput, TooLarge
 
 _batch_json = msgspec.json.Decoder(BatchBody).decode
 _batch_msgpack = msgspec.msgpack.Decoder(BatchBody).decode

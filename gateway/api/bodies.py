@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK
-from storage.errors import InvalidInput, MalformedBody
+from twinlog.errors import InvalidInput, MalformedBody
 
 T = TypeVar("T")
 _JSON_HEADER = (b"content-type", JSON.encode())

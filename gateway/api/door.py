@@ -15,10 +15,10 @@ from gateway.api.request import Head, deadline_s, idempotency
 from gateway.config.model import HttpConfig
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
-from storage.errors import TwinlogError
 from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
+from twinlog.errors import TwinlogError
 
 
 class Door:

@@ -1,6 +1,6 @@
 """Errors at the edge: one table from the error tree to RFC 9457 problems. The way back is gateway/client/problem_documents.py.
 
-What always holds: every class of storage/errors.py has its row here; a problem's `type` is stable and its `detail` says what
+What always holds: every class of twinlog/errors.py has its row here; a problem's `type` is stable and its `detail` says what
 to do; the answer to a failed write says `outcome`: `not_applied` only when nothing was logged, else `unknown`; an error that
 is not of the tree, or holds a database's own words, shows nothing but an incident number.
 Source: product.md section 2, protocol.md section 4.
@@ -20,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gateway.client.problem_documents import TYPE_PREFIX
-from storage import errors
+from twinlog import errors
 
 CONTENT_TYPE = b"application/problem+json"
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say

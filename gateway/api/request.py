@@ -20,9 +20,9 @@ from starlette.exceptions import HTTPException
 from gateway.config.model import HttpConfig
 from gateway.service.port import Condition
 from storage.engine import StoredRow
-from storage.errors import InvalidInput, MalformedBody, TooLarge
 from storage.log.record import RequestMark
 from storage.log.timestamps import COUNTER_BITS
+from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -24,7 +24,7 @@ from gateway.api.request import (
     wanted_type,
 )
 from gateway.service.port import Mutation, WriteResult
-from storage.errors import InvalidInput, NotFound
+from twinlog.errors import InvalidInput, NotFound
 
 STALE_HEADER = b"twinlog-stale"
 ROW_TYPES = (JSON, MSGPACK)

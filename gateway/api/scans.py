@@ -21,9 +21,9 @@ import msgspec
 from gateway.api.door import Door
 from gateway.api.request import column_list, point_in_time
 from storage.engine import StoredRow
-from storage.errors import InvalidInput
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
+from twinlog.errors import InvalidInput
 
 PAGE_ROWS_DEFAULT = 1000
 PAGE_BYTES = 16 << 20

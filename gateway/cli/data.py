@@ -22,7 +22,7 @@ from gateway.client.calls import Ack
 from gateway.client.client import TwinlogClient
 from gateway.client.flow import Patience
 from gateway.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 DATA = "Work with data"
 app = typer.Typer(rich_markup_mode="rich")

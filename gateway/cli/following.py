@@ -18,7 +18,7 @@ from rich.markup import escape
 from gateway.cli.screens import operation_screen, step_cells
 from gateway.client.pair_access import PairAccess
 from gateway.terminal import Exit, notes, out, print_json
-from storage.errors import NotFound, OutcomeUnknown, PeerError
+from twinlog.errors import NotFound, OutcomeUnknown, PeerError
 
 RUNNING = ("running",)
 RETRIES = 20

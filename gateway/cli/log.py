@@ -27,11 +27,11 @@ from gateway.config.model import SiteConfig
 from gateway.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.errors import DamagedLog, LogError, LogGap, NotFound
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
+from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
 WAL_FOLDER = "wal"

@@ -23,11 +23,11 @@ from gateway.cli.screens import duration
 from gateway.client.pair_access import PairAccess
 from gateway.terminal import Exit, notes, out, print_json
 from storage.clock import SystemClock
-from storage.errors import PeerError
 from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
+from twinlog.errors import PeerError
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 _STYLES = {

@@ -39,9 +39,9 @@ from gateway.terminal import (
     print_json,
     verb,
 )
-from storage.errors import InvalidInput, PeerError, Refused
 from switchover.preflight.checks import KINDS
 from switchover.preflight.loss import UNKNOWN, at_risk
+from twinlog.errors import InvalidInput, PeerError, Refused
 
 app = typer.Typer(rich_markup_mode="rich")
 CHANGE = "Change roles and modes"

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from gateway.client.flow import Call, Reply
-from storage.errors import InvalidInput, PeerError
+from twinlog.errors import InvalidInput, PeerError
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -5,7 +5,7 @@
         client.receipt(ack.receipt).outcome  # "survived"
 
 What always holds: both clients are thin drivers of the same flow (client_flow.py) and the same calls (client_calls.py);
-a write gets its idempotency key here, once, and keeps it in every attempt. Errors are those of storage/errors.py; a write
+a write gets its idempotency key here, once, and keeps it in every attempt. Errors are those of twinlog/errors.py; a write
 whose fate is not known at the deadline raises OutcomeUnknown, and repeating it with the same `key=` settles it.
 The address may also be the path of an operator's configuration, or of a demo.json.
 """
@@ -32,7 +32,7 @@ from gateway.client.audit_calls import AsyncAuditCalls, AuditCalls
 from gateway.client.calls import Ack, Asked, Page, ReceiptOutcome, Row
 from gateway.client.flow import Broken, Flow, PairView, Patience, Pause, Reply, Request, Resumed, call, parse_address
 from gateway.config.loading import load_operator_config
-from storage.errors import InvalidInput, PeerError
+from twinlog.errors import InvalidInput, PeerError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

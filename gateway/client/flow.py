@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from gateway.client.problem_documents import error_from_problem
-from storage.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
+from twinlog.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
 
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up

@@ -20,7 +20,7 @@ import msgspec
 from gateway.client.client import broken, resolve_address
 from gateway.client.problem_documents import error_from_problem
 from gateway.config.loading import monitor_thresholds
-from storage.errors import PeerError, TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 
 ASK_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
 LOOK_TIMEOUT = httpx.Timeout(3.0)

@@ -1,6 +1,6 @@
 """How the operator's commands reach both sites: a port, filled by gateway/client/operator.py (the law of imports).
 
-What always holds: every method raises only errors of storage/errors.py; PeerError means that the site did not answer.
+What always holds: every method raises only errors of twinlog/errors.py; PeerError means that the site did not answer.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from storage import errors
+from twinlog import errors
 
 TYPE_PREFIX = "urn:twinlog:problem:"
 _DOCUMENT = msgspec.json.Decoder(dict[str, Any])

@@ -13,7 +13,7 @@ from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import Java, java
 from remote_log.dfs.port import Dfs
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 
 def open_dfs(config: SiteConfig, which: str, stack: AsyncExitStack) -> Dfs:

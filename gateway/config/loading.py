@@ -21,8 +21,8 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.config.model import DfsSiteConfig, HttpUrl, Matches, OneOf, OperatorConfig, Reference, Secret, SiteConfig, Within
-from storage.errors import ConfigError
 from switchover.monitor.findings import Thresholds
+from twinlog.errors import ConfigError
 
 PREFIX = "TWINLOG_"
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"

@@ -29,7 +29,7 @@ from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
 from gateway.terminal import Exit, notes, out, print_json
-from storage.errors import ConfigError, TwinlogError, Unavailable
+from twinlog.errors import ConfigError, TwinlogError, Unavailable
 
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 15.0

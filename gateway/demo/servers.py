@@ -21,7 +21,7 @@ import httpx
 import msgspec
 
 from gateway.terminal import notes
-from storage.errors import Unavailable
+from twinlog.errors import Unavailable
 
 ROOT = "/twinlog"
 READY_DEADLINE_S = 240.0

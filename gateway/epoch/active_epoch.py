@@ -29,13 +29,13 @@ from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
 from storage.engines.barriers import Barriers
-from storage.errors import Fenced, Refused, TwinlogError
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.record import Kind, Record
 from storage.log.wal import Wal
 from switchover.activation.ports import Opened
 from switchover.register.port import Beat, Coordinator, PairState
+from twinlog.errors import Fenced, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 log = structlog.get_logger("twinlog.active")

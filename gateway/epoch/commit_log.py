@@ -27,11 +27,11 @@ from gateway.epoch.commit_rule import CommitCore, Committed, Mode
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.barriers import Barriers
-from storage.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 from storage.failpoints import Failpoints
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind, Record
 from storage.log.wal import Wal
+from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
 log = structlog.get_logger("twinlog.commit")
 

@@ -23,12 +23,12 @@ from remote_log.replication.shipper import PeerView
 from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 from storage.failpoints import Failpoints
 from storage.log.record import Kind, Record
 from switchover.register.port import Coordinator, PairState, update
 from switchover.register.transitions import downgrade, renew_lease, resync
 from switchover.rejoin import ASYNC_EPOCH
+from twinlog.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 
 PINNED = "degraded_by_command"  # in the engine's meta: async until a resync is asked for
 POLL_S = 0.05

@@ -25,7 +25,7 @@ from gateway.api.routes import barriers, checks, cluster, health, internal, oper
 from gateway.api.routes.common import to_response
 from gateway.config.model import HttpConfig
 from gateway.service.port import SiteService
-from storage.errors import InvalidInput, TwinlogError
+from twinlog.errors import InvalidInput, TwinlogError
 
 _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. Errors are RFC 9457 problems."
 

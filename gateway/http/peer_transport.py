@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from gateway.client.problem_documents import error_from_problem
-from storage.errors import PeerError
+from twinlog.errors import PeerError
 
 CONTENT_TYPE = "application/x-msgpack"
 

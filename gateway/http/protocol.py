@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
-from storage.errors import MalformedBody, Unavailable
+from twinlog.errors import MalformedBody, Unavailable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import uvicorn
 from gateway.http.app import DoorApp
 from gateway.http.hot_path import hot_protocol
 from gateway.http.protocol import ConnectionLimits
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 _BACKLOG = 2048
 

@@ -25,7 +25,7 @@ from gateway.client.client import AsyncTwinlogClient, new_key
 from gateway.client.flow import Patience
 from gateway.load.sources import Source, open_source
 from gateway.terminal import notes
-from storage.errors import Conflict, InvalidInput, TwinlogError
+from twinlog.errors import Conflict, InvalidInput, TwinlogError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

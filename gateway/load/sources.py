@@ -18,7 +18,7 @@ import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.json  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from storage.errors import InvalidInput, NotFound
+from twinlog.errors import InvalidInput, NotFound
 
 FLIGHTS = "flights"
 FLIGHTS_KEY = ("time_hour", "carrier", "flight", "origin")

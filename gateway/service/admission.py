@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage.errors import Overloaded
+from twinlog.errors import Overloaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.errors import HistoryNotHeld
 from storage.log.timestamps import COUNTER_BITS
 from storage.rows.schema import TableSchema
+from twinlog.errors import HistoryNotHeld
 
 
 async def read_row(engine: StorageEngine, clock: Clock, table: TableSchema, key: bytes, as_of: int | None) -> StoredRow | None:

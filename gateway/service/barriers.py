@@ -17,7 +17,7 @@ from gateway.service.rows import ActiveSource
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
 from storage.engines.barriers import Barriers
-from storage.errors import Conflict, EngineFailed, NotFound, Unavailable
+from twinlog.errors import Conflict, EngineFailed, NotFound, Unavailable
 
 
 class BarrierService:

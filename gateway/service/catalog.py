@@ -6,8 +6,8 @@ What always holds: the catalog is what the engine has applied; a DDL record that
 from __future__ import annotations
 
 from storage.engine import StorageEngine
-from storage.errors import NotFound
 from storage.rows.schema import TableSchema, decode_schema
+from twinlog.errors import NotFound
 
 
 class Catalog:

@@ -1,6 +1,6 @@
 """What the door (HTTP routes, hot path) asks of a site. Implemented by gateway/site/site.py; nothing here knows HTTP.
 
-What always holds: every method raises only errors of storage/errors.py; a write's result is returned only after it is
+What always holds: every method raises only errors of twinlog/errors.py; a write's result is returned only after it is
 acknowledged by the rules of protocol.md section 4; reads check the read lease before and after the read.
 """
 
@@ -15,10 +15,10 @@ import msgspec
 from gateway.service.audits import AuditBody, Audits
 from gateway.service.histogram import Durations
 from storage.engine import StoredRow
-from storage.errors import PreconditionFailed, TwinlogError
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
+from twinlog.errors import PreconditionFailed, TwinlogError
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):

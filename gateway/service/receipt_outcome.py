@@ -11,7 +11,7 @@ from typing import Any
 from gateway.service.receipts import decode_receipt
 from remote_log.replication.epoch_history import common_end
 from storage.engine import StorageEngine
-from storage.errors import Refused
+from twinlog.errors import Refused
 
 
 def receipt_outcome(engine: StorageEngine, text: str) -> dict[str, Any]:

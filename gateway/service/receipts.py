@@ -11,7 +11,7 @@ import binascii
 import struct
 from typing import Literal, NamedTuple
 
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 _FORMAT = struct.Struct("<BBHQQ")
 _VERSION = 1

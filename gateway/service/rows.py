@@ -26,9 +26,9 @@ from gateway.service.receipts import encode_receipt
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
 from storage.log.record import Kind, Record, RequestMark
 from storage.rows.schema import TableSchema
+from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
 
 RECORD_OVERHEAD_BYTES = 24
 LEASE_POLL_S = 0.01

@@ -21,9 +21,9 @@ from gateway.service.catalog import Catalog
 from gateway.service.rows import ActiveSource
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.errors import Conflict, InvalidInput, Unavailable
 from storage.log.record import Kind, Record, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from twinlog.errors import Conflict, InvalidInput, Unavailable
 
 DDL_BYTES = 1024
 TABLES_PER_EPOCH_BITS = 20

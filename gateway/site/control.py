@@ -12,7 +12,6 @@ from remote_log.dfs.retrying import PatientDfs
 from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, from_message, to_message
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
-from storage.errors import Refused
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import Kind, Record
 from switchover.activation.activation import Activation
@@ -23,6 +22,7 @@ from switchover.register.port import Coordinator, PairState
 from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import QUARANTINE, RejoinReport
 from switchover.roles.table import Event, Role
+from twinlog.errors import Refused
 
 CANARY_TIMEOUT_S = 10.0
 MERGE_CHUNK = 500

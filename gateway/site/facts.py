@@ -14,10 +14,10 @@ import crc32c
 from gateway.site.site import Site
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import begins_after, missing_from, segments_below
-from storage.errors import TwinlogError
 from switchover.facts import SiteFacts
 from switchover.register.lost_value import forgotten_epoch
 from switchover.register.port import PairState
+from twinlog.errors import TwinlogError
 
 LOOK_TIMEOUT_S = 2.0
 MARKED_SEGMENTS = 2  # the one that is written, and the one that is made beforehand

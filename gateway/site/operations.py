@@ -13,7 +13,6 @@ from typing import Any
 from gateway.site.control import Control
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from storage.errors import InvalidInput, Refused, TwinlogError
 from switchover.monitor.views import Change, SiteView
 from switchover.operations.document import operation_of_key
 from switchover.operations.executor import Executor
@@ -23,6 +22,7 @@ from switchover.plans.follow import Follow, degrade_plan, resync_plan
 from switchover.plans.takeover import Takeover
 from switchover.preflight.preflight import Preflight
 from switchover.roles.table import Role
+from twinlog.errors import InvalidInput, Refused, TwinlogError
 
 KINDS = {
     "switchover": {"reason"},

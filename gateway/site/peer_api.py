@@ -44,10 +44,10 @@ from remote_log.replication.messages import (
     pack_history,
     to_message,
 )
-from storage.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
+from twinlog.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 
 MERGE_ATTEMPTS = 10
 

@@ -35,7 +35,6 @@ from storage.clock import Clock, HybridClock
 from storage.disk.port import Files
 from storage.engine import StorageEngine
 from storage.engines.barriers import BarrierLimits, Barriers
-from storage.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
@@ -47,6 +46,7 @@ from switchover.register.lost_value import Held
 from switchover.register.port import Coordinator, PairState
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
+from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 
 CHANGE_POLL_S = 1.0
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon

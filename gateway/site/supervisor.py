@@ -16,11 +16,11 @@ import structlog
 
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from storage.errors import DfsError, TwinlogError
 from switchover.register.lost_value import forgotten_epoch
 from switchover.register.port import Switching
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
+from twinlog.errors import DfsError, TwinlogError
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0

@@ -26,7 +26,7 @@ from typing import TypeVar
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.port import DfsEntry, path_parts
 from remote_log.dfs.queued_writer import QueuedWriter
-from storage.errors import DfsError, DfsExists, DfsNotFound
+from twinlog.errors import DfsError, DfsExists, DfsNotFound
 
 T = TypeVar("T")
 AHEAD_BYTES = 64 << 10

@@ -23,7 +23,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from storage.errors import LeaseLost
+from twinlog.errors import LeaseLost
 
 _TEMP = ".tmp."
 _TOKEN_BYTES = 8

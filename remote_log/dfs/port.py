@@ -17,7 +17,7 @@ from typing import Protocol
 
 import msgspec
 
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 
 class DfsEntry(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from storage.disk.workers import GroupWorker
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 
 class _Order(Enum):

@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, retry_if_exception, wait_exponential
 
 from remote_log.dfs.port import Dfs, DfsEntry, DfsWriter
 from storage.clock import Clock
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 T = TypeVar("T")
 PATIENCE_S = 10.0  # a NameNode's failover, a broken connection; an operator waits so long for "it does not answer"

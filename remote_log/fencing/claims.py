@@ -22,9 +22,9 @@ from remote_log.dfs.retrying import PatientDfs
 from remote_log.fencing.last_append import Growth
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.clock import Clock
-from storage.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
 from storage.log.frame import BrokenFrame, Frame, parse_frame
 from storage.log.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
+from twinlog.errors import ClaimLost, DamagedLog, DfsError, DfsExists, DfsNotFound, Fenced, LeaseNotRecovered
 
 FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
 POLL_FIRST_S = 0.02

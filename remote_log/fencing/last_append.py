@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 
 from remote_log.dfs.port import Dfs
 from storage.clock import Clock
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 
 class Growth:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from math import inf
 
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 
 class ReadLease:

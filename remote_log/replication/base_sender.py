@@ -32,8 +32,8 @@ from remote_log.replication.messages import (
 )
 from storage.clock import Clock
 from storage.engine import EpochEntry, Snapshot, StorageEngine
-from storage.errors import EngineFailed, Refused
 from storage.log.wal import Wal
+from twinlog.errors import EngineFailed, Refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.engine import EpochEntry
-from storage.errors import Refused
+from twinlog.errors import Refused
 
 
 def common_end(history: Sequence[EpochEntry], epoch: int, seq: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from storage.engine import EpochEntry, RequestOutcome
-from storage.errors import PeerError
+from twinlog.errors import PeerError
 
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS = "status", "epochs", "rows"

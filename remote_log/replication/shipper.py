@@ -32,8 +32,8 @@ from remote_log.replication.messages import (
 from remote_log.replication.transport import Transport
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.errors import Fenced, LogGap, TwinlogError
 from storage.log.wal import Wal
+from twinlog.errors import Fenced, LogGap, TwinlogError
 
 
 @dataclass(frozen=True, slots=True)

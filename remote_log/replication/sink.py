@@ -32,9 +32,9 @@ from remote_log.replication.messages import (
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.engines.barriers import Barriers
-from storage.errors import Fenced, Refused, Unavailable
 from storage.log.frame import Frame, parse_frame
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
+from twinlog.errors import Fenced, Refused, Unavailable
 
 FOLLOWED_EPOCH = "followed_epoch"
 BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most

@@ -3,7 +3,7 @@
 The real one is HTTP (gateway/http/peer_transport.py); the simulated twin delays, drops and repeats messages.
 
 What always holds: a call ends by its `timeout_s`; an error that the peer raised arrives as the same class of
-storage/errors.py; everything else (unreachable, timed out, nonsense) is a PeerError, whose outcome is unknown.
+twinlog/errors.py; everything else (unreachable, timed out, nonsense) is a PeerError, whose outcome is unknown.
 Messages are msgpack maps; the methods and their fields are listed in remote_log/replication/messages.py.
 """
 

@@ -18,8 +18,8 @@ from remote_log.dfs.port import Dfs, DfsWriter
 from remote_log.fencing.claims import check_not_fenced, close_by_recovery
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
-from storage.errors import DfsError, DfsExists
 from storage.log.segment import SegmentHeader, encode_header
+from twinlog.errors import DfsError, DfsExists
 
 
 @dataclass(slots=True)

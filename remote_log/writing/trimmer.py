@@ -19,7 +19,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs, read_segment, segments_of
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, SegmentInfo
-from storage.errors import DamagedLog, DfsError, TwinlogError
+from twinlog.errors import DamagedLog, DfsError, TwinlogError
 
 
 class Writers(Protocol):

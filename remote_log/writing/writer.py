@@ -26,8 +26,8 @@ from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from remote_log.writing.segments import RemoteSegment, RemoteSegments
 from storage.clock import Clock
-from storage.errors import DfsError, Fenced, TwinlogError, Unavailable
 from storage.log.frame import Frame
+from twinlog.errors import DfsError, Fenced, TwinlogError, Unavailable
 
 
 @dataclass(frozen=True, slots=True)

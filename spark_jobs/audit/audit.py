@@ -29,7 +29,7 @@ from spark_jobs.job import Barrier, Chart, Job, Outcome, Request
 from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
-from storage.errors import InvalidInput, TwinlogError, Unavailable
+from twinlog.errors import InvalidInput, TwinlogError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

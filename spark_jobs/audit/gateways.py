@@ -21,7 +21,7 @@ import httpx
 
 from spark_jobs.audit.stopping import undisturbed
 from spark_jobs.job import Barrier, SiteSource
-from storage.errors import Conflict, NotFound, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, NotFound, PeerError, Refused, TwinlogError, Unavailable
 
 CALL_TIMEOUT = httpx.Timeout(20.0, connect=3.0)
 HELD_DEADLINE_S = 120.0

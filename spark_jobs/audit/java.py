@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 JAVA_MIN = 17
 _PACKAGE = f"openjdk-{JAVA_MIN}-jre-headless"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from spark_jobs.audit.stopping import stopping, undisturbed
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")

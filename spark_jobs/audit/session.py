@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit.java import java_program
-from storage.errors import ConfigError, Unavailable
+from twinlog.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ LOCAL = "local[*]"
 CONNECT_DEADLINE_S = 5.0
 EXECUTOR_DEADLINE_S = 90.0
 POLL_S = 0.1
-PACKAGES = ("spark_jobs", "storage", "remote_log")  # what executors import
+PACKAGES = ("spark_jobs", "storage", "remote_log", "twinlog")  # what executors import
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

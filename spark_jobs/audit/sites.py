@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from sqlalchemy import make_url
 
 from spark_jobs.job import SiteSource
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 PREFIX = "TWINLOG_"
 WAL_FOLDER = "wal"

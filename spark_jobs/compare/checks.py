@@ -13,8 +13,8 @@ import msgspec
 
 from spark_jobs.job import Barrier
 from spark_jobs.snapshots.snapshot import Catalog
-from storage.errors import NotFound, Refused
 from storage.rows.schema import Column, TableSchema
+from twinlog.errors import NotFound, Refused
 
 LOCAL = "local"
 _SHOWN_MAX = 20

@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE
 from spark_jobs.snapshots.snapshot import Range
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 RANGES = "table string, range int, start binary, end binary, source_rows bigint, peer_rows bigint, equal boolean, " + ", ".join(
     f"{kind} bigint" for kind in KINDS

@@ -29,7 +29,7 @@ from spark_jobs.logs import runs_unfolded as log_runs
 from spark_jobs.logs.columns import RUN, SEGMENT
 from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, Store, list_log, place_of
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
-from storage.errors import ConfigError, LogError, TwinlogError
+from twinlog.errors import ConfigError, LogError, TwinlogError
 
 WAL, REMOTE, QUARANTINE = "wal", "remote log", "quarantine"
 QUARANTINED = "quarantined"

@@ -28,9 +28,9 @@ from pyspark.sql.types import (
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import Walk
-from storage.errors import InvalidInput, LogError
 from storage.log.frame import Frame
 from storage.log.record import Kind, Record
+from twinlog.errors import InvalidInput, LogError
 
 FRAME, RUN, SEGMENT = "frame", "run", "segment"
 COUNTER_BITS = 16  # of a version; above them are milliseconds

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from remote_log.layout import RemoteLayout
-from storage.errors import ConfigError, DfsError, InvalidInput, NotFound
 from storage.log.segment import parse_remote_name, parse_wal_name
+from twinlog.errors import ConfigError, DfsError, InvalidInput, NotFound
 
 PATH, WEBHDFS, USER = "path", "webhdfs", "user"  # options of the read
 CLAIMS = "claims"

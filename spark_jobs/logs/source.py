@@ -34,9 +34,9 @@ from spark_jobs.logs.files import Log, Place, Segment, Store, place_of, whole_lo
 from spark_jobs.logs.ranges import Range, Ranges
 from spark_jobs.logs.runs_folded import run_batch
 from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE, Mark, Walk, walk
-from storage.errors import DamagedLog, DfsError, LogError
 from storage.log.frame import BrokenFrame, parse_frame, sound_header
 from storage.log.segment import HEADER_BYTES, parse_header
+from twinlog.errors import DamagedLog, DfsError, LogError
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this

@@ -16,9 +16,9 @@ from spark_jobs.job import FORMAT
 from spark_jobs.logs.columns import FRAME, FRAMES_SCHEMA
 from spark_jobs.logs.files import PATH, USER, WEBHDFS, Place
 from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE
-from storage.errors import DamagedLog
 from storage.log.chain import standing, tail_after
 from storage.log.frame import Frame
+from twinlog.errors import DamagedLog
 
 _COLUMNS = (
     "entry", "log", "epoch", "seq", "last_seq", "previous", "timestamp", "committed", "flags", "crc", "segment", "ordinal",

@@ -16,7 +16,6 @@ import numpy as np
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
-from storage.errors import DamagedLog, LogError
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import BrokenFrame, parse_frame, sound_header
 from storage.log.record import EpochStart, Kind
@@ -30,6 +29,7 @@ from storage.log.segment import (
     scan_segment,
     sound_frames,
 )
+from twinlog.errors import DamagedLog, LogError
 
 TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
 

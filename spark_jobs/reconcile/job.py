@@ -21,8 +21,8 @@ from spark_jobs.logs.standing import placed_frames, standing_frames
 from spark_jobs.reconcile.rows import CHANGES, LOST, OUTCOMES, RECONCILED, judged, shown
 from spark_jobs.reconcile.tail import Change, Tail, read_tail
 from spark_jobs.snapshots.snapshot import Catalog, Range, encode_ranges, open_snapshot
-from storage.errors import LogError, NotFound
 from storage.rows.schema import TableSchema, encode_schema
+from twinlog.errors import LogError, NotFound
 
 SETTING = "tail"
 POINTS_MAX = 10_000  # up to so many keys are looked up one by one; more are read as ranges with what lies between

@@ -19,12 +19,12 @@ import msgspec
 from spark_jobs.logs.files import Place, list_log
 from spark_jobs.logs.source import raise_damage
 from spark_jobs.logs.walk import walk
-from storage.errors import DamagedLog, InvalidInput, LogError, NotFound
 from storage.log.chain import standing
 from storage.log.frame import BrokenFrame, Frame, parse_frame
 from storage.log.record import Kind, SchemaChange
 from storage.rows.merging import merge_values
 from storage.rows.schema import TableSchema, decode_schema
+from twinlog.errors import DamagedLog, InvalidInput, LogError, NotFound
 
 FRAMES, MANIFEST = ".frames", ".json"
 OPERATIONS = {int(kind): kind.name.lower() for kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)}

@@ -23,7 +23,7 @@ from spark_jobs.job import Outcome, Progress, Request
 from spark_jobs.repair.planning import Left, Write, plan_write
 from spark_jobs.repair.writing import Done, RowsAtActive
 from spark_jobs.report.folder import FINDINGS, Audit, find_audit
-from storage.errors import InvalidInput, Refused
+from twinlog.errors import InvalidInput, Refused
 
 ROWS_MAX = 100_000  # more is not a matter of rows
 REPAIRS = (

@@ -29,9 +29,9 @@ from storage.engines.entries.layout import APPLIED_KEY, pack_applied, row_prefix
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import View
-from storage.errors import InvalidInput, LogGap, NotFound, Refused
 from storage.log.frame import parse_frame
 from storage.log.record import Kind
+from twinlog.errors import InvalidInput, LogGap, NotFound, Refused
 
 LOG, BASE, INTO = "log", "base", "into"
 PART_BYTES = 32 << 20  # of the log: what one task folds lies in its memory

@@ -36,9 +36,9 @@ from storage.engines.entries.layout import (
     row_prefix,
 )
 from storage.engines.meaning import Tables, epoch_entry, request_outcome
-from storage.errors import LogError
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import Kind
+from twinlog.errors import LogError
 
 FRAMES = "segment string, offsets array<bigint>"
 ENTRIES = "part int, seq bigint, entries binary"  # msgpack of [Entry]: what one frame, of that first sequence, has for a part

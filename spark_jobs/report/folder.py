@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from storage.errors import ConfigError, NotFound
+from twinlog.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,7 +18,7 @@ from spark_jobs.snapshots.snapshot import Catalog, catalog_of
 from storage.engines.entries import layout
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, View
-from storage.errors import EngineFailed, NotFound, Refused
+from twinlog.errors import EngineFailed, NotFound, Refused
 
 GLANCE_ROWS = 1000
 _CONFIG = "rocksdict-config.json"

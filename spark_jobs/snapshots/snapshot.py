@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 from storage.engines.meaning import Tables
-from storage.errors import InvalidInput, NotFound, Refused
 from storage.rows.schema import TableSchema, decode_schema
+from twinlog.errors import InvalidInput, NotFound, Refused
 
 PLACES = "rocksdb:FOLDER, postgresql:SNAPSHOT or sqlite:FILE"
 

@@ -27,7 +27,7 @@ from spark_jobs.snapshots.digests import Digest, cut_digests, digest_of
 from spark_jobs.snapshots.dividing import packed, pieces_of
 from spark_jobs.snapshots.snapshot import Range, Snapshot, decode_ranges, open_snapshot
 from storage.engines.entries.layout import VERSION_BYTES
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 PARTITIONS = 8
 BATCH_ROWS = 4096

@@ -24,7 +24,7 @@ from storage.engines.sql import tables as place
 from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.reading import load
 from storage.engines.sql.tables import Home
-from storage.errors import ConfigError, EngineFailed, NotFound, Refused
+from twinlog.errors import ConfigError, EngineFailed, NotFound, Refused
 
 _FETCHED_ROWS = 500
 _BYTES_A_ROW = 200  # about, where only a table's size is known

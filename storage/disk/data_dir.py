@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from storage.disk.os_files import make_folders, write_whole
-from storage.errors import DataDirectoryError
+from twinlog.errors import DataDirectoryError
 
 LOCK_NAME = "LOCK"
 IDENTITY_NAME = "twinlog.json"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.disk.workers import GroupWorker, Worker
-from storage.errors import LogError, SyncFailed
+from twinlog.errors import LogError, SyncFailed
 
 T = TypeVar("T")
 _ZEROS = bytes(1 << 20)  # zeroed in pieces, each synced: a big flush at once would hold up the log's own syncs

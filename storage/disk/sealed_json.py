@@ -11,7 +11,7 @@ from typing import TypeVar
 import crc32c
 import msgspec
 
-from storage.errors import DamagedLog
+from twinlog.errors import DamagedLog
 
 _T = TypeVar("_T")
 _HEAD = b'{"crc32c":"%08x","content":'

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from storage.engine import EpochEntry
 from storage.engines.meaning import Tables
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 
 class Watermark(Protocol):

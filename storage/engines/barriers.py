@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
-from storage.errors import LogError, TwinlogError
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind
 from storage.log.timestamps import COUNTER_BITS
 from storage.prefix import is_prefix
+from twinlog.errors import LogError, TwinlogError
 
 _BARRIER = int(Flags.BARRIER)
 

@@ -19,7 +19,7 @@ import msgspec
 from storage.disk.os_files import make_folders, sync_folder, write_whole
 from storage.engine import KeptSnapshot
 from storage.engines.meaning import by_age
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 _ABOUT = "about"
 

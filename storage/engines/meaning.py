@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome
-from storage.errors import EngineFailed, LogError, LogGap, Refused
 from storage.log.frame import Flags, Frame
 from storage.log.record import EpochStart, RequestMark, SchemaChange
 from storage.log.timestamps import COUNTER_BITS
 from storage.rows.schema import decode_schema
+from twinlog.errors import EngineFailed, LogError, LogGap, Refused
 
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from storage.errors import DamagedLog, LogGap
 from storage.log.frame import Frame
+from twinlog.errors import DamagedLog, LogGap
 
 
 def standing(frames: Iterable[Frame]) -> list[Frame]:

@@ -23,8 +23,8 @@ from typing import Any
 
 import crc32c
 
-from storage.errors import LogError
 from storage.log.record import Record, decode_records, encode_records
+from twinlog.errors import LogError
 
 MAGIC = b"TLF1"
 VERSION = 1

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-from storage.errors import LogError
+from twinlog.errors import LogError
 
 
 class Kind(IntEnum):

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import crc32c
 
-from storage.errors import DamagedLog, LogError
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import MAGIC as FRAME_MAGIC
 from storage.log.frame import BrokenFrame, Flags, Frame, parse_frame
+from twinlog.errors import DamagedLog, LogError
 
 MAGIC = b"TLS1"
 VERSION = 1

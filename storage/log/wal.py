@@ -14,13 +14,13 @@ import asyncio
 from dataclasses import dataclass
 
 from storage.disk.port import Files
-from storage.errors import LogError, LogGap, SyncFailed
 from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
 from storage.log.wal_reading import read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import Segment, held, trimmable
 from storage.log.wal_tail import MemoryTail
+from twinlog.errors import LogError, LogGap, SyncFailed
 
 _NEVER = 1 << 62
 

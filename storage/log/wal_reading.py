@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.disk.port import Files
-from storage.errors import DamagedLog, LogError, LogGap
 from storage.log.frame import BrokenFrame, Frame, parse_frame
 from storage.log.wal_segments import Segment, excluder
+from twinlog.errors import DamagedLog, LogError, LogGap
 
 _CHUNK_BYTES = 256 << 10  # parsed in a few milliseconds
 

@@ -9,9 +9,9 @@ one holds the last frame. Names that are no segment's are left alone. Source: pr
 from __future__ import annotations
 
 from storage.disk.port import Files
-from storage.errors import DamagedLog
 from storage.log.segment import SegmentHeader, parse_wal_name, scan_segment
 from storage.log.wal_segments import Segment, find_tear
+from twinlog.errors import DamagedLog
 
 
 async def recover(files: Files, folder: str) -> tuple[list[Segment], int]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.disk.port import LogFile
-from storage.errors import DamagedLog
 from storage.log.frame import Frame
 from storage.log.segment import HEADER_BYTES
+from twinlog.errors import DamagedLog
 
 _MARK_BYTES = 64 << 10
 

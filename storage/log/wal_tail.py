@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import islice
 
-from storage.errors import LogGap
 from storage.log.frame import Frame
+from twinlog.errors import LogGap
 
 _COMPACT_AT = 1024
 _OBJECT_BYTES = 300  # a frame and its places in the lists, besides the frame's own bytes: measured

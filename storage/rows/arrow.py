@@ -17,13 +17,13 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from storage.errors import InvalidInput, MalformedBody, TooLarge
 from storage.log.record import Kind, Record
 from storage.rows.arrow_columns import Values, check_type, fault, is_binary, is_text, plain_array, stored_array
 from storage.rows.codec import RowCodec
 from storage.rows.compiled import columns_encoder
 from storage.rows.keys import PARTS
 from storage.rows.schema import Column
+from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 DECODED_BYTES_MAX = 512 << 20
 _END_MARK_BYTES = 8

@@ -25,9 +25,9 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from storage.errors import InvalidInput
 from storage.rows.schema import Column
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES, BadValue
+from twinlog.errors import InvalidInput
 
 Values = Any  # pa.Array, or a list where Arrow has no such type
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds in a unit; "ns" is a thousandth

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from storage.errors import InvalidInput, TooLarge, TwinlogError
 from storage.rows.compiled import Reader, Row, row_decoder, row_encoder, value_encoder
 from storage.rows.keys import KEY_BYTES_MAX, KeyCodec
 from storage.rows.schema import Column, TableSchema
 from storage.rows.types import TYPES, invalid, reader
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
 ROW_BYTES_MAX = 1 << 20
 _DECODERS_MAX = 64

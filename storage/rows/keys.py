@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
-from storage.errors import InvalidInput, TooLarge, TwinlogError
 from storage.rows.types import TYPES, BadValue, ColumnType, invalid
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
 KEY_BYTES_MAX = 1024
 _SIGN32, _SIGN64 = 1 << 31, 1 << 63

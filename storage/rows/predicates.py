@@ -26,10 +26,10 @@ from typing import Any
 import msgspec
 
 from storage.engine import StoredRow
-from storage.errors import InvalidInput, TooLarge
 from storage.rows.codec import RowCodec
 from storage.rows.schema import Column
 from storage.rows.types import reader
+from twinlog.errors import InvalidInput, TooLarge
 
 PREDICATES_MAX = 100
 IN_VALUES_MAX = 1000

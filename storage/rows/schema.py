@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from storage.errors import InvalidInput
 from storage.rows.types import TYPES, reader
+from twinlog.errors import InvalidInput
 
 COLUMNS_MAX = 1000
 KEY_COLUMNS_MAX = 16

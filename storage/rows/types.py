@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import msgspec
 
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1

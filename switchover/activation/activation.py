@@ -24,7 +24,6 @@ from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import PatientDfs, patiently
 from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
 from storage.engines.replay import replay
-from storage.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Kind, Record
@@ -37,6 +36,7 @@ from switchover.register.known_epochs import held, opened_here
 from switchover.register.lost_value import Held
 from switchover.register.port import Mode, PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
+from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 
 
 class Activation:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.errors import LogGap
 from storage.log.chain import reachable, standing, tail_after
 from storage.log.frame import Frame
 from storage.log.record import Kind
+from twinlog.errors import LogGap
 
 
 def continuing(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:

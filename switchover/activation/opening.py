@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage.clock import Clock
-from storage.errors import PlanSuperseded
 from switchover.register.port import Coordinator, Mode, PairState, update
 from switchover.register.transitions import abandon_plan, open_plan
+from twinlog.errors import PlanSuperseded
 
 
 @dataclass(slots=True)

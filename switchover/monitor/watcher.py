@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from storage.clock import Clock
-from storage.errors import PeerError, TwinlogError
 from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice, State, step, wants_checks_of
 from switchover.monitor.views import Able, Observation, Sight, SiteView
+from twinlog.errors import PeerError, TwinlogError
 
 ORDER_ATTEMPTS = 3
 ORDER_RETRY_S = 0.5

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from storage.errors import TwinlogError
+from twinlog.errors import TwinlogError
 
 Json = dict[str, Any]
 OperationState = Literal["running", "succeeded", "failed", "aborted", "interrupted"]

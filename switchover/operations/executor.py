@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator
 from msgspec.structs import replace
 
 from storage.clock import Clock
-from storage.errors import Conflict, NotFound, Refused
 from storage.failpoints import Failpoints
 from switchover.operations.attempt import Attempt, history_entry
 from switchover.operations.document import (
@@ -32,6 +31,7 @@ from switchover.operations.document import (
 )
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan, PlanMaker
+from twinlog.errors import Conflict, NotFound, Refused
 
 
 class Executor:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from storage.errors import Conflict, NotFound
 from switchover.operations.document import HistoryEntry, Operation
+from twinlog.errors import Conflict, NotFound
 
 
 class Journal(Protocol):

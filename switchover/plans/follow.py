@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from storage.errors import Refused
 from switchover.operations.plan import Plan, Step
 from switchover.preflight.preflight import Preflight
 from switchover.roles.table import Event, Role
 from switchover.site_control import SiteControl
+from twinlog.errors import Refused
 
 CALL_TIMEOUT_S = 3.0
 POLL_S = 0.05

@@ -21,7 +21,6 @@ from remote_log.replication.messages import (
     from_message,
     to_message,
 )
-from storage.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest
 from switchover.operations.plan import Plan, Step
@@ -31,6 +30,7 @@ from switchover.register.port import PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan
 from switchover.roles.table import Event, Role
 from switchover.site_control import SiteControl
+from twinlog.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
 
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0

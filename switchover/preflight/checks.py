@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from storage.errors import InvalidInput
 from switchover.facts import SiteFacts
 from switchover.preflight.loss import acceptance_problem
 from switchover.register.lost_value import forgotten
 from switchover.register.port import PairState
 from switchover.roles.table import Role
+from twinlog.errors import InvalidInput
 
 Status = Literal["ok", "warning", "failed", "unknown"]
 KINDS = ("switchover", "failover", "rejoin")

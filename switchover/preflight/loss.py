@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from storage.errors import InvalidInput
 from switchover.register.port import PairState
+from twinlog.errors import InvalidInput
 
 UNKNOWN = "unknown"
 

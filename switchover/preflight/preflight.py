@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from storage.errors import Refused, TwinlogError
 from switchover.facts import FACTS, SiteFacts
 from switchover.monitor.views import Change, SiteView
 from switchover.preflight.checks import Check, Facts, judge
 from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import PairState
 from switchover.site_control import SiteControl
+from twinlog.errors import Refused, TwinlogError
 
 CALL_TIMEOUT_S = 3.0
 STATUS_TIMEOUT_S = 2.0

@@ -20,8 +20,8 @@ from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.disk.sealed_json import seal, unseal
-from storage.errors import DfsError, DfsExists, DfsNotFound
 from switchover.register.port import PairState
+from twinlog.errors import DfsError, DfsExists, DfsNotFound
 
 KEPT = 16
 READ_ATTEMPTS = 4

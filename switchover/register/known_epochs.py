@@ -9,9 +9,9 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
-from storage.errors import DfsError
 from storage.log.wal import Wal
 from switchover.register.lost_value import Held
+from twinlog.errors import DfsError
 
 LOOK_TIMEOUT_S = 2.0
 

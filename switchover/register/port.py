@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from storage.errors import PlanSuperseded, Unavailable
+from twinlog.errors import PlanSuperseded, Unavailable
 
 Mode = Literal["sync", "async"]
 ATTEMPTS_MAX = 16  # two sites and their operators: losing this often means that something spins

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from storage.errors import Fenced, PlanSuperseded, Refused
 from switchover.register.homes import next_epoch
 from switchover.register.port import Beat, Mode, PairState, Switching
+from twinlog.errors import Fenced, PlanSuperseded, Refused
 
 KINDS = ("bootstrap", "restart", "takeover", "switchover")
 LEASE_RENEWED = "the asynchronous active renewed its lease"

@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
-from storage.errors import DfsError, PlanSuperseded, Refused, Unavailable
 from switchover.register.dfs_folder import RegisterFolder, Tip
 from switchover.register.homes import forks, next_home, rank, reconciled
 from switchover.register.port import ATTEMPTS_MAX, Beat, PairState, superseded, update
 from switchover.register.transitions import renew_lease
+from twinlog.errors import DfsError, PlanSuperseded, Refused, Unavailable
 
 HUNG_FOR_S = 10.0
 HURRY = 0.1  # share of the deadline

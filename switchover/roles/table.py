@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from storage.errors import IllegalTransition
+from twinlog.errors import IllegalTransition
 
 
 class Role(StrEnum):

@@ -23,12 +23,12 @@ from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.barriers import BarrierLimits, Barriers
 from storage.engines.memory.engine import MemoryEngine
-from storage.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
 from storage.log.frame import make_frame
 from storage.log.record import Kind, Record, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from switchover.facts import SiteFacts
 from switchover.monitor.views import SiteView
+from twinlog.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
 OWN = SiteFacts(

@@ -15,9 +15,9 @@ from gateway.config.model import HttpConfig
 from gateway.http.app import build_app
 from gateway.http.server import HttpServer, ServerSettings, listen
 from gateway.service.port import WriteRequest, WriteResult
-from storage.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 from switchover.preflight.loss import at_risk
 from tests.gateway.dict_service import DictService
+from twinlog.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 
 STEPS = (
     ("preflight", "check both sites", True), ("claim", "lock every older epoch", False), ("open", "open the new epoch", False),

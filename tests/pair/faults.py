@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remote_log.dfs.port import DfsEntry
-from storage.errors import DfsError, SyncFailed, Unavailable
 from switchover.register.single import OneRegister
+from twinlog.errors import DfsError, SyncFailed, Unavailable
 
 
 @dataclass

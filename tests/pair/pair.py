@@ -39,7 +39,6 @@ from storage.engine import StorageEngine
 from storage.engines.barriers import BarrierLimits
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.errors import DfsError, PeerError, Unavailable
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
@@ -49,6 +48,7 @@ from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
+from twinlog.errors import DfsError, PeerError, Unavailable
 
 IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)

@@ -18,13 +18,13 @@ from storage.engine import StorageEngine
 from storage.engines.barriers import BarrierLimits
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import Conflict, NotActive, NotFound, TwinlogError
 from storage.log.record import Kind, Record
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, epoch, site
 from tests.storage.engines.kept_reading import read_kept
 from tests.storage.engines.sql.rig import a_database, postgres
+from twinlog.errors import Conflict, NotActive, NotFound, TwinlogError
 
 WRITERS, KEYS = 6, 40
 READER = """

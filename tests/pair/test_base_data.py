@@ -15,9 +15,9 @@ from gateway.site.cluster_document import cluster_document
 from gateway.site.site import Site
 from remote_log.replication.base_sender import BaseSettings
 from remote_log.replication.messages import BASE
-from storage.errors import EngineFailed, HistoryNotHeld, PeerError
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair, settings
+from twinlog.errors import EngineFailed, HistoryNotHeld, PeerError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 SMALL = {**TABLE, "name": "small"}

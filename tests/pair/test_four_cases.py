@@ -12,12 +12,12 @@ from gateway.service.port import Mutation, WriteRequest, WriteResult
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
-from storage.errors import OutcomeUnknown
 from storage.log.frame import Frame
 from storage.log.record import Kind
 from storage.log.segment import scan_segment
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
+from twinlog.errors import OutcomeUnknown
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gateway.epoch.modes import PINNED
-from storage.errors import InvalidInput, PeerError, Refused
 from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, epoch, open_pair, put, site
+from twinlog.errors import InvalidInput, PeerError, Refused
 
 SETTINGS = Thresholds(interval_s=1, failover_after_s=3, degrade_after_s=3, gap_max_s=2, quiet_after_action_s=50)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gateway.site.operations import operation_of_key
-from storage.errors import Conflict, InvalidInput, NotFound, Refused
 from storage.log.record import RequestMark
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, coordinator_value, open_pair, put, site
+from twinlog.errors import Conflict, InvalidInput, NotFound, Refused
 
 OTHER_TABLE = {**TABLE, "name": "other"}
 CHANGE = {"add": [{"name": "extra", "type": "int32"}]}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
-from storage.errors import NotActive, TwinlogError
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
+from twinlog.errors import NotActive, TwinlogError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 

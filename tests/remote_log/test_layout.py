@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remote_log.layout import EPOCH_MAX, ClaimName, RemoteLayout, SegmentName
-from storage.errors import InvalidInput
 from storage.log.segment import wal_name
+from twinlog.errors import InvalidInput
 
 LAYOUT = RemoteLayout("orders", log=3)
 epochs = st.integers(1, EPOCH_MAX)

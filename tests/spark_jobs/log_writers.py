@@ -14,10 +14,10 @@ from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.disk.os_files import OsFiles
-from storage.errors import Fenced
 from storage.log.frame import make_frame
 from storage.log.record import EpochStart, Kind, Record
 from storage.log.wal import Wal, WalSettings
+from twinlog.errors import Fenced
 
 SEGMENT_BYTES = 64 << 10
 _NO_FENCE = "a writer that nobody fences"

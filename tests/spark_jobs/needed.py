@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.audit.java import java_program
 from spark_jobs.audit.session import check_installed
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 
 def need_spark() -> None:

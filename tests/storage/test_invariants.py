@@ -7,8 +7,8 @@ from contextlib import suppress
 import pytest
 
 from storage import invariants
-from storage.errors import TwinlogError
 from storage.invariants import InvariantBroken, watched
+from twinlog.errors import TwinlogError
 
 
 def test_one_that_a_handler_took_is_collected() -> None:

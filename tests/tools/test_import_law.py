@@ -70,6 +70,8 @@ def test_spark_jobs_see_the_rooms_that_read_rows(house: Path) -> None:
     ("remote_log/fencing/read_lease.py", "import gateway.app", "remote_log.fencing.read_lease"),
     ("switchover/operations/plan.py", "import chaos", "switchover.operations.plan"),
     ("gateway/app.py", "import tests", "gateway.app"),
+    ("twinlog/errors.py", "import storage", "twinlog.errors"),
+    ("twinlog/errors.py", "import spark_jobs", "twinlog.errors"),
     ("spark_jobs/read.py", "import storage.log.wal", "spark_jobs.read"),
     ("spark_jobs/read.py", "import switchover", "spark_jobs.read"),
     ("storage/log/frame.py", "import time", "storage.log.frame"),

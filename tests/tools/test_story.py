@@ -13,10 +13,10 @@ from gateway.demo.files import PAIR
 from gateway.demo.servers import ROOT, HdfsRoot
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
-from storage.errors import Unavailable
 from storage.log.segment import SegmentHeader, encode_header, wal_name
 from tools import story
 from tools.story_checks import Findings, hdfs_log_bytes
+from twinlog.errors import Unavailable
 
 
 def test_an_unknown_dfs_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ from gateway.client import calls
 from gateway.client.calls import Asked
 from gateway.client.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
 from gateway.service.receipts import decode_receipt
-from storage.errors import OutcomeUnknown, TwinlogError
+from twinlog.errors import OutcomeUnknown, TwinlogError
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}

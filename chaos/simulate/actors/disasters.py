@@ -16,9 +16,9 @@ from chaos.simulate.twins.coordinator import PLACE as WITNESS
 from chaos.simulate.twins.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.errors import TwinlogError
 from storage.log.frame import Flags, Frame, parse_frame
 from storage.log.segment import HEADER_BYTES
+from twinlog.errors import TwinlogError
 
 Undo = Callable[[], None]
 CURSORS = "cursors/holders.json"

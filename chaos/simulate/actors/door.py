@@ -19,8 +19,8 @@ from gateway.api.request import JSON, Head, decoded_part, is_write_method, read_
 from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
 from gateway.api.scans import Asked, plan_scan, read_page
 from gateway.client.flow import Reply, Request
-from storage.errors import InvalidInput
 from storage.rows.schema import to_public
+from twinlog.errors import InvalidInput
 
 ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]

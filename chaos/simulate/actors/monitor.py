@@ -19,11 +19,11 @@ from chaos.simulate.twins.network import Call
 from chaos.simulate.twins.process import Process
 from chaos.simulate.world import Life, World
 from gateway.site.operations import Operations
-from storage.errors import PeerError
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
+from twinlog.errors import PeerError
 
 SETTINGS = Thresholds(  # so short that it acts within a run, between faults that last for seconds
     interval_s=0.35, look_after_s=1.0, resync_after_s=2.0, degrade_after_s=0.7, failover_after_s=0.7, gap_max_s=8.0,

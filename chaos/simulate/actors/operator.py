@@ -21,11 +21,11 @@ from chaos.simulate.world import OTHER, PAIR, Life, World
 from gateway.site.operations import Operations
 from gateway.site.site import Site
 from remote_log.layout import RemoteLayout
-from storage.errors import LogError, TwinlogError, Unavailable
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment
 from switchover.preflight.loss import at_risk
+from twinlog.errors import LogError, TwinlogError, Unavailable
 
 COMMAND_TIMEOUT_S = 10.0
 PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a command

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from chaos.simulate.bugs import logs, roles
 from chaos.simulate.bugs.bug import Bug
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for bug in (*logs.BUGS, *roles.BUGS)})
 

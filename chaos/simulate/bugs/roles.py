@@ -17,7 +17,6 @@ from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from storage.engines.replay import replay
-from storage.errors import PlanSuperseded
 from storage.log.segment import scan_segment
 from switchover.activation.activation import Activation
 from switchover.activation.ports import Opened
@@ -25,6 +24,7 @@ from switchover.register.homes import next_epoch
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import open_plan
 from switchover.rejoin import Rejoin
+from twinlog.errors import PlanSuperseded
 
 TAKEOVERS = ("pause", "isolate", "cut", "failover")
 SLOW_RESTART_S = 5.0

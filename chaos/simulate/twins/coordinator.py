@@ -12,9 +12,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from chaos.simulate.twins.network import Call, Network
-from storage.errors import Unavailable
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
+from twinlog.errors import Unavailable
 
 PLACE = "w"
 

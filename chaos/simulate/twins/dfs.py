@@ -22,7 +22,7 @@ from chaos.simulate.twins.loop import Handle, VirtualLoop
 from chaos.simulate.twins.network import Call, Connection, Network, end
 from chaos.simulate.twins.process import Process
 from remote_log.dfs.port import DfsEntry
-from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 CALL_S = (0.0002, 0.0008)  # at least, and so much more at most
 APPEND_S = (0.0003, 0.001)

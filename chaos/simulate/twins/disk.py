@@ -21,7 +21,7 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import end
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.stored import Stored, cut_short, flipped, share_of
-from storage.errors import LogError, SyncFailed
+from twinlog.errors import LogError, SyncFailed
 
 Landed = Literal["nothing", "part", "all", "cached"]
 SYNC_S = (0.0001, 0.0004)  # at least, and so much more at most

@@ -15,8 +15,8 @@ from random import Random
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.memory.engine import MemoryEngine, MemorySnapshot
-from storage.errors import EngineFailed
 from storage.log.frame import Frame
+from twinlog.errors import EngineFailed
 
 APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
 FLUSH_S = (0.001, 0.02)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from chaos.history.lines import Blind, Unheard
-from storage.errors import Unavailable
 from switchover.register.port import Beat, Coordinator, PairState
+from twinlog.errors import Unavailable
 
 _T = TypeVar("_T")
 Note = Callable[[Unheard | Blind], None]

@@ -16,7 +16,7 @@ from chaos.simulate.twins.network import Call, Network
 from chaos.simulate.twins.process import Process
 from gateway.api.problems import answer_for
 from gateway.client.problem_documents import error_from_problem
-from storage.errors import PeerError, TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 
 
 class Served(Protocol):

@@ -17,7 +17,7 @@ from gateway.api.door import Door
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.problems import Answer
 from gateway.api.routes.common import json_answer, to_response
-from storage.errors import Unavailable
+from twinlog.errors import Unavailable
 
 ACTIVE_ROLES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 STANDBY_ROLES = ("STANDBY",)

@@ -14,7 +14,7 @@ from gateway.api.door import Door
 from gateway.api.event_stream import event_stream
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
 from gateway.api.routes.common import json_answer, whole_request
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
 ACTOR_LENGTH_MAX = 100

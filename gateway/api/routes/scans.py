@@ -23,8 +23,8 @@ from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
 from gateway.api.row_calls import stale_headers
 from gateway.api.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
-from storage.errors import InvalidInput
 from storage.rows.codec import RowCodec
+from twinlog.errors import InvalidInput
 
 SCAN_TYPES = (JSON, MSGPACK, NDJSON)
 _log = structlog.get_logger("gateway.api.scans")

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remote_log.dfs.hdfs.jvm import Java
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 SITE_FILES = ("core-site.xml", "hdfs-site.xml")
 

@@ -30,7 +30,7 @@ from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
 from remote_log.dfs.port import DfsEntry, path_parts
 from storage.disk.workers import Crew, Worker
-from storage.errors import DfsError, DfsNotFound
+from twinlog.errors import DfsError, DfsNotFound
 
 T = TypeVar("T")
 CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up

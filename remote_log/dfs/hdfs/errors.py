@@ -2,7 +2,7 @@
 
 What always holds: every exception of the client becomes a DfsError; one that is not known here keeps the client's own words.
 Matched by class name along the causes, outermost first, and for a few by their text, because Hadoop throws plain IOExceptions
-there. Source: storage/errors.py.
+there. Source: twinlog/errors.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from remote_log.dfs.hdfs.client import HdfsSettings
-from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 _LEASE_LOST = ("LeaseExpiredException",)
 _KINDS: dict[str, type[DfsError]] = {

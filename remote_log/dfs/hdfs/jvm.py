@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 JAVA_MIN = 17
 _WHICH = f"Java {JAVA_MIN} or newer (Debian, Ubuntu: openjdk-{JAVA_MIN}-jre-headless)"

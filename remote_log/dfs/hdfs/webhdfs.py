@@ -26,7 +26,7 @@ from hdfs.util import HdfsError  # type: ignore[import-untyped]
 from remote_log.dfs.hdfs.errors import judged
 from remote_log.dfs.port import DfsEntry, DfsWriter, path_parts
 from storage.disk.workers import Crew
-from storage.errors import ConfigError, DfsError, DfsNotFound
+from twinlog.errors import ConfigError, DfsError, DfsNotFound
 
 T = TypeVar("T")
 CALLS_MAX = 8

@@ -17,7 +17,7 @@ from remote_log.dfs.hdfs.errors import is_lease_lost, mapped
 from remote_log.dfs.hdfs.jvm import Java
 from remote_log.dfs.queued_writer import QueuedWriter
 from storage.disk.workers import Worker
-from storage.errors import DfsError, LeaseLost
+from twinlog.errors import DfsError, LeaseLost
 
 COPY_BYTES = 256 << 10  # bytes go to Java in pieces of at most so many
 LOOK_INTERVAL_S = 0.1  # a writer's looks for the mark

@@ -27,10 +27,10 @@ from storage.engines.entries.layout import (
     schema_key,
 )
 from storage.engines.meaning import Tables, epoch_entry, request_outcome, schema_change
-from storage.errors import LogError
 from storage.log.frame import Frame
 from storage.log.record import Kind, Record
 from storage.rows.merging import merge_values
+from twinlog.errors import LogError
 
 # Plain ints: comparing with a member of an IntEnum costs several times as much.
 _UPSERT: Final = int(Kind.UPSERT)

@@ -14,10 +14,10 @@ import msgspec
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.meaning import Table, Tables, epoch_entry, request_outcome, schema_change
-from storage.errors import LogError
 from storage.log.frame import Frame
 from storage.log.record import Kind, Record
 from storage.rows.merging import merge_values
+from twinlog.errors import LogError
 
 Place = tuple[int, bytes]  # table, key
 

@@ -32,8 +32,8 @@ from storage.engines.rocks.folder import Opened, figures, keep_checkpoint, open_
 from storage.engines.rocks.opening import RocksSettings, check_room, write_options
 from storage.engines.rocks.state import Replacement, Write, base_end, base_part, cut
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
-from storage.errors import DataDirectoryError, EngineFailed
 from storage.log.frame import Frame
+from twinlog.errors import DataDirectoryError, EngineFailed
 
 T = TypeVar("T")
 _STALLED = "Write stall"

@@ -19,7 +19,7 @@ from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdic
 
 from storage.disk.os_files import make_folders, write_whole
 from storage.engines.entries.layout import FORMAT, FORMAT_KEY
-from storage.errors import DataDirectoryError, EngineFailed
+from twinlog.errors import DataDirectoryError, EngineFailed
 
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
 _decode_notes = msgspec.msgpack.Decoder(dict[str, bytes]).decode

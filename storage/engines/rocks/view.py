@@ -34,7 +34,7 @@ from storage.engines.entries.layout import (
     version_of,
 )
 from storage.engines.meaning import snapshot_ended
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 T = TypeVar("T")
 

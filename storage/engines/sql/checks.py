@@ -15,7 +15,7 @@ from sqlalchemy.exc import CompileError
 
 from storage.engines.sql import tables as place
 from storage.engines.sql.tables import Home
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 SETTING = "engine.url"
 _ELSE = "give the site a database of its own, or drop the tables of twinlog in it, and the site is filled by its peer"

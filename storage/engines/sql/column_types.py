@@ -25,11 +25,11 @@ from typing import Any, Final
 
 import msgspec
 
-from storage.errors import TwinlogError
 from storage.rows.compiled import cells_decoder
 from storage.rows.keys import KeyCodec
 from storage.rows.schema import Column, TableSchema
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES
+from twinlog.errors import TwinlogError
 
 Show = Callable[[Any], Any]
 Cells = Callable[[bytes, bytes], Sequence[Any]]  # key, stored value -> what the columns show

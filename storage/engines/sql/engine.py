@@ -41,9 +41,9 @@ from storage.engines.sql.opening import (
 )
 from storage.engines.sql.snapshot import SqlSnapshot
 from storage.engines.sql.writing import PURGE_ROWS, Homes, cut, over, perform, put_note
-from storage.errors import ConfigError, EngineFailed, LogError
 from storage.log.frame import Frame
 from storage.log.record import Kind
+from twinlog.errors import ConfigError, EngineFailed, LogError
 
 T = TypeVar("T")
 _DDL: Final = int(Kind.DDL)

@@ -22,7 +22,7 @@ from storage.engine import KeptSnapshot
 from storage.engines.kept_snapshots import KeptFolder
 from storage.engines.meaning import by_age
 from storage.engines.sql.opening import sql_errors
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 _NO_TIMEOUTS = text(
     "SELECT set_config(name, '0', true) FROM pg_settings "

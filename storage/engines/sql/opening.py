@@ -23,7 +23,7 @@ from storage.engines.sql import tables as place
 from storage.engines.sql.checks import SETTING, check_rights, check_shape, check_tables, refused
 from storage.engines.sql.reading import load
 from storage.engines.sql.tables import Home
-from storage.errors import ConfigError, EngineFailed
+from twinlog.errors import ConfigError, EngineFailed
 
 _LOCK_WAIT_S = 10.0  # a gateway that was killed leaves its session for a moment
 _POLL_S = 0.1

@@ -23,7 +23,7 @@ from storage.engines.sql.column_types import KEY
 from storage.engines.sql.opening import wait_for_disk
 from storage.engines.sql.reading import KEYS_AT_ONCE, is_one_of
 from storage.engines.sql.tables import Home, change, create, driver_of, drop, quoted, run, signed, upsert_into
-from storage.errors import EngineFailed
+from twinlog.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
 PURGE_ROWS = 5000

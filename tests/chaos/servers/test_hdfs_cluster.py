@@ -16,7 +16,7 @@ import pytest
 from chaos.servers import hdfs_cli, hdfs_jars
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 pytestmark = pytest.mark.timeout(240)
 

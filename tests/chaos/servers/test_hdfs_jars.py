@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.servers import hdfs_cli, hdfs_jars
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 SETTINGS = """<settings xmlns="urn:settings"><mirrors>
 <mirror><mirrorOf>{of}</mirrorOf><url> http://mirror.example/repository </url></mirror></mirrors></settings>"""

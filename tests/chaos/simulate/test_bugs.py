@@ -10,7 +10,7 @@ from chaos.checkers.violation import Violation
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.plan import Plan
 from chaos.simulate.run import Run, collect
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 
 def violations(plan: Plan) -> tuple[Violation, ...]:

@@ -23,9 +23,9 @@ from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_log import CommitLog
 from gateway.service.rows import RowsService
 from gateway.site.supervisor import Supervisor
-from storage.errors import InvalidInput
 from switchover.activation.activation import Activation
 from tools.sources import ROOT
+from twinlog.errors import InvalidInput
 
 CLEAN_SEEDS = 60
 _PRINT = "from chaos.simulate.plan import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"

@@ -12,9 +12,9 @@ from gateway.client.flow import Patience
 from gateway.service.audits import AUDITS, AuditBody, AuditNotes
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
-from storage.errors import InvalidInput, NotFound
 from tests.gateway.door_client import DoorClient
 from tests.gateway.two_sites import TwoSites
+from twinlog.errors import InvalidInput, NotFound
 
 AUDIT: dict[str, Any] = {
     "id": "1", "job": "compare", "barrier": "one", "started_at": "2026-11-21T10:00:00Z", "finished_at": "2026-11-21T10:01:00Z",

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from gateway.config.model import HttpConfig
-from storage.errors import OutcomeUnknown, Overloaded
 from tests.gateway.dict_service import ACTIVE, base64_of
 from tests.gateway.door_client import EMPTY, ROWS, DoorClient, plain_door, problem, served_door
+from twinlog.errors import OutcomeUnknown, Overloaded
 
 MSGPACK = {"content-type": "application/x-msgpack", "accept": "application/x-msgpack"}
 FULL = {"at": "2013-01-01T05:17:00Z", "delay": -2.5, "raw": base64_of(b"\0\xff"), "note": "ü", "more": {"a": [1, None]}}

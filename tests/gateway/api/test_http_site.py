@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from gateway.client.problem_documents import error_from_problem
-from storage import errors
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import ROWS, DoorClient, problem
+from twinlog import errors
 
 
 async def test_the_cluster_document(plain: DoorClient) -> None:

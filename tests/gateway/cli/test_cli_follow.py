@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from gateway.cli import following as cli_follow
-from storage.errors import OutcomeUnknown, PeerError
+from twinlog.errors import OutcomeUnknown, PeerError
 
 
 class Vanishing:

@@ -16,13 +16,13 @@ from gateway.cli import monitor as cli_monitor
 from gateway.cli.main import app
 from gateway.config.loading import load_operator_config, monitor_thresholds
 from remote_log.replication.messages import StatusReply
-from storage.errors import ConfigError, PeerError
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
 from switchover.register.port import PairState
 from tests.gateway.dict_service import OWN
 from tests.gateway.two_sites import TwoSites
+from twinlog.errors import ConfigError, PeerError
 
 REGISTER = PairState(state_id=2, epoch=1, epoch_allocated=1, active="a", opened_by="p1")
 HEARD = StatusReply(

@@ -25,7 +25,7 @@ from gateway.client.flow import (
     parse_address,
 )
 from gateway.client.problem_documents import error_from_problem
-from storage.errors import (
+from twinlog.errors import (
     Conflict,
     InvalidInput,
     NotActive,

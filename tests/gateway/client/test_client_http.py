@@ -16,8 +16,8 @@ import pytest
 from gateway.client.calls import JSON, MSGPACK, key_path
 from gateway.client.client import AsyncTwinlogClient, TwinlogClient, resolve_address
 from gateway.client.flow import Patience
-from storage.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from tests.gateway.two_sites import TwoSites
+from twinlog.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 
 QUICK = Patience(deadline_s=5, attempt_timeout_s=0.5, probe_timeout_s=0.5)
 TABLE = {

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.config.loading import effective, load_operator_config, load_site_config
 from gateway.config.model import CoordinatorConfig, SiteConfig
-from storage.errors import ConfigError
 from tools.sources import ROOT
+from twinlog.errors import ConfigError
 
 GOOD = """
 pair = "shop"

@@ -13,8 +13,8 @@ from gateway.api.problems import Answer
 from gateway.http.hot_path import HotProtocol
 from gateway.http.server import listen
 from gateway.service.port import WriteRequest, WriteResult
-from storage.errors import ConfigError
 from tests.gateway.door_client import ROWS, DoorClient, served_door
+from twinlog.errors import ConfigError
 
 HEAD = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gateway.http.peer_transport import HttpTransport
-from storage.errors import PeerError
+from twinlog.errors import PeerError
 
 MIB = 1 << 20
 

@@ -17,8 +17,8 @@ import pytest
 from gateway.client.client import TwinlogClient
 from gateway.load.loading import LoadHead, LoadPlan, LoadState, run_load
 from gateway.load.sources import FLIGHTS_KEY, open_source
-from storage.errors import Conflict, InvalidInput, NotFound, TwinlogError
 from tests.gateway.two_sites import TwoSites
+from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError
 
 ROWS = 950
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.service.port import Condition
-from storage.errors import Conflict, InvalidInput, NotActive, PreconditionFailed, TwinlogError, Unavailable
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site
+from twinlog.errors import Conflict, InvalidInput, NotActive, PreconditionFailed, TwinlogError, Unavailable
 
 
 async def cut_off(pair: Pair, name: str) -> None:

@@ -13,10 +13,10 @@ import pytest
 from gateway.epoch.commit_rule import Mode
 from gateway.epoch.modes import PINNED
 from remote_log.fencing.claims import segments_of
-from storage.errors import OutcomeUnknown, Unavailable
 from switchover.register.port import PairState
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, coordinator_value, epoch, open_pair, put, rows, site
+from twinlog.errors import OutcomeUnknown, Unavailable
 
 
 def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:

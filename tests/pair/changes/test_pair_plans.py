@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from storage.errors import EngineFailed, TwinlogError, Unavailable
 from storage.failpoints import ArmedFailpoints
 from switchover.register.port import PairState
 from switchover.register.transitions import renew_lease
 from tests.pair.faults import FaultyDfs, FaultyDfsWriter
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
+from twinlog.errors import EngineFailed, TwinlogError, Unavailable
 
 
 async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -> None:

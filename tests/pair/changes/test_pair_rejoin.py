@@ -11,12 +11,12 @@ import pytest
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
-from storage.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
 from storage.prefix import FLOOR
 from tests.pair.faults import FaultyDfsWriter
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import Moments, caught_up, epoch, holds, open_pair, put, rows, site, turns
 from tests.storage.noise import noise
+from twinlog.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
 
 LONG = noise(10_000)  # a WAL segment of the test pair takes six such rows
 

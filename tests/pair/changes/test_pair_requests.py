@@ -10,10 +10,10 @@ import pytest
 
 from gateway.service.port import Mutation, WriteRequest
 from storage.engine import RequestOutcome
-from storage.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
+from twinlog.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
 
 @pytest.fixture

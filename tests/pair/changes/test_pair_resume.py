@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from storage.errors import DfsError, Refused
 from storage.failpoints import ArmedFailpoints
 from switchover.operations.attempt import history_entry
 from switchover.register.port import PairState
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
+from twinlog.errors import DfsError, Refused
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from remote_log.replication.messages import STEP_DOWN
-from storage.errors import Conflict, PeerError
 from tests.pair.pair_rig import Moments, caught_up, open_pair, put, rows
+from twinlog.errors import Conflict, PeerError
 
 
 async def test_a_switchover_goes_on_when_the_old_active_cannot_confirm_that_it_stopped(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from remote_log.dfs.hdfs.jvm import java
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import segments_of
 from remote_log.layout import RemoteLayout
-from storage.errors import TwinlogError
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, put, rows, site
+from twinlog.errors import TwinlogError
 
 pytestmark = pytest.mark.timeout(400)
 ROWS = 15

@@ -17,11 +17,11 @@ from gateway.service.port import Mutation, WriteRequest
 from storage.engine import StorageEngine
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import TwinlogError
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, rows, site
 from tests.storage.engines.sql.rig import new_server
+from twinlog.errors import TwinlogError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 KEYS = 50  # written together, each time with the same number

@@ -17,7 +17,6 @@ from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.claims import segments_below
 from remote_log.layout import RemoteLayout
-from storage.errors import DfsNotFound, TwinlogError
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment
 from storage.rows.codec import RowCodec
@@ -26,6 +25,7 @@ from tests.pair.pair import OTHER
 from tests.pair.scenarios.scenario import outcome
 from tests.pair.scenarios.sites import TABLE, ScriptedFailpoints, SiteCommands
 from tests.storage.engines.kept_reading import read_kept
+from twinlog.errors import DfsNotFound, TwinlogError
 
 BATCH = 100
 TRAFFIC_DEADLINE_S = 0.2

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.errors import TwinlogError
+from twinlog.errors import TwinlogError
 
 UNTIL_S = 10.0
 POLL_S = 0.01

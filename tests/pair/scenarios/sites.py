@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
-from storage.errors import TwinlogError
 from storage.failpoints import Crash, Failpoints
 from tests.pair.pair import OTHER, Pair, Running
 from tests.pair.scenarios.scenario import Command, outcome
+from twinlog.errors import TwinlogError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 SETTLED = ("ACTIVE", "DOWNGRADE_ACTIVE", "STANDBY")

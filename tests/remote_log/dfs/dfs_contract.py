@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from remote_log.dfs.port import Dfs, DfsWriter
-from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 
 async def close_by_recovery(dfs: Dfs, path: str) -> None:

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from remote_log.dfs.port import DfsEntry
-from storage.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 
 @dataclass

@@ -18,9 +18,9 @@ import pytest
 
 from remote_log.dfs import directory_lease
 from remote_log.dfs.directory import AHEAD_BYTES, DirectoryDfs
-from storage.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
 from tests.remote_log.dfs.dfs_contract import DfsContract, close_by_recovery, content
 from tools.sources import ROOT
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ import asyncio, signal, sys, threading
 from pathlib import Path
 from remote_log.dfs import directory_lease
 from remote_log.dfs.directory import DirectoryDfs
-from storage.errors import DfsError, LeaseLost
+from twinlog.errors import DfsError, LeaseLost
 
 async def main():
     writer = await DirectoryDfs(Path(sys.argv[1]), "dfs.root").create("/p/0/s")

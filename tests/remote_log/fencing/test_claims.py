@@ -24,12 +24,12 @@ from remote_log.fencing.claims import (
     missing_from,
     read_frames,
 )
-from storage.errors import ClaimLost, DamagedLog, DfsError, Fenced, LeaseNotRecovered
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns
 from tests.storage.log.frames import a_frame, run, segment_bytes
 from tests.storage.noise import noise
+from twinlog.errors import ClaimLost, DamagedLog, DfsError, Fenced, LeaseNotRecovered
 
 
 @pytest.fixture(params=["memory", "directory"])

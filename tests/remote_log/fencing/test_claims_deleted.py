@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import claim, claimed_epochs, fence, read_frames
 from remote_log.writing.trimmer import Trimmer
-from storage.errors import ClaimLost, DfsError, Fenced, LeaseNotRecovered
 from tests.remote_log.dfs.memory_dfs import MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, Now, SlowDfs, content_of, turns
 from tests.storage.log.frames import run
+from twinlog.errors import ClaimLost, DfsError, Fenced, LeaseNotRecovered
 
 PLANS = 6
 FRAMES = 12

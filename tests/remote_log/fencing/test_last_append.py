@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from remote_log.fencing.claims import claim, fence
-from storage.errors import DfsError, LeaseLost
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryWriter
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, content_of
+from twinlog.errors import DfsError, LeaseLost
 
 RECOVERY_POLLS = 8
 

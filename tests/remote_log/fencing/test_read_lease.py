@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remote_log.fencing.read_lease import ReadLease
-from storage.errors import InvalidInput
+from twinlog.errors import InvalidInput
 
 seconds = st.floats(0, 1e6)
 starts = st.lists(seconds, min_size=1, max_size=8)

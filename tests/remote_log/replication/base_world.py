@@ -27,7 +27,6 @@ from remote_log.replication.sink import Sink
 from storage.engine import StoredRow
 from storage.engines.barriers import BarrierLimits, Barriers
 from storage.engines.memory.engine import MemoryEngine
-from storage.errors import PeerError
 from storage.log.record import Record
 from storage.log.wal import Wal, WalSettings
 from tests.storage.disk.memory_files import MemoryFiles
@@ -40,6 +39,7 @@ from tests.storage.engines.engine_rig import (
     upsert,
     value,
 )
+from twinlog.errors import PeerError
 
 ROWS = 40
 PER_PART = 4

@@ -22,9 +22,9 @@ from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.barriers import BarrierLimits, Barriers
 from storage.engines.memory.engine import MemoryEngine
-from storage.errors import EngineFailed, Fenced, Unavailable
 from storage.prefix import FLOOR
 from tests.storage.engines.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
+from twinlog.errors import EngineFailed, Fenced, Unavailable
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
 

@@ -11,9 +11,9 @@ from typing import Any
 from remote_log.fencing.claims import ClaimContent
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
-from storage.errors import Fenced
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
+from twinlog.errors import Fenced
 
 LAYOUT = RemoteLayout("pair")
 

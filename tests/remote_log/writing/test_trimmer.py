@@ -9,11 +9,11 @@ import pytest
 from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import claimed_epochs, missing_from
 from remote_log.writing.trimmer import Trimmer
-from storage.errors import DfsError
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.writing.remote_rig import LAYOUT, NotingWriter, Now, turns, until
 from tests.storage.log.frames import run, segment_bytes
+from twinlog.errors import DfsError
 
 
 def segment(epoch: int, n: int = 0) -> str:

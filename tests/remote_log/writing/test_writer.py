@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from remote_log.fencing.claims import claim
-from storage.errors import DfsError, Fenced
 from storage.log.segment import HEADER_BYTES, scan_segment, wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.writing.remote_rig import LAYOUT, NotingWriter, content_of, turns, until
 from tests.remote_log.writing.writer_rig import Make, held, path_of, submit_all
 from tests.storage.log.frames import a_frame, run
+from twinlog.errors import DfsError, Fenced
 
 pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 

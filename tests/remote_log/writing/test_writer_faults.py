@@ -8,11 +8,11 @@ import random
 import pytest
 
 from remote_log.fencing.claims import claim, fence, read_frames
-from storage.errors import DfsError, Fenced, LeaseLost, Unavailable
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns, until
 from tests.remote_log.writing.writer_rig import Make, held, path_of, submit_all
 from tests.storage.log.frames import a_frame, run
+from twinlog.errors import DfsError, Fenced, LeaseLost, Unavailable
 
 pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 

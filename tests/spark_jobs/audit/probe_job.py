@@ -9,7 +9,7 @@ import time
 from pyspark.sql import SparkSession
 
 from spark_jobs.job import Chart, Outcome, Progress, Request, Series
-from storage.errors import NotFound
+from twinlog.errors import NotFound
 
 
 def _places(spark: SparkSession) -> set[tuple[str, str]]:

@@ -11,8 +11,8 @@ import pytest
 
 from spark_jobs.audit.gateways import Gateways
 from spark_jobs.audit.stopping import stopping
-from storage.errors import Conflict, PeerError, Refused, TwinlogError, Unavailable
 from tests.spark_jobs.audit.stub_sites import StubPair
+from twinlog.errors import Conflict, PeerError, Refused, TwinlogError, Unavailable
 
 NAME = "audit-1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.audit.sites import load_pair
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 HDFS = """
 kind = "hdfs"

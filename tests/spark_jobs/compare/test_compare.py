@@ -12,9 +12,9 @@ from spark_jobs.compare import job as compare
 from spark_jobs.job import Outcome, Request
 from spark_jobs.snapshots.source import Settings
 from storage.engine import StoredRow
-from storage.errors import NotFound, Refused
 from storage.rows.codec import RowCodec
 from tests.spark_jobs.snapshots.snapshot_rig import barrier, frames, request, storage, table
+from twinlog.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

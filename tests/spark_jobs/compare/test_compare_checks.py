@@ -8,9 +8,9 @@ import pytest
 from spark_jobs.compare.checks import check_moments, choose
 from spark_jobs.job import Barrier
 from spark_jobs.snapshots.snapshot import Catalog
-from storage.errors import NotFound, Refused
 from storage.rows.schema import TableSchema, alter
 from tests.spark_jobs.snapshots.snapshot_rig import table
+from twinlog.errors import NotFound, Refused
 
 NAMES = ("north", "south")
 

@@ -15,9 +15,9 @@ from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE, diffe
 from spark_jobs.snapshots.digests import cut_digests, digest_of
 from spark_jobs.snapshots.snapshot import Range
 from spark_jobs.snapshots.source import ROWS
-from storage.errors import EngineFailed
 from storage.rows.codec import RowCodec
 from tests.spark_jobs.snapshots.snapshot_rig import table
+from twinlog.errors import EngineFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ from remote_log.layout import RemoteLayout
 from spark_jobs.job import Outcome, Request, SiteSource
 from spark_jobs.log_audit import job as log_audit
 from spark_jobs.logs.files import Place, list_log
-from storage.errors import ConfigError
 from storage.log.frame import parse_frame
 from tests.spark_jobs.log_rig import Silent, flip, places, put_in, take_out, walk_file
 from tests.spark_jobs.log_writers import Logs, written
 from tests.storage.log.frames import a_frame
+from twinlog.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

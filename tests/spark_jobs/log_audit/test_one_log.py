@@ -15,10 +15,10 @@ from spark_jobs.log_audit.job import WAL, Audited, Here, audited, findings_of
 from spark_jobs.log_audit.one_log import BROKEN_LINK, DUPLICATE, GAP
 from spark_jobs.logs.columns import RUNS_SCHEMA
 from spark_jobs.logs.files import LocalStore, Place
-from storage.errors import DamagedLog, LogGap
 from storage.log import chain
 from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.logs.noisy_logs import Segments, history, in_segments, spoil, view, walks, write
+from twinlog.errors import DamagedLog, LogGap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from spark_jobs.logs.files import LocalStore, Place, list_log, place_of, whole_log
 from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.source import TASK_BYTES, needed, packed
-from storage.errors import InvalidInput, NotFound
 from storage.log.segment import remote_name, wal_name
 from tests.storage.log.frames import run, segment_bytes
+from twinlog.errors import InvalidInput, NotFound
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from spark_jobs.logs import headers as log_headers
 from spark_jobs.logs.headers import HEADER, headers_at, sound_offsets
-from storage.errors import LogError
 from storage.log.frame import HEADER_BYTES, MAGIC, Flags, FrameHeader, sound_header
 from tests.storage.log.frames import a_frame, run
+from twinlog.errors import LogError
 
 FRAMES = [*run(1, 9, count=2), a_frame(19, value=MAGIC * 20), *run(20, 6), a_frame(26, flags=Flags.ASYNC | Flags.BARRIER)]
 DATA = b"".join(frame.data for frame in FRAMES)

@@ -10,11 +10,11 @@ import pytest
 
 from spark_jobs.logs.files import Place, list_log
 from spark_jobs.logs.stream import LogStreamReader, latest
-from storage.errors import DamagedLog, InvalidInput, LogGap
 from storage.log.frame import Frame
 from storage.log.segment import HEADER_BYTES, wal_name
 from tests.spark_jobs.log_rig import flip, offset_of
 from tests.storage.log.frames import run, segment_bytes
+from twinlog.errors import DamagedLog, InvalidInput, LogGap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Mark, Walk, walk
-from storage.errors import DamagedLog
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Kind, Record
 from storage.log.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
 from tests.spark_jobs.log_rig import places
 from tests.storage.log.frames import a_frame, run, segment_bytes
+from twinlog.errors import DamagedLog
 
 NAME = wal_name(1, 1)
 SEGMENT = Segment(NAME, 0, 1, NAME, 0)

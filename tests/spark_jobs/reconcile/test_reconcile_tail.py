@@ -15,7 +15,6 @@ from spark_jobs.job import Request
 from spark_jobs.reconcile import job as reconcile
 from spark_jobs.reconcile.job import Looked, _lines, _looked
 from spark_jobs.reconcile.tail import Tail, read_tail
-from storage.errors import DamagedLog, InvalidInput, LogError, LogGap, NotFound, Refused
 from storage.log.frame import make_frame
 from storage.log.record import Kind, Record, SchemaChange
 from storage.log.segment import HEADER_BYTES
@@ -23,6 +22,7 @@ from storage.rows.schema import TableSchema, encode_schema
 from tests.spark_jobs.log_rig import Silent, flip, write_wal
 from tests.spark_jobs.reconcile.test_reconcile import BEFORE, CODEC, END, LATER, TAIL, TAIL_EPOCH, frame, key, put_aside, upsert
 from tests.spark_jobs.snapshots.snapshot_rig import barrier, request, storage, table
+from twinlog.errors import DamagedLog, InvalidInput, LogError, LogGap, NotFound, Refused
 
 
 def changed_table(schema: TableSchema | None, number: int) -> Record:

@@ -16,9 +16,9 @@ from spark_jobs.job import Outcome, Request
 from spark_jobs.repair import job as repair
 from spark_jobs.repair.writing import RowsAtActive
 from spark_jobs.report.folder import FINDINGS, SUMMARY
-from storage.errors import InvalidInput, NotFound, Refused, Unavailable
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.log_rig import Silent
+from twinlog.errors import InvalidInput, NotFound, Refused, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,12 @@ from spark_jobs.replay.tasks import Plan, entries, sorted_files
 from storage.engines.entries.layout import row_prefix
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.errors import DamagedLog, InvalidInput, LogGap, NotFound, Refused, TwinlogError
 from storage.log.chain import standing
 from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.log_rig import Silent, flip
 from tests.spark_jobs.log_writers import written
 from tests.spark_jobs.replay.replay_rig import TABLES, contents, random_log, serial, write_log
+from twinlog.errors import DamagedLog, InvalidInput, LogGap, NotFound, Refused, TwinlogError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from spark_jobs.audit.sites import Pair
 from spark_jobs.report.advice import ADVICE
 from spark_jobs.report.folder import AuditFolder, find_audit, history
 from spark_jobs.report.screens import show_audit, show_history
-from storage.errors import ConfigError, NotFound
 from tests.spark_jobs.audit.stub_sites import StubPair
+from twinlog.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

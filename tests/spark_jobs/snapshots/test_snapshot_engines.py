@@ -12,8 +12,8 @@ from spark_jobs.snapshots.dividing import PIECE_ROWS, pieces_of
 from spark_jobs.snapshots.rocks import between
 from spark_jobs.snapshots.snapshot import Catalog, Range, Snapshot, decode_ranges, encode_ranges, open_snapshot
 from storage.engine import StoredRow
-from storage.errors import ConfigError, EngineFailed, InvalidInput, NotFound, Refused, TwinlogError
 from tests.spark_jobs.snapshots.snapshot_rig import ENGINES, frames, storage, table
+from twinlog.errors import ConfigError, EngineFailed, InvalidInput, NotFound, Refused, TwinlogError
 
 TABLES = [table(1), table(2, "empty"), table(1 << 63)]
 ROWS = {

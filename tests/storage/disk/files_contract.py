@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from storage.disk.port import Files
-from storage.errors import LogError, SyncFailed
+from twinlog.errors import LogError, SyncFailed
 
 HEADER = b"H" * 64
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from storage.errors import LogError, SyncFailed
+from twinlog.errors import LogError, SyncFailed
 
 
 @dataclass

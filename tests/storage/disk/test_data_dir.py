@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from storage.disk.data_dir import open_data_dir
-from storage.errors import DataDirectoryError
 from tools.sources import ROOT
+from twinlog.errors import DataDirectoryError
 
 
 def test_a_first_start_founds_it_and_later_ones_find_it(tmp_path: Path) -> None:

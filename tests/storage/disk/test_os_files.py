@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from storage.disk.os_files import OsFiles
-from storage.errors import LogError, SyncFailed
 from tools.sources import ROOT
+from twinlog.errors import LogError, SyncFailed
 
 HEADER = b"H" * 64
 
@@ -120,7 +120,7 @@ async def test_after_a_failed_sync_that_descriptor_is_left_alone(files: OsFiles,
 FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from storage.errors import SyncFailed
+from twinlog.errors import SyncFailed
 from storage.disk.os_files import OsFiles
 
 async def main():

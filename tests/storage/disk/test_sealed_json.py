@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.disk.sealed_json import seal, unseal
-from storage.errors import DamagedLog
+from twinlog.errors import DamagedLog
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ import asyncio
 import pytest
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.errors import LogError, LogGap
 from storage.log.frame import make_frame, parse_frame
 from storage.log.record import Kind, Record
 from tests.storage.engines.engine_rig import (
@@ -31,6 +30,7 @@ from tests.storage.engines.engine_rig import (
     upsert,
     value,
 )
+from twinlog.errors import LogError, LogGap
 
 
 class EngineContract:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from storage.engine import StorageEngine
-from storage.errors import EngineFailed
 from tests.storage.engines.engine_rig import (
     Log,
     Rig,
@@ -22,6 +21,7 @@ from tests.storage.engines.engine_rig import (
     value,
 )
 from tests.storage.engines.kept_reading import content_of, read_kept
+from twinlog.errors import EngineFailed
 
 
 def held(engine: StorageEngine) -> list[tuple[str, int, int, int]]:

@@ -10,7 +10,6 @@ import asyncio
 import pytest
 
 from storage.engine import StorageEngine
-from storage.errors import EngineFailed
 from storage.log.frame import Frame
 from tests.storage.engines.engine_rig import (
     Log,
@@ -26,6 +25,7 @@ from tests.storage.engines.engine_rig import (
     upsert,
     value,
 )
+from twinlog.errors import EngineFailed
 
 
 def written(log: Log) -> list[Frame]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.errors import Refused
 from storage.log.frame import Flags
 from storage.log.record import Kind, Record
 from storage.log.timestamps import COUNTER_BITS
@@ -30,6 +29,7 @@ from tests.storage.engines.engine_rig import (
     upsert,
     value,
 )
+from twinlog.errors import Refused
 
 
 class EngineTimeContract:

@@ -23,13 +23,13 @@ from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import EngineFailed, LogError
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind, Record
 from storage.log.timestamps import COUNTER_BITS
 from storage.prefix import BASE_WANTED, FLOOR
 from tests.storage.engines.engine_rig import Log, delete, noop, put_table, update, upsert, value
 from tests.storage.engines.kept_reading import Content, content_of, read_kept
+from twinlog.errors import EngineFailed, LogError
 
 R = TypeVar("R")
 KEYS = (b"a", b"b", b"b\x00", b"c")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storage.errors import DamagedLog, LogGap
 from storage.log.chain import standing, tail_after, unbroken
 from storage.log.frame import Frame
 from tests.storage.log.frames import a_frame
 from tools.sources import ROOT
+from twinlog.errors import DamagedLog, LogGap
 
 SCENARIOS = sorted((ROOT / "tests" / "scenarios").glob("chain_*.txt"))
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import LogError, SyncFailed
 from storage.log.cursors import CursorRegistry, Holder, Position
 from tests.storage.disk.memory_files import MemoryFiles
+from twinlog.errors import LogError, SyncFailed
 
 
 async def registry_of(*names: str) -> CursorRegistry:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import LogError
 from storage.log import frame as frames
 from storage.log.frame import (
     COMPRESS_BYTES_MIN,
@@ -23,6 +22,7 @@ from storage.log.frame import (
     parse_frame,
 )
 from storage.log.record import Record, encode_records
+from twinlog.errors import LogError
 
 records = st.lists(
     st.builds(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import DamagedLog, LogError
 from storage.log.frame import MAGIC, Flags, Frame
 from storage.log.segment import (
     HEADER_BYTES,
@@ -24,6 +23,7 @@ from storage.log.segment import (
     wal_name,
 )
 from tests.storage.log.frames import a_frame, run, segment_bytes
+from twinlog.errors import DamagedLog, LogError
 
 NAME = wal_name(1, 1)
 REMOTE = remote_name(NAME, 1)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from storage.disk.os_files import OsFiles
-from storage.errors import SyncFailed
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.wal import Wal, WalSettings
@@ -19,6 +18,7 @@ from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import a_frame, run
 from tests.storage.log.wal_rig import ALL, NO_TAIL, SMALL, append_all, paths, read_in_steps, settle, started
 from tests.storage.noise import noise
+from twinlog.errors import SyncFailed
 
 
 async def test_what_was_appended_is_there_after_a_restart_on_a_real_disk(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import DamagedLog, LogGap, SyncFailed
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.wal import Wal, WalSettings
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import a_frame, run
 from tests.storage.log.wal_rig import ALL, NO_TAIL, SMALL, append_all, paths, read_in_steps, settle, started
+from twinlog.errors import DamagedLog, LogGap, SyncFailed
 
 
 @pytest.mark.parametrize("how", [SMALL, NO_TAIL])

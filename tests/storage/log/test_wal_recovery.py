@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import DamagedLog, LogGap, SyncFailed
 from storage.log.chain import standing, tail_after
 from storage.log.frame import Frame
 from storage.log.segment import HEADER_BYTES, SegmentHeader, encode_header, wal_name
 from storage.log.wal import Wal, WalSettings
 from tests.storage.disk.memory_files import MemoryFile, MemoryFiles, Pending
 from tests.storage.log.frames import a_frame, run, segment_bytes
+from twinlog.errors import DamagedLog, LogGap, SyncFailed
 
 SMALL = WalSettings(segment_bytes=700, tail_bytes_max=1 << 20)
 ALL = 1 << 40

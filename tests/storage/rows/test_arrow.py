@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import InvalidInput, MalformedBody, TooLarge
 from storage.log.record import Kind, Record
 from storage.rows.arrow import arrow_records, big_endian
 from storage.rows.codec import RowCodec
 from tests.storage.rows.strategies import json_row, stored_in_key, stored_rows, table, tables
+from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 ARROW: dict[str, list[pa.DataType]] = {
     "bool": [pa.bool_()],

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage.errors import InvalidInput, TooLarge, TwinlogError
 from storage.rows.keys import KeyCodec, after_prefix
 from tests.storage.rows.strategies import KEY_TYPES, comparable, same, stored_in_key
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
 Case = tuple[list[str], list[Any], list[Any]]
 

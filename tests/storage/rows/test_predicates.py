@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.engine import StoredRow
-from storage.errors import InvalidInput, TooLarge, TwinlogError
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import IN_VALUES_MAX, PREDICATES_MAX, compile_predicates
 from storage.rows.schema import alter
 from storage.rows.types import TYPES
 from tests.storage.rows.strategies import STORED, as_json, comparable, stored_in_key, table
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
 TYPES_COMPARED = sorted(set(TYPES) - {"json"})
 CODEC = RowCodec(table(

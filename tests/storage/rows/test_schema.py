@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from storage.errors import InvalidInput
 from storage.rows.schema import (
     COLUMNS_MAX,
     TableSchema,
@@ -20,6 +19,7 @@ from storage.rows.schema import (
     to_public,
 )
 from tests.storage.rows.strategies import tables
+from twinlog.errors import InvalidInput
 
 BODY: dict[str, Any] = {
     "name": "flights",

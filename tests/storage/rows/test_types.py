@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import InvalidInput
 from storage.rows.types import JSON_DEPTH_MAX, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES, reader
 from tests.storage.rows.strategies import STORED, same
+from twinlog.errors import InvalidInput
 
 
 def nested(levels: int) -> Any:

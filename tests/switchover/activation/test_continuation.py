@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import LogGap
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Kind, Record
 from switchover.activation.continuation import continuing, continuing_by_force, frames_to_copy
+from twinlog.errors import LogGap
 
 
 def made(epoch: int, seq: int, previous: int, kind: Kind = Kind.NOOP) -> Frame:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from storage.clock import SystemClock
-from storage.errors import DfsError, PlanSuperseded, Unavailable
 from switchover.activation.opening import LastWord
 from switchover.register.port import PairState, update
 from switchover.register.transitions import abandon_plan, begin_plan, downgrade_closed
 from switchover.register.two_dfs import HURRY
 from tests.remote_log.dfs.memory_dfs import Fault
 from tests.switchover.register.register_world import RegisterWorld
+from twinlog.errors import DfsError, PlanSuperseded, Unavailable
 
 LEASE_S = 4.0
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from storage.errors import InvalidInput
 from switchover.operations.executor import Executor
 from switchover.operations.plan import Plan, Step
+from twinlog.errors import InvalidInput
 
 Hook = Callable[[], Awaitable[Any]]
 NAMES = ["preflight", "begin", "drain", "claim", "open"]

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from storage.clock import SystemClock
-from storage.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Unavailable
 from storage.failpoints import Failpoints
 from switchover.operations.executor import Executor
 from switchover.operations.journal import MemoryJournal
 from switchover.operations.plan import Plan, Step
 from switchover.operations.sql_journal import SqlJournal
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
+from twinlog.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Unavailable
 
 # ---- forward
 

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from storage.clock import SystemClock
-from storage.errors import Refused, Unavailable
 from storage.failpoints import Failpoints
 from switchover.operations.document import HistoryEntry, Operation
 from switchover.operations.executor import Executor
 from switchover.operations.journal import MemoryJournal
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
+from twinlog.errors import Refused, Unavailable
 
 # ---- aborting
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from storage.errors import Conflict, NotFound, Unavailable
 from switchover.operations.document import (
     HistoryEntry,
     Operation,
@@ -25,6 +24,7 @@ from switchover.operations.document import (
 from switchover.operations.journal import Journal, MemoryJournal
 from switchover.operations.sql_journal import SqlJournal
 from tests.storage.engines.sql.rig import a_database, postgres
+from twinlog.errors import Conflict, NotFound, Unavailable
 
 
 def file_journal(folder: Path) -> SqlJournal:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from storage.errors import InvalidInput
 from switchover.facts import SiteFacts
 from switchover.preflight.checks import CHECKS, KINDS, Facts, judge
 from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import Beat, PairState, Switching
+from twinlog.errors import InvalidInput
 
 STATE = PairState(state_id=7, epoch=3, epoch_allocated=3, active="a", opened_by="p3")
 ASYNC = changed(STATE, mode="async", async_since_seq=100, beat=Beat(117, 1_700_000_000_000, 1.0))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from storage.errors import Unavailable
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
+from twinlog.errors import Unavailable
 
 
 class MemoryRegister:

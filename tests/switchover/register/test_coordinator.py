@@ -15,13 +15,13 @@ import pytest
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.layout import RemoteLayout
 from storage.clock import SystemClock
-from storage.errors import PlanSuperseded, Refused, Unavailable
 from switchover.register.port import ATTEMPTS_MAX, Coordinator, PairState, update
 from switchover.register.sql import SqlCoordinator
 from switchover.register.transitions import begin_plan, downgrade, open_plan, renew_lease
 from switchover.register.two_dfs import DfsCoordinator
 from tests.storage.engines.sql.rig import a_database, postgres
 from tests.switchover.register.memory_coordinator import MemoryCoordinator, MemoryRegister
+from twinlog.errors import PlanSuperseded, Refused, Unavailable
 
 
 def sqlite_url(folder: Path) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage.errors import Refused
 from switchover.register.lost_value import Held, forgotten_epoch
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import begin_plan
+from twinlog.errors import Refused
 
 NOTHING = Held(0, 0, ())
 

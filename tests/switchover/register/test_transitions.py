@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from storage.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 from switchover.register.port import Beat, PairState
 from switchover.register.transitions import (
     KINDS,
@@ -22,6 +21,7 @@ from switchover.register.transitions import (
     renew_lease,
     resync,
 )
+from twinlog.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 
 
 def opened(mode: str = "sync") -> PairState:

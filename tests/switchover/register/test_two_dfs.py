@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from storage.errors import DamagedLog, DfsError, Fenced, PlanSuperseded, Refused, Unavailable
 from switchover.register.dfs_folder import KEPT, RegisterFolder
 from switchover.register.homes import next_home, rank, reconciled
 from switchover.register.port import Beat, PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan, downgrade, downgrade_closed, open_plan, resync
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.switchover.register.register_world import LAYOUT, RegisterWorld
+from twinlog.errors import DamagedLog, DfsError, Fenced, PlanSuperseded, Refused, Unavailable
 
 BEAT = Beat(0, 0, 1.0)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import TwinlogError
 from switchover.register.homes import rank
 from switchover.register.port import PairState, update
 from switchover.register.transitions import abandon_plan, begin_plan, downgrade, open_plan, resync
 from tests.switchover.register.register_world import OTHER, RegisterWorld
+from twinlog.errors import TwinlogError
 
 Change = Callable[[PairState | None], PairState]
 WAYS = [(site, dfs) for site in OTHER for dfs in OTHER]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import IllegalTransition, Refused
 from switchover.roles.table import TABLE, Effect, Event, Permissions, Role, permissions, step
 from tools.role_diagram import PAGE, mermaid, page
+from twinlog.errors import IllegalTransition, Refused
 
 PAIRS = list(itertools.product(Role, Event))
 WRITERS = {Role.ACTIVE, Role.DOWNGRADE_ACTIVE}

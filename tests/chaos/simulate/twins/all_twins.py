@@ -19,10 +19,10 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.transport import SimTransport
-from storage.errors import TwinlogError
 from storage.log.wal import Wal, WalSettings
 from switchover.register.port import PairState
 from tests.storage.engines.engine_rig import Log, request, scan, upsert, value
+from twinlog.errors import TwinlogError
 
 
 class Echo:

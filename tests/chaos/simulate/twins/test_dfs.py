@@ -13,8 +13,8 @@ from chaos.simulate.twins.dfs import DfsFault, SimDfs, SimDfsCluster
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
-from storage.errors import DfsError, DfsExists, LeaseLost
 from tests.chaos.simulate.on_virtual_loop import run
+from twinlog.errors import DfsError, DfsExists, LeaseLost
 
 TIMEOUT_S = 10.0
 

@@ -13,10 +13,10 @@ import pytest
 from chaos.simulate.twins.disk import Landed, SimDisk, SimLogFile
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.process import Process
-from storage.errors import SyncFailed
 from storage.log.wal import Wal, WalSettings
 from tests.chaos.simulate.on_virtual_loop import run
 from tests.storage.log.frames import a_frame
+from twinlog.errors import SyncFailed
 
 HEADER = b"H" * 64
 SIZE = 4000

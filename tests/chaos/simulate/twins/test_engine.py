@@ -14,11 +14,11 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.process import Process
 from storage.engine import StoredRow
 from storage.engines.memory.engine import MemoryEngine
-from storage.errors import EngineFailed
 from storage.log.frame import Frame
 from tests.chaos.simulate.on_virtual_loop import run
 from tests.storage.engines.engine_contract_reopen import check_prefix, written
 from tests.storage.engines.engine_rig import Log, T, scan, schema_of, upsert, value
+from twinlog.errors import EngineFailed
 
 THEIRS = StoredRow(b"a", value(c1="theirs"), 1 << 40)
 

@@ -15,9 +15,9 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import PLACES, REFUSED_MAX_S, Call, Connection, HowCut, Network
 from chaos.simulate.twins.process import CURRENT, Process
 from chaos.simulate.twins.transport import SimTransport
-from storage.errors import LogGap, NotActive, PeerError, TwinlogError, Unavailable
 from switchover.register.port import PairState
 from tests.chaos.simulate.on_virtual_loop import run
+from twinlog.errors import LogGap, NotActive, PeerError, TwinlogError, Unavailable
 
 
 class Broken(Exception):

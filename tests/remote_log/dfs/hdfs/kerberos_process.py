@@ -20,7 +20,7 @@ from remote_log.dfs.hdfs.jvm import end_process, java
 from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.fencing.claims import close_by_recovery
 from storage.clock import SystemClock
-from storage.errors import DfsError, LeaseLost
+from twinlog.errors import DfsError, LeaseLost
 
 PATHS = ("kerberos_keytab", "conf_dir")
 

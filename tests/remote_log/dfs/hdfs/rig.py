@@ -15,7 +15,7 @@ from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 HEAP_BYTES = 256 << 20
 WARM_UP_S = 60.0

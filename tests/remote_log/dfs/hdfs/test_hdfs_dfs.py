@@ -19,9 +19,9 @@ from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
 from remote_log.fencing.claims import close_by_recovery
 from storage.clock import SystemClock
-from storage.errors import DfsError, LeaseLost, LeaseNotRecovered
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.dfs.hdfs.rig import HEAP_BYTES, Open, be_unwilling, opener
+from twinlog.errors import DfsError, LeaseLost, LeaseNotRecovered
 
 pytestmark = pytest.mark.timeout(240)
 

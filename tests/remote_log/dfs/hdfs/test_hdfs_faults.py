@@ -18,10 +18,10 @@ from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter
 from remote_log.fencing.claims import close_by_recovery
 from storage.clock import SystemClock
-from storage.errors import DfsError, DfsExists, LeaseLost, LeaseNotRecovered
 from tests.remote_log.dfs.hdfs.rig import Open, be_unwilling, opener
 from tests.remote_log.dfs.hdfs.writer_process import FRAME
 from tools.sources import ROOT
+from twinlog.errors import DfsError, DfsExists, LeaseLost, LeaseNotRecovered
 
 pytestmark = pytest.mark.timeout(300)
 RECOVERY_S = 60.0

@@ -11,11 +11,11 @@ from chaos.servers.hdfs_ha import HaHdfsCluster
 from remote_log.fencing.claims import claim, fence, read_frames
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
-from storage.errors import DfsError, Fenced
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.hdfs.rig import Open, be_unwilling, opener
 from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import run
+from twinlog.errors import DfsError, Fenced
 
 pytestmark = pytest.mark.timeout(300)
 FRAMES_MAX = 100_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
-from storage.errors import ConfigError
+from twinlog.errors import ConfigError
 
 
 def fake_java(home: Path, version: str) -> Path:

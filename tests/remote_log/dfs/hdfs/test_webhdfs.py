@@ -12,8 +12,8 @@ import pytest
 from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.hdfs_settings import METRICS_S
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
-from storage.errors import ConfigError, DfsError, DfsExists, DfsNotFound, InvalidInput
 from tests.remote_log.dfs.dfs_contract import DfsFilesContract
+from twinlog.errors import ConfigError, DfsError, DfsExists, DfsNotFound, InvalidInput
 
 pytestmark = pytest.mark.timeout(180)  # the first test waits for the cluster
 

@@ -11,7 +11,7 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
-from storage.errors import DfsError, DfsExists, DfsNotFound
+from twinlog.errors import DfsError, DfsExists, DfsNotFound
 
 pytestmark = pytest.mark.timeout(240)
 DEADLINE_S = 4.0

@@ -12,7 +12,7 @@ import sys
 from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import end_process, java
-from storage.errors import DfsError
+from twinlog.errors import DfsError
 
 FRAME = b"%06d."
 

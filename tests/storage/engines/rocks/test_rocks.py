@@ -15,10 +15,10 @@ from storage.engines.entries.layout import Range
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.errors import DataDirectoryError, EngineFailed
 from storage.log.frame import Frame
 from storage.log.timestamps import COUNTER_BITS
 from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, update, upsert, value
+from twinlog.errors import DataDirectoryError, EngineFailed
 
 DAY_MS = 24 * 3600 * 1000
 TINY = RocksSettings(write_buffer_bytes=64 << 10, write_buffers_max=2, block_cache_bytes=1 << 20)

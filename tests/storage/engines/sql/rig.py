@@ -18,8 +18,8 @@ import pytest
 from chaos.servers.postgres import NoPostgres, PostgresServer
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import EngineFailed
 from tests.storage.engines.rocks.rig import crash_image
+from twinlog.errors import EngineFailed
 
 _numbers = count(1)
 

@@ -15,13 +15,13 @@ import pytest
 from storage.engine import StoredRow
 from storage.engines.sql.column_types import SHOWN_COLUMNS_MAX, shown_columns, sql_names
 from storage.engines.sql.engine import SqlEngine
-from storage.errors import EngineFailed
 from storage.log.record import Kind, Record, SchemaChange
 from storage.rows.codec import RowCodec
 from storage.rows.schema import Column, TableSchema, alter, encode_schema, parse_table
 from storage.rows.types import INT64_MAX, INT64_MIN
 from tests.storage.engines.engine_rig import Log, drop_table, upsert
 from tests.storage.engines.sql.rig import PostgresRig, SqliteRig, a_database, postgres
+from twinlog.errors import EngineFailed
 
 TYPES = ["bool", "int32", "int64", "float32", "float64", "string", "bytes", "timestamp", "decimal", "json"]
 PLAIN = {"k": 1, "bool": True, "int32": -5, "int64": INT64_MAX, "float32": 0.1, "float64": 0.1, "string": "Zürich % :x '\\",

@@ -13,12 +13,12 @@ from chaos.servers.postgres import PostgresServer
 from storage.engine import StoredRow
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.errors import ConfigError, EngineFailed
 from storage.log.frame import Frame
 from storage.log.record import Kind, Record, SchemaChange
 from storage.rows.schema import encode_schema, parse_table
 from tests.storage.engines.engine_rig import Log, T, encode, put_table, upsert, value
 from tests.storage.engines.sql.rig import a_database, new_server, postgres, settings_of
+from twinlog.errors import ConfigError, EngineFailed
 
 
 @pytest.fixture
