@@ -25,7 +25,7 @@ from gateway.config.dfs_choice import open_dfs
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from gateway.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
-from remote_log.fencing.claims import segments_below
+from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame

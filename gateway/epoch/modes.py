@@ -17,7 +17,9 @@ from typing import Protocol
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import Mode
 from remote_log.dfs.port import Dfs
-from remote_log.fencing.claims import ClaimContent, claim, claimed_epochs, close_by_recovery, segments_of
+from remote_log.fencing.claims import ClaimContent, claim, claimed_epochs
+from remote_log.fencing.fence import close_by_recovery
+from remote_log.fencing.reading import segments_of
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import PeerView
 from remote_log.writing.writer import RemoteWriter

@@ -13,7 +13,7 @@ import crc32c
 
 from gateway.site.site import Site
 from remote_log.dfs.port import Dfs
-from remote_log.fencing.claims import begins_after, missing_from, segments_below
+from remote_log.fencing.reading import begins_after, missing_from, segments_below
 from switchover.facts import SiteFacts
 from switchover.register.lost_value import forgotten_epoch
 from switchover.register.port import PairState

@@ -63,7 +63,7 @@ class PatientDfs:
         await patiently(self._clock, lambda: self._dfs.delete(path))
 
     async def recover_lease(self, path: str) -> None:
-        """Not repeated: it may begin anew with each call. Who fences has a deadline of its own for that (claims.fence)."""
+        """Not repeated: it may begin anew with each call. Who fences has a deadline of its own for that (fencing/fence.py)."""
         await self._dfs.recover_lease(path)
 
     async def is_closed(self, path: str) -> bool:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from remote_log.dfs.port import Dfs, DfsWriter
-from remote_log.fencing.claims import check_not_fenced, close_by_recovery
+from remote_log.fencing.claims import check_not_fenced
+from remote_log.fencing.fence import close_by_recovery
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.log.segment import SegmentHeader, encode_header

@@ -4,7 +4,7 @@ What always holds: only a segment that is proven closed, of this epoch or an old
 is above `durable_seq`; what cannot be read is kept, if it is of an older epoch until the peer has the start of this one
 durably; what cannot be deleted is tried again at the next call, and the call says so. As long as there is a writer, the
 newest of its segments that has a header stays, closed or not: a takeover takes that, and the claim, as the proof that it
-sees the remote log of this epoch (claims.missing_from). Claims below this epoch go too, its own and higher ones never.
+sees the remote log of this epoch (`missing_from`). Claims below this epoch go too, its own and higher ones never.
 The caller is the active, and got `durable_seq` from a peer that follows this epoch. It holds no lock: a round waits for the
 DFS, and the writer may come, go and roll meanwhile. So what depends on the writer is asked again in the very step in which
 a call that changes something is sent. In the steady state a round costs two listings, whatever the remote log holds.
@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from remote_log.dfs.port import Dfs
-from remote_log.fencing.claims import claimed_epochs, read_segment, segments_of
+from remote_log.fencing.claims import claimed_epochs
+from remote_log.fencing.reading import read_segment, segments_of
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, SegmentInfo
 from twinlog.errors import DamagedLog, DfsError, TwinlogError

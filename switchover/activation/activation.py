@@ -22,7 +22,9 @@ import msgspec
 
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import PatientDfs, patiently
-from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs, fence, missing_from, read_frames
+from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs
+from remote_log.fencing.fence import fence
+from remote_log.fencing.reading import missing_from, read_frames
 from storage.engines.replay import replay
 from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.service.port import Mutation, WriteRequest, WriteResult
 from remote_log.dfs.directory import DirectoryDfs
-from remote_log.fencing.claims import segments_below
+from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from storage.log.frame import Frame
 from storage.log.record import Kind

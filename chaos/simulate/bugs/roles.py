@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import remote_log.fencing.claims
+import remote_log.fencing.reading
 import remote_log.writing.segments
 import switchover.activation.activation
 import switchover.activation.opening
@@ -129,7 +129,7 @@ BUGS = (
         ("one_active", "acknowledged", "linearizable"), 2, 20,
         (
             (switchover.activation.activation, "fence", _no_fence),
-            (remote_log.fencing.claims, "read_segment", _read_though_open),
+            (remote_log.fencing.reading, "read_segment", _read_though_open),
         ),
         TAKEOVERS,
     ),

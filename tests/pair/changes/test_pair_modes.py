@@ -12,7 +12,7 @@ import pytest
 
 from gateway.epoch.commit_rule import Mode
 from gateway.epoch.modes import PINNED
-from remote_log.fencing.claims import segments_of
+from remote_log.fencing.reading import segments_of
 from switchover.register.port import PairState
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, coordinator_value, epoch, open_pair, put, rows, site

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remote_log.dfs.directory import DirectoryDfs
-from remote_log.fencing.claims import segments_below
+from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from storage.prefix import FLOOR
 from tests.pair.faults import FaultyDfsWriter

@@ -18,7 +18,7 @@ from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
 from remote_log.dfs.port import Dfs
-from remote_log.fencing.claims import segments_of
+from remote_log.fencing.reading import segments_of
 from remote_log.layout import RemoteLayout
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair

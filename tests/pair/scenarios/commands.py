@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
 from remote_log.dfs.directory import DirectoryDfs
-from remote_log.fencing.claims import segments_below
+from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment

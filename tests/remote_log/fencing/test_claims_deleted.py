@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote_log.dfs.port import DfsEntry
-from remote_log.fencing.claims import claim, claimed_epochs, fence, read_frames
+from remote_log.fencing.claims import claim, claimed_epochs
+from remote_log.fencing.fence import fence
+from remote_log.fencing.reading import read_frames
 from remote_log.writing.trimmer import Trimmer
 from tests.remote_log.dfs.memory_dfs import MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, Now, SlowDfs, content_of, turns

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from remote_log.fencing.claims import claim, fence
+from remote_log.fencing.claims import claim
+from remote_log.fencing.fence import fence
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryWriter
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, content_of

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from remote_log.dfs.port import DfsEntry
-from remote_log.fencing.claims import claimed_epochs, missing_from
+from remote_log.fencing.claims import claimed_epochs
+from remote_log.fencing.reading import missing_from
 from remote_log.writing.trimmer import Trimmer
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs

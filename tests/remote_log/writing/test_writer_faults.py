@@ -7,7 +7,9 @@ import random
 
 import pytest
 
-from remote_log.fencing.claims import claim, fence, read_frames
+from remote_log.fencing.claims import claim
+from remote_log.fencing.fence import fence
+from remote_log.fencing.reading import read_frames
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns, until
 from tests.remote_log.writing.writer_rig import Make, held, path_of, submit_all

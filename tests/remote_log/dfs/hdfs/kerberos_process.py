@@ -18,7 +18,7 @@ from remote_log.dfs.hdfs.client import HdfsSettings
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import end_process, java
 from remote_log.dfs.hdfs.login import KeytabLogin
-from remote_log.fencing.claims import close_by_recovery
+from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
 from twinlog.errors import DfsError, LeaseLost
 

@@ -17,7 +17,7 @@ from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
-from remote_log.fencing.claims import close_by_recovery
+from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.dfs.hdfs.rig import HEAP_BYTES, Open, be_unwilling, opener

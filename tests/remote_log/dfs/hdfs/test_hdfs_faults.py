@@ -16,7 +16,7 @@ from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter
-from remote_log.fencing.claims import close_by_recovery
+from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
 from tests.remote_log.dfs.hdfs.rig import Open, be_unwilling, opener
 from tests.remote_log.dfs.hdfs.writer_process import FRAME

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from chaos.servers.hdfs_ha import HaHdfsCluster
-from remote_log.fencing.claims import claim, fence, read_frames
+from remote_log.fencing.claims import claim
+from remote_log.fencing.fence import fence
+from remote_log.fencing.reading import read_frames
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.log.segment import wal_name

@@ -1,0 +1,103 @@
+"""Reading the segments of a remote log: their names, the frames of those that are closed, what is missing.
+
+What always holds: `read_frames` reads only segments that are proven closed. Source: protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import claimed_epochs
+from remote_log.layout import RemoteLayout, SegmentName
+from storage.log.frame import BrokenFrame, Frame, parse_frame
+from storage.log.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
+from twinlog.errors import DamagedLog, DfsNotFound, LeaseNotRecovered
+
+FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
+
+
+async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[str]:
+    """Paths of the segments of all lower epochs, by epoch and name."""
+    paths = []
+    for folder in await dfs.list(layout.folder):
+        epoch = layout.parse_epoch(folder.name) if folder.is_folder else None
+        if epoch is not None and epoch < below_epoch:
+            paths += await segments_of(dfs, layout, epoch)
+    return paths
+
+
+async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
+    """Paths of one epoch's segments, by name."""
+    folder = layout.epoch_folder(epoch)
+    paths = [f"{folder}/{entry.name}" for entry in await dfs.list(folder) if not entry.is_folder]
+    return [path for path in paths if isinstance(layout.parse(path), SegmentName)]
+
+
+async def read_frames(
+    dfs: Dfs, layout: RemoteLayout, below_epoch: int, damaged: list[DamagedLog] | None = None
+) -> list[Frame]:
+    """All frames of all lower epochs in the order of (epoch, sequence), each once; the caller follows the chain.
+
+    Raises DamagedLog with the DFS path; LeaseNotRecovered for a segment that is open: fence (again) first. With `damaged`, for
+    whoever can do without: of a damaged segment what stands before the damage, and the error goes there.
+    """
+    frames: dict[bytes, Frame] = {}
+    for path in await segments_below(dfs, layout, below_epoch):
+        try:
+            found = await read_segment(dfs, layout, path)
+        except DamagedLog as error:
+            if damaged is None:
+                raise
+            damaged.append(error)
+            found = frames_before_damage(await dfs.read(path), path)
+        for frame in found:
+            frames[frame.data] = frame
+    return sorted(frames.values(), key=lambda frame: frame.position)
+
+
+async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Frame]:
+    """The frames of one closed segment; none when it was trimmed meanwhile."""
+    try:
+        if not await dfs.is_closed(path):
+            raise LeaseNotRecovered(f"{path} is not closed: fence its epoch (again) before reading", file=path)
+        data = await dfs.read(path)
+    except DfsNotFound:
+        return ()
+    scan = scan_segment(data, path)
+    name = layout.parse(path)
+    if scan.header is not None and isinstance(name, SegmentName) and (
+        (scan.header.log, scan.header.epoch) != (layout.log, name.epoch)
+    ):
+        raise DamagedLog(f"{path} says in its header that it belongs to epoch {scan.header.epoch} of log {scan.header.log}:"
+                         " it was put into the wrong folder", file=path, offset=0)
+    return scan.frames
+
+
+async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None:
+    """What the remote log of `epoch` lacks although a synchronous active of `epoch` never takes it away; None: nothing.
+
+    Its claim was there before its first segment; its trimmer keeps the newest segment that has a header (trimmer.py).
+    """
+    if epoch not in await claimed_epochs(dfs, layout):
+        return f"the claim {layout.claim(epoch)}"
+    for path in reversed(await segments_of(dfs, layout, epoch)):
+        with suppress(BrokenHeader, DfsNotFound):
+            if parse_header(await dfs.read(path, 0, HEADER_BYTES)).epoch == epoch:
+                return None
+    return f"every segment below {layout.epoch_folder(epoch)}"
+
+
+async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None:
+    """The sequence that the oldest frame of this log there continues, up to `epoch`, also while it is written; whoever holds
+    less cannot follow it. None: there is no frame that tells."""
+    for path in await segments_below(dfs, layout, epoch + 1):
+        data = b""
+        for length in FIRST_BYTES:
+            with suppress(BrokenFrame, DfsNotFound):  # it is trimmed meanwhile
+                data = await dfs.read(path, HEADER_BYTES, length)
+                return parse_frame(data, 0).previous
+        if any(data):  # else nothing was written into it yet
+            return None
+    return None

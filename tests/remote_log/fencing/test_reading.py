@@ -1,0 +1,95 @@
+"""Reading a remote log: frames of closed segments in order, damage by name, what is missing and where it begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from remote_log.dfs.port import Dfs
+from remote_log.fencing.claims import claim
+from remote_log.fencing.reading import FIRST_BYTES, begins_after, missing_from, read_frames
+from tests.remote_log.fencing.segments import closed_segment, segment
+from tests.remote_log.writing.remote_rig import LAYOUT, content_of
+from tests.storage.log.frames import a_frame, run, segment_bytes
+from tests.storage.noise import noise
+from twinlog.errors import DamagedLog, LeaseNotRecovered
+
+
+async def test_frames_come_in_order_and_once(dfs: Dfs) -> None:
+    one, two = run(1, 6), run(5, 3, epoch=2)
+    await closed_segment(dfs, segment(1), segment_bytes(one[:4]))
+    await closed_segment(dfs, segment(1, 1), segment_bytes(one[2:]))
+    await closed_segment(dfs, segment(2), segment_bytes(two, epoch=2))
+    await closed_segment(dfs, segment(3), segment_bytes(run(9, 1, epoch=3), epoch=3))
+    await closed_segment(dfs, segment(2, 7), b"")
+    await dfs.create_file(LAYOUT.epoch_folder(2) + "/notes.txt", b"an operator's")
+    assert await read_frames(dfs, LAYOUT, 3) == one + two
+
+
+async def test_an_open_segment_is_not_read(dfs: Dfs) -> None:
+    writer = await dfs.create(segment(1))
+    await writer.append(segment_bytes(run(1, 2)))
+    with pytest.raises(LeaseNotRecovered) as refused:
+        await read_frames(dfs, LAYOUT, 2)
+    assert refused.value.fields["file"] == segment(1)
+    await writer.close()
+
+
+async def test_damage_is_named_and_a_torn_tail_is_cut(dfs: Dfs) -> None:
+    frames = run(1, 4)
+    whole = segment_bytes(frames)
+    torn = segment_bytes(frames[:3], zeros=0) + frames[3].data[:-5]
+    await closed_segment(dfs, segment(1), torn)
+    assert await read_frames(dfs, LAYOUT, 2) == frames[:3]
+    await dfs.delete(segment(1))
+    damaged = bytearray(whole)
+    damaged[len(segment_bytes(frames[:1], zeros=0)) + 70] ^= 1
+    await closed_segment(dfs, segment(1), bytes(damaged))
+    with pytest.raises(DamagedLog) as error:
+        await read_frames(dfs, LAYOUT, 2)
+    assert error.value.fields["file"] == segment(1)
+
+
+async def test_a_segment_in_the_wrong_folder_is_damage(dfs: Dfs) -> None:
+    await closed_segment(dfs, segment(1), segment_bytes(run(1, 2, epoch=2), epoch=2))
+    with pytest.raises(DamagedLog, match="wrong folder"):
+        await read_frames(dfs, LAYOUT, 2)
+
+
+async def test_copies_of_an_older_epoch_are_read_too(dfs: Dfs) -> None:
+    copies, start = run(3, 2), a_frame(5, epoch=2, committed=4)
+    await closed_segment(dfs, segment(2), segment_bytes([*copies, start], epoch=2))
+    assert await read_frames(dfs, LAYOUT, 3) == [*copies, start]
+
+
+async def test_where_a_remote_log_begins(dfs: Dfs) -> None:
+    assert await begins_after(dfs, LAYOUT, 2) is None
+    await closed_segment(dfs, segment(3), segment_bytes(run(30, 2, epoch=3), epoch=3))
+    await closed_segment(dfs, segment(2, 1), segment_bytes([], epoch=2, first_seq=12))
+    writer = await dfs.create(segment(2, 2))
+    await writer.append(segment_bytes(run(12, 3, epoch=2), epoch=2))
+    assert await begins_after(dfs, LAYOUT, 2) == 11, "also while it is open"
+    await writer.close()
+    await closed_segment(dfs, segment(1, 1), segment_bytes(run(5, 2)))
+    assert await begins_after(dfs, LAYOUT, 2) == 4, "of whatever epoch is left"
+    large = a_frame(3, value=noise(2 * FIRST_BYTES[0]).encode())
+    await closed_segment(dfs, segment(1), segment_bytes([large]))
+    assert await begins_after(dfs, LAYOUT, 2) == 2, "a large frame is read whole"
+    await closed_segment(dfs, segment(1, index=0), segment_bytes(run(1, 1))[:-220])
+    assert await begins_after(dfs, LAYOUT, 2) is None, "it cannot be told, so nothing is said"
+
+
+async def test_what_is_missing_from_a_remote_log_is_named(dfs: Dfs) -> None:
+    assert await missing_from(dfs, LAYOUT, 2) == f"the claim {LAYOUT.claim(2)}"
+    await claim(dfs, LAYOUT, 2, content_of("p"))
+    every = f"every segment below {LAYOUT.epoch_folder(2)}"
+    await closed_segment(dfs, segment(1), segment_bytes(run(1, 2)))
+    assert await missing_from(dfs, LAYOUT, 2) == every
+    await closed_segment(dfs, segment(2), b"")
+    await closed_segment(dfs, segment(2, 1), segment_bytes([], epoch=2)[:40])
+    assert await missing_from(dfs, LAYOUT, 2) == every
+    writer = await dfs.create(segment(2, 2))
+    await writer.append(segment_bytes([], epoch=2))
+    assert await missing_from(dfs, LAYOUT, 2) is None, "also while it is open"
+    await writer.close()
+    await closed_segment(dfs, segment(2, 3), b"")
+    assert await missing_from(dfs, LAYOUT, 2) is None
