@@ -41,7 +41,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     peer_dfs_error: str | None = None
     coordinator_error: str | None = None
     opened_by: str | None = None  # the plan that opened the pair, as the coordinator tells this site
-    forgotten_epoch: int | None = None  # known here, of a pair that the coordinator has no record of (held.py)
+    forgotten_epoch: int | None = None  # known here, of a pair that the coordinator has no record of (known_epochs.py)
     remote_log_missing: str | None = None  # what the remote log on its own DFS lacks, if it is the other site's
     open_leases: int | None = None  # files of the remote log on its own DFS that are not closed
     remote_log_mark: int | None = None  # a checksum of the end of the other site's, if that is the active: an append changes it

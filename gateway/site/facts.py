@@ -15,7 +15,7 @@ from gateway.site.site import Site
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.reading import begins_after, missing_from, segments_below
 from switchover.facts import SiteFacts
-from switchover.register.lost_value import forgotten_epoch
+from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import PairState
 from twinlog.errors import TwinlogError
 
@@ -37,7 +37,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         _free(site), _remote_log_mark(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
-    forgotten = forgotten_epoch(state, await site.held()) if names_nobody else None
+    forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
     now_s = ports.clock.monotonic_s()
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),

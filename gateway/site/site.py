@@ -41,8 +41,8 @@ from storage.log.wal import Wal
 from storage.rows.schema import TableSchema
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened
-from switchover.register.known_epochs import held
-from switchover.register.lost_value import Held
+from switchover.register.known_epochs import known_epochs
+from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Coordinator, PairState
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
@@ -351,10 +351,10 @@ class Site:
             raise
         return self.pair_state
 
-    async def held(self) -> Held:
+    async def known_epochs(self) -> KnownEpochs:
         """Which epochs this site knows of, whatever the coordinator says."""
         ports = self.ports
-        return await held(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
+        return await known_epochs(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
 
     # ---- the drain of a planned switchover
     async def drain(self) -> int:

@@ -16,7 +16,7 @@ import structlog
 
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from switchover.register.lost_value import forgotten_epoch
+from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
@@ -103,10 +103,10 @@ class Supervisor:
             return  # what was read may be older than the change
         forgotten: int | None = None
         if role in (Role.CLOSED, Role.FENCED) and (state is None or state.active is None):
-            seen = await site.held()
-            if forgotten_epoch(state, seen) is not None:
+            seen = await site.known_epochs()
+            if epoch_lost_by_register(state, seen) is not None:
                 state = await site.refresh_pair_state()  # it may have been opened meanwhile, and be known by that
-                forgotten = forgotten_epoch(state, seen)
+                forgotten = epoch_lost_by_register(state, seen)
         decision = decide(site.site, role, state, site.settings.initial_active, forgotten)
         if decision.action is Action.NOTHING:
             site.waiting_for, self._failed = None, 0

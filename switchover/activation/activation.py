@@ -34,8 +34,8 @@ from switchover.activation.continuation import continuing, continuing_by_force, 
 from switchover.activation.opening import LastWord
 from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
-from switchover.register.known_epochs import held, opened_here
-from switchover.register.lost_value import Held
+from switchover.register.known_epochs import known_epochs, opened_here
+from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Mode, PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
 from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
@@ -105,7 +105,7 @@ class Activation:
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
         met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
-        seen = await self._held() if self._anew else None
+        seen = await self._known_epochs() if self._anew else None
         if seen is not None:
             met.append(seen.known)
             self.unseen_dfs = seen.unseen
@@ -117,7 +117,7 @@ class Activation:
                 state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
                 accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
                 epoch_step=UNSEEN_STEP if self._takes_over and unseen else 1,
-                forgotten_epoch=max(met) if self._anew else 0,
+                lost_epoch=max(met) if self._anew else 0,
             )
 
         mode = self._mode_before
@@ -133,10 +133,10 @@ class Activation:
         self.epoch, self._begun = began.switching.epoch, (began, coordinator.unseen is None)
         self._reached("begin")
 
-    async def _held(self) -> Held:
+    async def _known_epochs(self) -> KnownEpochs:
         ports = self.ports
         dfs_by_site = {ports.site: ports.own_dfs, ports.peer: ports.peer_dfs}
-        return await held(ports.engine, ports.wal, dfs_by_site, ports.layout)
+        return await known_epochs(ports.engine, ports.wal, dfs_by_site, ports.layout)
 
     async def abandon(self) -> None:
         """Let the pair go: nothing irreversible was done."""

@@ -15,7 +15,7 @@ import msgspec
 
 from switchover.facts import SiteFacts
 from switchover.preflight.loss import acceptance_problem
-from switchover.register.lost_value import forgotten
+from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
 from switchover.roles.table import Role
 from twinlog.errors import InvalidInput
@@ -124,7 +124,7 @@ def _knows_pair(facts: Facts) -> Judgement:
         return Judgement("warning", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
                          f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
     return Judgement("failed", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
-                     forgotten(own.site, epoch))
+                     advice_for_lost_register(own.site, epoch))
 
 
 def _plan_running(facts: Facts) -> Judgement:

@@ -1,4 +1,4 @@
-"""Which epochs a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by forgotten.py)."""
+"""Which epochs a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by lost_value.py)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
-from switchover.register.lost_value import Held
+from switchover.register.lost_value import KnownEpochs
 from twinlog.errors import DfsError
 
 LOOK_TIMEOUT_S = 2.0
 
 
-async def held(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], layout: RemoteLayout) -> Held:
+async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str, Dfs], layout: RemoteLayout) -> KnownEpochs:
     """As far as the DFSs answer in time."""
     found = await asyncio.gather(*(_claims(dfs, layout) for dfs in dfs_by_site.values()))
     claims = dict(zip(dfs_by_site, found, strict=True))
     known = [engine.applied_epoch, *(segment.epoch for segment in wal.segments())]
     for epochs in claims.values():
         known += epochs or ()
-    return Held(engine.applied_epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
+    return KnownEpochs(engine.applied_epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
 
 
 def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:

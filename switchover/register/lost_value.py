@@ -11,7 +11,7 @@ from typing import NamedTuple
 from switchover.register.port import PairState
 
 
-class Held(NamedTuple):
+class KnownEpochs(NamedTuple):
     """`lived`: the last epoch that the storage holds frames of. `known`: the highest one met in storage, WAL and claims.
     `unseen`: the sites whose DFS did not answer."""
 
@@ -20,7 +20,7 @@ class Held(NamedTuple):
     unseen: tuple[str, ...]
 
 
-def forgotten_epoch(state: PairState | None, seen: Held) -> int | None:
+def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | None:
     """The highest epoch known here, of a pair that was open before and of which the register has no record, or none but that
     it is begun anew. None: it names the active, or the pair is fresh: then a first opening may have stopped half-way."""
     if state is not None and state.active is not None:
@@ -30,7 +30,7 @@ def forgotten_epoch(state: PairState | None, seen: Held) -> int | None:
     return max(seen.known, opened) if lived else None
 
 
-def forgotten(site: str, epoch: int) -> str:
+def advice_for_lost_register(site: str, epoch: int) -> str:
     """What the operator is told of it."""
     return (
         f"this site knows of epoch {epoch}, but the coordinator has no record of this pair (without one: neither DFS has its "

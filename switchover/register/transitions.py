@@ -31,7 +31,7 @@ def begin_plan(
     accept_data_loss: bool = False,
     continues: str | None = None,
     highest_claim: int = 0,
-    forgotten_epoch: int = 0,
+    lost_epoch: int = 0,
     epoch_step: int = 1,
 ) -> PairState:
     """The plan has the pair, with an epoch of its own at least `epoch_step` above every one given away and `highest_claim`.
@@ -39,7 +39,7 @@ def begin_plan(
     Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
     superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, from which this one goes
-    on, does not have the pair any more. `forgotten_epoch`: a bootstrap by command of a pair whose value was lost (held.py).
+    on, does not have the pair any more. `lost_epoch`: a bootstrap by command of a pair whose value was lost (known_epochs.py).
     """
     current = state or PairState()
     running = current.switching
@@ -62,7 +62,7 @@ def begin_plan(
     over = f", superseding {running.plan_id}" if running is not None else ""
     return replace(
         current,
-        epoch=max(current.epoch, forgotten_epoch),
+        epoch=max(current.epoch, lost_epoch),
         epoch_allocated=epoch,
         switching=Switching(plan_id=plan_id, site=site, epoch=epoch, kind=kind, since_wall_ms=wall_ms),
         reason=f"plan {plan_id} ({kind} to {site}) began with epoch {epoch}{over}",
@@ -143,7 +143,7 @@ def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: i
 def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, opened_here: set[int]) -> PairState:
     """The active that is not open opens its next epoch asynchronously, without the other site's DFS; a restart of its own that
     was begun loses the pair. `async_since_seq`: what its storage holds. Only frames that both logs had were acknowledged below.
-    `opened_here`: the epochs of which this disk has the log (held.py).
+    `opened_here`: the epochs of which this disk has the log (known_epochs.py).
 
     Refused: another site is the active, or its disk was replaced: it could not open, and nobody else without force any more.
     PlanSuperseded: a plan other than its own restart has the pair.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from switchover.register.lost_value import forgotten
+from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
 from switchover.roles.table import Role
 
@@ -33,11 +33,11 @@ class Decision(NamedTuple):
 
 
 def decide(
-    site: str, role: Role, state: PairState | None, initial_active: str, forgotten_epoch: int | None = None
+    site: str, role: Role, state: PairState | None, initial_active: str, lost_epoch: int | None = None
 ) -> Decision:
     """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read.
 
-    `forgotten_epoch`: of a pair that the register has no record of although this site knows of it (held.py).
+    `lost_epoch`: of a pair that the register has no record of although this site knows of it (known_epochs.py).
     """
     if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
         return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
@@ -53,8 +53,8 @@ def decide(
             stopped = f"{running.kind} to {site} stopped half-way"
             return Decision(Action.RESUME, f"the operator: {stopped}; run `twinlog resume` or `twinlog abort`")
     if state is None or state.active is None:
-        if forgotten_epoch is not None:
-            return Decision(Action.WAIT, f"the operator: {forgotten(site, forgotten_epoch)}")
+        if lost_epoch is not None:
+            return Decision(Action.WAIT, f"the operator: {advice_for_lost_register(site, lost_epoch)}")
         if site == initial_active:
             return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")
         return Decision(Action.WAIT, f"site {initial_active} to open the pair for the first time")

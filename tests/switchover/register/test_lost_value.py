@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from switchover.register.lost_value import Held, forgotten_epoch
+from switchover.register.lost_value import KnownEpochs, epoch_lost_by_register
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import begin_plan
 from twinlog.errors import Refused
 
-NOTHING = Held(0, 0, ())
+NOTHING = KnownEpochs(0, 0, ())
 
 
 @pytest.mark.parametrize(("state", "seen", "epoch"), [
     (None, NOTHING, None),
-    (None, Held(0, 1, ()), 1),
-    (None, Held(4, 5, ()), 5),
-    (PairState(1, epoch_allocated=1), Held(0, 1, ()), None),
-    (PairState(1, epoch_allocated=1), Held(0, 2, ()), 2),
-    (PairState(1, epoch_allocated=9), Held(4, 5, ()), 5),
+    (None, KnownEpochs(0, 1, ()), 1),
+    (None, KnownEpochs(4, 5, ()), 5),
+    (PairState(1, epoch_allocated=1), KnownEpochs(0, 1, ()), None),
+    (PairState(1, epoch_allocated=1), KnownEpochs(0, 2, ()), 2),
+    (PairState(1, epoch_allocated=9), KnownEpochs(4, 5, ()), 5),
     (PairState(1, epoch=6, epoch_allocated=9), NOTHING, 6),
-    (PairState(1, epoch=3, epoch_allocated=3, active="a"), Held(4, 5, ()), None),
+    (PairState(1, epoch=3, epoch_allocated=3, active="a"), KnownEpochs(4, 5, ()), None),
 ], ids=["fresh", "a claim", "a storage", "half-way", "a higher claim", "storage, given away", "begun anew", "known"])
-def test_what_is_forgotten(state: PairState | None, seen: Held, epoch: int | None) -> None:
-    assert forgotten_epoch(state, seen) == epoch
+def test_what_is_forgotten(state: PairState | None, seen: KnownEpochs, epoch: int | None) -> None:
+    assert epoch_lost_by_register(state, seen) == epoch
 
 
 def test_a_beginning_by_command_leaves_a_mark_that_no_fresh_opening_passes() -> None:
-    begun = begin_plan(None, "p1", "b", "bootstrap", 0, accept_data_loss=True, highest_claim=5, forgotten_epoch=5)
+    begun = begin_plan(None, "p1", "b", "bootstrap", 0, accept_data_loss=True, highest_claim=5, lost_epoch=5)
     assert (begun.epoch, begun.epoch_allocated, begun.active) == (5, 6, None)
     assert begun.switching == Switching("p1", "b", 6, "bootstrap", 0)
     with pytest.raises(Refused, match="begins anew by command"):
