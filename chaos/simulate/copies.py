@@ -39,7 +39,8 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
     """Returns the copies of the epoch that is open at `site`; None when it is not open there, or a later one is. `read`: kept
     for the next look."""
     state, here, there = world.watch.value, world.machines[name], world.machines[OTHER[name]]
-    if site.open is None or state is None or (state.epoch, state.active) != (site.open.epoch, name) or here.is_rotten()[0]:
+    epoch = site.active_epoch
+    if epoch is None or state is None or (state.epoch, state.active) != (epoch.epoch, name) or here.is_rotten()[0]:
         return None
     wal = [
         _frames(read, name, path, stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
@@ -54,7 +55,7 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
             if isinstance(site.layout.parse(path), SegmentName)
         ]
         held_there = _reached(there.engine, remote)
-    committed, held = site.open.core.committed, _reached(here.engine, wal)
+    committed, held = epoch.core.committed, _reached(here.engine, wal)
     if there.hollow and held_there is not None:
         # its disk was replaced: one copy is left, until it is filled, also with what it held before that was committed
         filled = held_there >= max(committed, there.led_to)
@@ -62,7 +63,7 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
         held_there = None if there.hollow else held_there
     elif held_there is not None:
         there.led_to = held_there
-    return Copies(name, site.open.epoch, world.loop.now_s, committed, held, held_there)
+    return Copies(name, epoch.epoch, world.loop.now_s, committed, held, held_there)
 
 
 def _reached(engine: SimEngine, segments: Iterable[Iterable[Frame]]) -> int:

@@ -110,17 +110,18 @@ class Observer:
     def look_at(self, name: str, site: Site) -> None:
         """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""
         now_s, engine = self._world.loop.now_s, self._world.machines[name].engine
+        epoch = site.active_epoch
         if site.role != "SWITCHING":
-            committed = site.open.core.committed if site.open is not None else 0
+            committed = epoch.core.committed if epoch is not None else 0
             self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
         if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
-        if site.open is not None and site.open.remote is not None:
-            segments = [segment for segment in site.open.remote.segments if segment.begun]  # the next one is made beforehand
-            durable = (site.open.shipper.view.durable_seq or 0) if self._can_trim(name, site.open.shipper.view) else -1
+        if epoch is not None and epoch.remote is not None:
+            segments = [segment for segment in epoch.remote.segments if segment.begun]  # the next one is made beforehand
+            durable = (epoch.shipper.view.durable_seq or 0) if self._can_trim(name, epoch.shipper.view) else -1
             needless = tuple(segment.path for segment in segments[:-1] if segment.last_seq <= durable)
             sizes = [segment.bytes for segment in segments]
-            self._recorder.note(RemoteLog(name, site.open.epoch, now_s, sum(sizes), len(sizes), needless))
+            self._recorder.note(RemoteLog(name, epoch.epoch, now_s, sum(sizes), len(sizes), needless))
 
     def _can_trim(self, name: str, view: PeerView) -> bool:
         """Nothing that was done to the world keeps it from deleting what it knows to be needless."""

@@ -260,12 +260,13 @@ class Run:
         """All that clients wrote is durable at both sites, and the remote log is down to its open segment."""
         active = self.world.find("active")
         one = self.world.alive(active) if active is not None else None
-        if one is None or one.site is None or one.site.open is None or one.site.open.remote is None:
+        epoch = one.site.active_epoch if one is not None and one.site is not None else None
+        if epoch is None or epoch.remote is None:
             return False
         engines = [self.world.machines[site].engine for site in SITES]
         durable = all(engine.durable_seq >= target for engine in engines)
         equal = engines[0].applied_seq == engines[1].applied_seq  # an idle active still writes noops
-        begun = [segment for segment in one.site.open.remote.segments if segment.begun]  # the next one is made beforehand
+        begun = [segment for segment in epoch.remote.segments if segment.begun]  # the next one is made beforehand
         return durable and equal and len(begun) <= 1
 
     def describe(self) -> str:
@@ -277,7 +278,7 @@ class Run:
                 parts.append(f"{name}: down")
                 continue
             site = life.site
-            remote = site.open.remote if site.open is not None else None
+            remote = site.active_epoch.remote if site.active_epoch is not None else None
             segments = f", {len(remote.segments)} remote segments" if remote is not None else ""
             parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}{segments}, waits for {site.waiting_for}")
         state = self.world.watch.value

@@ -26,7 +26,7 @@ from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.transport import Listening, SimTransport
 from chaos.simulate.twins.watch import DfsWatch, Watch
-from gateway.api.door import Door
+from gateway.api.api_context import ApiContext
 from gateway.config.model import HttpConfig
 from gateway.epoch.active_epoch import ActiveSettings
 from gateway.epoch.commit_log import CommitSettings
@@ -86,7 +86,7 @@ class Life:
     site: Site | None = None
     operations: Operations | None = None
     facade: Facade | None = None
-    door: Door | None = None
+    context: ApiContext | None = None
     peer_api: PeerApi | None = None
     fault: TwinlogError | None = None  # why it does not start
 
@@ -221,7 +221,7 @@ class World:
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
         )
         life.facade = Facade(site, operations)
-        life.door = Door(
+        life.context = ApiContext(
             life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
             new_id=partial(self._new_id, name),
         )

@@ -1,24 +1,33 @@
-"""Batches: from a body in one of four content types to mutations, checked as a whole before anything is written. Pure.
+"""Many rows over HTTP: a batch, and a check-and-mutate. The body comes in one of four content types.
 
-What always holds: a fault names the mutation by its place, counted from 0; a key that is inserted occurs once in its batch;
-the result is all of the body or an error. Large bodies take long: the routes call these in a worker thread.
+What always holds: the whole body is checked before anything is written; a fault names the mutation by its place, counted from
+0; a key that is inserted occurs once in its batch; large bodies are converted in a worker thread, off the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.api.bodies import decoded
-from gateway.api.documents import BatchBody, CheckBody, MutationBody
-from gateway.api.request import JSON, MSGPACK, NDJSON
-from gateway.service.port import Condition, Mutation
+from gateway.api.api_context import ApiContext
+from gateway.api.bodies import decoded, encoded
+from gateway.api.documents import BatchAnswer, BatchBody, CheckBody, MutationBody
+from gateway.api.problems import Answer
+from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, etag, expect_type, wanted_type
+from gateway.service.port import Condition, Mutation, WriteResult
+from storage.log.record import Record
+from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import compile_predicates
-from twinlog.errors import InvalidInput, TooLarge
+from twinlog.errors import InvalidInput, NotFound, TooLarge
 
+T = TypeVar("T")
+BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)
+ANSWER_TYPES = (JSON, MSGPACK)
+OFF_LOOP_BYTES = 32 << 10  # about 500 small rows; such a conversion takes some milliseconds
 _batch_json = msgspec.json.Decoder(BatchBody).decode
 _batch_msgpack = msgspec.msgpack.Decoder(BatchBody).decode
 _lines = msgspec.json.Decoder(MutationBody).decode_lines
@@ -129,3 +138,47 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
         text = f"row {path} does not satisfy the conditions on columns"
         conditions.append(Condition(key, predicate=holds, problem=text))
     return tuple(conditions)
+
+
+# ---- calls
+async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) -> Answer:
+    """All mutations of the body, or none."""
+    kind = expect_type(head, BATCH_TYPES)
+    answer_type = wanted_type(head, ANSWER_TYPES)
+    rows_max = context.config.batch_rows_max
+    mutations: list[Mutation] = []
+    records: list[Record] | None = None
+    try:
+        codec = context.codec(table)
+        if kind == ARROW:
+            records = await asyncio.to_thread(arrow_records, body, codec, rows_max=rows_max)
+            if not records:
+                raise InvalidInput("the Arrow stream holds no row: send at least one")
+        else:
+            mutations = await _converted(body, lambda: decode_batch(codec, kind, body, rows_max))
+    except (InvalidInput, NotFound) as error:
+        return _answer(await context.repeated(head, body, error), answer_type)
+    return _answer(await context.write(codec.schema, head, body, mutations, records=records), answer_type)
+
+
+async def check_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
+    """The mutations of the body, if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
+    kind = expect_type(head, ANSWER_TYPES)
+    answer_type = wanted_type(head, ANSWER_TYPES)
+    rows_max = context.config.batch_rows_max
+    try:
+        codec = context.codec(table)
+        key = codec.keys.key_from_path(key_path)
+        conditions, mutations = await _converted(body, lambda: decode_check(codec, kind, body, key, rows_max))
+    except (InvalidInput, NotFound) as error:
+        return _answer(await context.repeated(head, body, error), answer_type)
+    return _answer(await context.write(codec.schema, head, body, mutations, conditions), answer_type)
+
+
+async def _converted(body: bytes, convert: Callable[[], T]) -> T:
+    return await asyncio.to_thread(convert) if len(body) > OFF_LOOP_BYTES else convert()
+
+
+def _answer(result: WriteResult, answer_type: str) -> Answer:
+    answer = BatchAnswer(result.version, result.receipt, result.mode, result.count)  # type: ignore[arg-type]
+    return encoded(answer, answer_type, (b"etag", etag(result.version)))

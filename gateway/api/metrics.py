@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.service.histogram import Durations
+from gateway.service import histogram
 from gateway.service.port import SiteService
 from switchover.monitor.views import Answers
 
@@ -26,7 +26,7 @@ class _SiteFigures(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         for name, value in sorted(self._service.metrics().items()):
-            if isinstance(value, Durations):
+            if isinstance(value, histogram.Histogram):
                 yield HistogramMetricFamily(f"twinlog_{name}", name.replace("_", " "), value.buckets(), value.sum_s)
                 continue
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily

@@ -7,9 +7,9 @@ since and would not take it any more. Source: product.md section 2.
 
 from __future__ import annotations
 
+from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded_object, encoded
 from gateway.api.documents import WriteAnswer
-from gateway.api.door import Door
 from gateway.api.problems import Answer
 from gateway.api.request import (
     JSON,
@@ -30,56 +30,57 @@ STALE_HEADER = b"twinlog-stale"
 ROW_TYPES = (JSON, MSGPACK)
 
 
-async def put_row(door: Door, head: Head, table: str, key_path: str, body: bytes) -> Answer:
+async def put_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
     """Write the whole row that `body` holds. `key_path` is as it stands in the request line, percent-encoded."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
     try:
-        codec = door.codec(table)
+        codec = context.codec(table)
         key, value = codec.encode_row_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await door.repeated(head, body, error), answer_type)
-    result = await door.write(codec.schema, head, body, (Mutation("upsert", key, value),), row_conditions(head, key))
+        return write_answer(await context.repeated(head, body, error), answer_type)
+    result = await context.write(codec.schema, head, body, (Mutation("upsert", key, value),), row_conditions(head, key))
     return write_answer(result, answer_type)
 
 
-async def patch_row(door: Door, head: Head, table: str, key_path: str, body: bytes) -> Answer:
+async def patch_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
     """Change the columns that `body` holds. Raises NotFound when there is no such row."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
     try:
-        codec = door.codec(table)
+        codec = context.codec(table)
         key, changes = codec.encode_changes_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await door.repeated(head, body, error), answer_type)
-    result = await door.write(codec.schema, head, body, (Mutation("update", key, changes),), row_conditions(head, key))
+        return write_answer(await context.repeated(head, body, error), answer_type)
+    result = await context.write(codec.schema, head, body, (Mutation("update", key, changes),), row_conditions(head, key))
     return write_answer(result, answer_type)
 
 
-async def delete_row(door: Door, head: Head, table: str, key_path: str) -> Answer:
+async def delete_row(context: ApiContext, head: Head, table: str, key_path: str) -> Answer:
     """Delete the row; one that is not there is deleted all the same, unless a condition says otherwise."""
     answer_type = wanted_type(head, ROW_TYPES)
     try:
-        codec = door.codec(table)
+        codec = context.codec(table)
         key = codec.keys.key_from_path(key_path)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await door.repeated(head, b"", error), answer_type)
-    result = await door.write(codec.schema, head, b"", (Mutation("delete", key),), row_conditions(head, key))
+        return write_answer(await context.repeated(head, b"", error), answer_type)
+    result = await context.write(codec.schema, head, b"", (Mutation("delete", key),), row_conditions(head, key))
     return write_answer(result, answer_type)
 
 
 async def get_row(
-    door: Door, head: Head, table: str, key_path: str, columns: str | None = None, as_of: str | None = None, stale: bool = False
+    context: ApiContext, head: Head, table: str, key_path: str, columns: str | None = None, as_of: str | None = None,
+    stale: bool = False,
 ) -> Answer:
     """The row. Raises NotFound. 304 when If-None-Match names its version."""
     answer_type = wanted_type(head, ROW_TYPES)
-    codec = door.codec(table)
+    codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
     decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK)
-    row = await door.read(codec.schema, key, point_in_time(as_of), stale)
+    row = await context.read(codec.schema, key, point_in_time(as_of), stale)
     if row is None:
         raise NotFound(f"table {table!r} has no row with the key {key_path[:200]}", table=table, key=key_path[:200])
-    headers = [(b"etag", etag(row.version)), *stale_headers(door, stale)]
+    headers = [(b"etag", etag(row.version)), *stale_headers(context, stale)]
     if head.if_none_match is not None:
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None or row.version in versions:
@@ -92,9 +93,9 @@ def write_answer(result: WriteResult, answer_type: str) -> Answer:
     return encoded(answer, answer_type, (b"etag", etag(result.version)))
 
 
-def stale_headers(door: Door, stale: bool) -> list[tuple[bytes, bytes]]:
+def stale_headers(context: ApiContext, stale: bool) -> list[tuple[bytes, bytes]]:
     """The label of a read that asked for `stale` and was answered by a site that follows: how far behind it may be."""
-    if not stale or door.service.role() != "STANDBY":
+    if not stale or context.service.role() != "STANDBY":
         return []
-    lag_s = door.service.replication_lag_s()
+    lag_s = context.service.replication_lag_s()
     return [(STALE_HEADER, b"unknown" if lag_s is None else b"%.3f" % lag_s)]

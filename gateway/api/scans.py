@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.door import Door
+from gateway.api.api_context import ApiContext
 from gateway.api.request import column_list, point_in_time
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
@@ -120,12 +120,12 @@ def _read_token(text: str, digest: bytes) -> bytes:
     return last
 
 
-async def read_page(door: Door, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
+async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
     """(rows, the token of the next page or None at the end)."""
-    limit = min(scan.limit or PAGE_ROWS_DEFAULT, door.config.page_rows_max)
+    limit = min(scan.limit or PAGE_ROWS_DEFAULT, context.config.page_rows_max)
     found: list[StoredRow] = []
     size = examined = 0
-    async for chunk in _chunks(door, codec, scan, limit + 1):
+    async for chunk in _chunks(context, codec, scan, limit + 1):
         examined += len(chunk.read)
         for row in chunk.matching:
             if len(found) == limit or size >= PAGE_BYTES:
@@ -137,10 +137,10 @@ async def read_page(door: Door, codec: RowCodec, scan: Scan) -> tuple[list[Store
     return found, None
 
 
-async def read_stream(door: Door, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
+async def read_stream(context: ApiContext, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
     """All rows of the scan up to its limit, in chunks."""
     left = scan.limit
-    async for chunk in _chunks(door, codec, scan, left):
+    async for chunk in _chunks(context, codec, scan, left):
         rows = chunk.matching if left is None else chunk.matching[:left]
         if rows:
             yield rows
@@ -157,14 +157,14 @@ class _Chunk:
     more: bool
 
 
-async def _chunks(door: Door, codec: RowCodec, scan: Scan, wanted: int | None) -> AsyncIterator[_Chunk]:
+async def _chunks(context: ApiContext, codec: RowCodec, scan: Scan, wanted: int | None) -> AsyncIterator[_Chunk]:
     """The range in pieces. Their size follows that of the rows. `wanted`: no more rows than that are of use."""
     start, end = scan.start, scan.end
     rows_asked = FIRST_CHUNK_ROWS
     while True:
         if wanted is not None and scan.matches is None:
             rows_asked = min(rows_asked, wanted)
-        rows = await door.service.scan(
+        rows = await context.service.scan(
             codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale
         )
         matching = list(rows) if scan.matches is None else await _matching(rows, scan.matches)

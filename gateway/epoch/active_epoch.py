@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.epoch.commit_log import CommitLog, CommitSettings
-from gateway.epoch.commit_rule import CommitCore, Mode
+from gateway.epoch.commit_rule import CommitCore, CommitMode
 from gateway.epoch.modes import PINNED, Modes
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
@@ -70,7 +70,7 @@ class ActivePorts:
     failpoints: Failpoints
 
 
-class RemoteHooks:
+class RemoteReports:
     """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
 
     def __init__(self, lease: ReadLease, appended: Callable[[float], None]) -> None:
@@ -99,17 +99,17 @@ class ActiveEpoch:
     """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can mend."""
 
     def __init__(
-        self, opened: Opened, hooks: RemoteHooks, ports: ActivePorts, settings: ActiveSettings, *,
+        self, opened: Opened, reports: RemoteReports, ports: ActivePorts, settings: ActiveSettings, *,
         make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:
         self.epoch = opened.epoch
         self.ports, self.settings = ports, settings
-        self.lease = hooks.lease
+        self.lease = reports.lease
         self.auto_resync = auto_resync
         self._on_end = on_end
         start = opened.start
-        mode = Mode.SYNC if opened.mode == "sync" else Mode.ASYNC
+        mode = CommitMode.SYNC if opened.mode == "sync" else CommitMode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
         self.commit = CommitLog(
             self.core, wal=ports.wal, barriers=ports.barriers, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
@@ -128,7 +128,7 @@ class ActiveEpoch:
         )
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
-        hooks.commit, hooks.fenced = self.commit, on_end
+        reports.commit, reports.fenced = self.commit, on_end
         self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch, start.first_seq)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
@@ -222,7 +222,7 @@ class ActiveEpoch:
             async with self._mode_lock:
                 if self._proof_age_s < unproved_s:
                     return
-                was_async = self.core.mode is Mode.ASYNC
+                was_async = self.core.mode is CommitMode.ASYNC
                 if by_command:
                     self.auto_resync = False
                 await self.modes.degrade(by_command=by_command)
@@ -249,7 +249,7 @@ class ActiveEpoch:
             await clock.sleep(self.settings.noop_interval_s)
             if self.modes.unsettled:
                 await self._settle()
-            if after_s is None or not self.auto_resync or self.core.mode is Mode.SYNC or self._mode_lock.locked():
+            if after_s is None or not self.auto_resync or self.core.mode is CommitMode.SYNC or self._mode_lock.locked():
                 continue
             if not await self._is_well():
                 self._well_since_s = None
@@ -270,7 +270,7 @@ class ActiveEpoch:
         """Whatever the policy: as long as the coordinator says async, nobody may take over without force."""
         try:
             async with self._mode_lock:
-                if self.modes.unsettled and self.core.mode is Mode.SYNC:
+                if self.modes.unsettled and self.core.mode is CommitMode.SYNC:
                     await self.modes.settle()
         except Fenced as error:
             self._on_end(error)

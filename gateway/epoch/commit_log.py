@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from gateway.epoch.commit_rule import CommitCore, Committed, Mode
+from gateway.epoch.commit_rule import CommitCore, CommitMode, Committed
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.barriers import Barriers
@@ -245,7 +245,7 @@ class CommitLog:
         self._answer_proved()
 
     # ---- modes
-    def set_mode(self, mode: Mode) -> None:
+    def set_mode(self, mode: CommitMode) -> None:
         self._perform(self.core.set_mode(mode))
 
     # ---- out

@@ -23,7 +23,7 @@ from storage.log.record import Record
 _ASYNC = int(Flags.ASYNC)
 
 
-class Mode(Enum):
+class CommitMode(Enum):
     """How a commit is reached.
 
     CATCHING writes the remote log but does not wait for it. TIGHTENING waits for it, but does not say "sync" yet: the
@@ -38,7 +38,7 @@ class Mode(Enum):
     @property
     def label(self) -> str:
         """What an acknowledgement says (P8)."""
-        return "sync" if self is Mode.SYNC else "async"
+        return "sync" if self is CommitMode.SYNC else "async"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Failed:
 class CommitCore:
     """State of one log's active writer in one epoch."""
 
-    def __init__(self, *, epoch: int, standing: int, next_seq: int, mode: Mode) -> None:
+    def __init__(self, *, epoch: int, standing: int, next_seq: int, mode: CommitMode) -> None:
         self.epoch = epoch
         self.standing = standing  # the last sequence that still stands
         self.next_seq = next_seq  # grows only
@@ -76,17 +76,17 @@ class CommitCore:
 
     @property
     def writes_remote(self) -> bool:
-        return self.mode is not Mode.ASYNC
+        return self.mode is not CommitMode.ASYNC
 
     @property
     def needs_remote(self) -> bool:
-        return self.mode in (Mode.SYNC, Mode.TIGHTENING)
+        return self.mode in (CommitMode.SYNC, CommitMode.TIGHTENING)
 
     def make(self, records: list[Record], timestamp: int, flags: int = 0) -> Frame:
         """A new frame of `records`; the driver appends it to the WAL, and to the remote log if `writes_remote`."""
         frame = make_frame(
             epoch=self.epoch, first_seq=self.next_seq, previous=self.standing, timestamp=timestamp,
-            committed=self.committed, records=records, flags=flags if self.mode is Mode.SYNC else flags | _ASYNC,
+            committed=self.committed, records=records, flags=flags if self.mode is CommitMode.SYNC else flags | _ASYNC,
         )
         self.next_seq += frame.count
         self.standing = frame.last_seq
@@ -114,11 +114,11 @@ class CommitCore:
 
     def switch_remote_on(self) -> int:
         """Frames made from here on go to the remote log. The last sequence that it will not hold: the catch-up target."""
-        self.mode = Mode.CATCHING
+        self.mode = CommitMode.CATCHING
         self.remote = self.standing
         return self.standing
 
-    def set_mode(self, mode: Mode) -> Committed | None:
+    def set_mode(self, mode: CommitMode) -> Committed | None:
         """Change the rule. Tightening comes before the coordinator is told, loosening only after it recorded it (P8)."""
         self.mode = mode
         return self._advance()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.epoch.commit_log import CommitLog
-from gateway.epoch.commit_rule import Mode
+from gateway.epoch.commit_rule import CommitMode
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import ClaimContent, claim, claimed_epochs
 from remote_log.fencing.fence import close_by_recovery
@@ -70,7 +70,7 @@ class Modes:
         """Acknowledge with the WAL alone from now on. Raises PlanSuperseded while a takeover runs. `by_command`: also where
         the value is out of reach, so that a takeover that runs is not known of."""
         core = self._commit.core
-        if core.mode is Mode.ASYNC:
+        if core.mode is CommitMode.ASYNC:
             return
         since, was_sync = core.remote, core.needs_remote
         if was_sync:
@@ -85,7 +85,7 @@ class Modes:
         self._failpoints.hit("degrade.recorded")
         self._maybe_recorded = False
         remote, self.remote, self._commit.remote = self.remote, None, None
-        self._change(Mode.ASYNC)
+        self._change(CommitMode.ASYNC)
         if was_sync:
             self._commit.submit_mark(Record(Kind.MODE, value=b"async"), MARK_TIMEOUT_S)
         if remote is not None:
@@ -104,14 +104,14 @@ class Modes:
     async def resync(self) -> None:
         """Switch the remote log on, catch up, declare sync. Goes on until it is done, refused, or the epoch has ended."""
         core = self._commit.core
-        if core.mode is Mode.ASYNC:
+        if core.mode is CommitMode.ASYNC:
             await self._switch_on()
-        if core.mode is Mode.CATCHING:
+        if core.mode is CommitMode.CATCHING:
             await self._wait("the other site's storage", self._peer_has_caught_up)
-            self._commit.set_mode(Mode.TIGHTENING)
-        if core.mode is Mode.TIGHTENING:
+            self._commit.set_mode(CommitMode.TIGHTENING)
+        if core.mode is CommitMode.TIGHTENING:
             await self._tightened()
-        was_sync = core.mode is Mode.SYNC
+        was_sync = core.mode is CommitMode.SYNC
         self._maybe_recorded = True
         try:
             await update(self._coordinator, lambda state: resync(state, self._site, self._epoch))
@@ -123,7 +123,7 @@ class Modes:
         if was_sync:
             return
         self._failpoints.hit("resync.recorded")
-        self._change(Mode.SYNC)
+        self._change(CommitMode.SYNC)
         self._commit.submit_mark(Record(Kind.MODE, value=b"sync"), MARK_TIMEOUT_S)
         await self._engine.set_meta(ASYNC_EPOCH, None)
 
@@ -140,10 +140,10 @@ class Modes:
 
     def _loosen(self) -> None:
         """Back to catching up; not if the coordinator may say sync: then only a degrade may loosen the rule."""
-        if self._commit.core.mode is Mode.TIGHTENING and not self._maybe_recorded:
-            self._commit.set_mode(Mode.CATCHING)
+        if self._commit.core.mode is CommitMode.TIGHTENING and not self._maybe_recorded:
+            self._commit.set_mode(CommitMode.CATCHING)
 
-    def _change(self, mode: Mode) -> None:
+    def _change(self, mode: CommitMode) -> None:
         self._commit.set_mode(mode)
         self._on_mode()
 

@@ -19,7 +19,7 @@ from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api import openapi
-from gateway.api.door import Door
+from gateway.api.api_context import ApiContext
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.api.routes.common import to_response
@@ -33,8 +33,8 @@ _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. 
 class DoorApp:
     """The ASGI application of one site, around the FastAPI app `plain`."""
 
-    def __init__(self, door: Door, plain: FastAPI) -> None:
-        self.door = door
+    def __init__(self, context: ApiContext, plain: FastAPI) -> None:
+        self.context = context
         self.plain = plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,13 +63,13 @@ def build_app(
     service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
 ) -> DoorApp:
     """The door, to be served by server.py."""
-    door = Door(service, config, now_s=now_s, new_id=new_id)
+    context = ApiContext(service, config, now_s=now_s, new_id=new_id)
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    routers = [room.router(door) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
-    routers += [checks.view_router(door), barriers.router(door), barriers.audits_router(door)]
+    routers = [room.router(context) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
+    routers += [checks.view_router(context), barriers.router(context), barriers.audits_router(context)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -77,12 +77,12 @@ def build_app(
         if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
             fitting = [route.methods or set() for route in every_route if route.matches(request.scope)[0] is not Match.NONE]
             error = HTTPException(405, headers={"Allow": ", ".join(sorted(set().union(*fitting)))})
-        return to_response(door.problem(error, is_write=is_write_method(request.method)))
+        return to_response(context.problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
     openapi.install(app)
-    return DoorApp(door, app)
+    return DoorApp(context, app)
 
 
 async def _only_known_parameters(request: Request) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.api.door import Door
+from gateway.api.api_context import ApiContext
 from gateway.api.request import Head, body_too_large, decoded_part, read_head
 from gateway.api.row_calls import get_row, put_row
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
@@ -47,9 +47,9 @@ class _HotCycle:
 
 
 class HotProtocol(DoorProtocol):
-    """A subclass with its `door` is made by `hot_protocol`."""
+    """A subclass with its `context` is made by `hot_protocol`."""
 
-    door: Door
+    context: ApiContext
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -62,7 +62,7 @@ class HotProtocol(DoorProtocol):
                 parts = url[_PREFIX_LENGTH:].split(b"/")
                 if len(parts) == 3 and parts[1] == b"rows" and not self.parser.should_upgrade():
                     head = read_head(method.decode(), url, self.headers)
-                    if (head.content_length or 0) <= self.door.config.body_bytes_max:
+                    if (head.content_length or 0) <= self.context.config.body_bytes_max:
                         self._begin_hot(head, parts[0], parts[2])
                         return
         super().on_headers_complete()
@@ -79,9 +79,9 @@ class HotProtocol(DoorProtocol):
             return
         cycle.body.append(body)
         cycle.size += len(body)
-        if cycle.size > self.door.config.body_bytes_max:
-            error = body_too_large(self.door.config.body_bytes_max)
-            self._refuse(self.door.problem(error, is_write=self._is_write()))
+        if cycle.size > self.context.config.body_bytes_max:
+            error = body_too_large(self.context.config.body_bytes_max)
+            self._refuse(self.context.problem(error, is_write=self._is_write()))
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
@@ -95,16 +95,16 @@ class HotProtocol(DoorProtocol):
             task.add_done_callback(self.tasks.discard)
 
     async def _serve_hot(self, cycle: _HotCycle) -> None:
-        door, head = self.door, cycle.head
+        context, head = self.context, cycle.head
         is_write = head.method == "PUT"
         try:
             if is_write:
                 body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
-                answer = await put_row(door, head, cycle.table, cycle.key, body)
+                answer = await put_row(context, head, cycle.table, cycle.key, body)
             else:
-                answer = await get_row(door, head, cycle.table, cycle.key)
+                answer = await get_row(context, head, cycle.table, cycle.key)
         except Exception as error:
-            answer = door.problem(error, is_write=is_write)
+            answer = context.problem(error, is_write=is_write)
         except BaseException:
             self.transport.close()
             raise
@@ -124,6 +124,6 @@ class HotProtocol(DoorProtocol):
         return cycle.head.method != "GET" if type(cycle) is _HotCycle else super()._is_write()
 
 
-def hot_protocol(door: Door, limits: ConnectionLimits) -> type[HotProtocol]:
+def hot_protocol(context: ApiContext, limits: ConnectionLimits) -> type[HotProtocol]:
     """The protocol class for `uvicorn.Config(http=...)`."""
-    return type("BoundHotProtocol", (HotProtocol,), {"door": door, "limits": limits})
+    return type("BoundHotProtocol", (HotProtocol,), {"context": context, "limits": limits})

@@ -68,10 +68,10 @@ class HttpServer:
     def __init__(self, app: DoorApp, listener: socket.socket, settings: ServerSettings | None = None) -> None:
         settings = settings or ServerSettings()
         self._listener = listener
-        self._closing = app.door.closing
+        self._closing = app.context.closing
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
-            app, http=hot_protocol(app.door, settings.connections), ws="none", lifespan="off", log_config=None,
+            app, http=hot_protocol(app.context, settings.connections), ws="none", lifespan="off", log_config=None,
             access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
             timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.graceful_shutdown_s,
         )

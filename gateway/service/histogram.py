@@ -8,7 +8,7 @@ from itertools import accumulate
 BOUNDS_S = (0.00025, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
-class Durations:
+class Histogram:
     """`BOUNDS_S` are upper bounds, inclusive; what is longer than the last is counted behind it."""
 
     def __init__(self) -> None:

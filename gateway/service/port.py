@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.service.audits import AuditBody, Audits
-from gateway.service.histogram import Durations
+from gateway.service.histogram import Histogram
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
@@ -153,7 +153,7 @@ class SiteService(Protocol):
     def replication_lag_s(self) -> float | None:
         """Age of the newest thing a standby lacks; None: unknown."""
 
-    def metrics(self) -> Mapping[str, float | Durations]:
+    def metrics(self) -> Mapping[str, float | Histogram]:
         """Gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""
 
     # between sites

@@ -1,6 +1,7 @@
 """Receipts: opaque, URL-safe strings that name log, epoch, sequence and mode of an acknowledged write.
 
-What always holds: `decode(encode(r)) == r`; anything else is an InvalidInput that says so. Source: product.md 2,
+What always holds: `decode(encode(r)) == r`; anything else is an InvalidInput that says so; `survived` and `lost` are said only
+from the recorded epoch history of this site's storage, and everything that it cannot know is `unknown`. Source: product.md 2,
 switchover-lessons.md ("durability receipts").
 """
 
@@ -9,9 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from twinlog.errors import InvalidInput
+from remote_log.replication.epoch_history import common_end
+from storage.engine import StorageEngine
+from twinlog.errors import InvalidInput, Refused
 
 _FORMAT = struct.Struct("<BBHQQ")
 _VERSION = 1
@@ -39,3 +42,24 @@ def decode_receipt(text: str) -> Receipt:
     if version != _VERSION or sync > 1:
         raise InvalidInput("this receipt is of a format that this release does not know", receipt=text[:64])
     return Receipt(log, epoch, seq, "sync" if sync else "async")
+
+
+def receipt_outcome(engine: StorageEngine, text: str) -> dict[str, Any]:
+    """Answers what became of the write that has this receipt. Raises InvalidInput when `text` is no receipt."""
+    receipt = decode_receipt(text)
+    return {
+        "receipt": text, "outcome": _outcome(engine, receipt.epoch, receipt.seq), "log": receipt.log,
+        "epoch": receipt.epoch, "seq": receipt.seq, "mode": receipt.mode,
+    }
+
+
+def _outcome(engine: StorageEngine, epoch: int, seq: int) -> str:
+    history = engine.epochs()
+    try:
+        end = common_end(history, epoch, seq)
+    except Refused:
+        # an epoch that the log left out, between two that it has, was given up as a whole
+        return "lost" if history and history[0].epoch < epoch < history[-1].epoch else "unknown"
+    if end < seq:
+        return "lost"
+    return "survived" if seq <= engine.applied_seq else "unknown"

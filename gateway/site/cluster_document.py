@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.epoch.commit_rule import Mode
+from gateway.epoch.commit_rule import CommitMode
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 
 
 def cluster_document(site: Site, running_operation: str | None) -> dict[str, Any]:
-    epoch, engine, settings = site.open, site.ports.engine, site.settings
+    epoch, engine, settings = site.active_epoch, site.ports.engine, site.settings
     committed = epoch.core.committed if epoch is not None else engine.applied_seq
     return {
         "pair": settings.pair,
@@ -45,7 +45,7 @@ def cluster_document(site: Site, running_operation: str | None) -> dict[str, Any
 
 
 def _view(site: Site) -> PeerView | None:
-    return site.open.shipper.view if site.open is not None else None
+    return site.active_epoch.shipper.view if site.active_epoch is not None else None
 
 
 def _age_s(site: Site, view: PeerView | None) -> float | None:
@@ -67,16 +67,16 @@ def _peer(site: Site) -> dict[str, Any]:
 def _lag(site: Site) -> dict[str, Any] | None:
     """How far the follower is behind, in records; None at a site that does not know."""
     view = _view(site)
-    if site.open is None or view is None or view.applied_seq is None:
+    if site.active_epoch is None or view is None or view.applied_seq is None:
         return None
-    behind = max(0, site.open.core.committed - view.applied_seq)
+    behind = max(0, site.active_epoch.core.committed - view.applied_seq)
     return {"records": behind, "sample_age_s": _age_s(site, view)}
 
 
 def _remote_log(site: Site) -> dict[str, Any] | None:
-    if site.open is None or site.open.remote is None:
+    if site.active_epoch is None or site.active_epoch.remote is None:
         return None
-    remote = site.open.remote
+    remote = site.active_epoch.remote
     return {
         "bytes": sum(segment.bytes for segment in remote.segments),
         "segments": len(remote.segments),
@@ -86,10 +86,10 @@ def _remote_log(site: Site) -> dict[str, Any] | None:
 
 def _at_risk(site: Site) -> dict[str, Any] | None:
     """Acknowledged records that the other site may lack if this one is lost now; None when this site is not the active."""
-    if site.open is None:
+    if site.active_epoch is None:
         return None
-    core, view = site.open.core, _view(site)
-    if core.mode is Mode.SYNC:
+    core, view = site.active_epoch.core, _view(site)
+    if core.mode is CommitMode.SYNC:
         lacks_base = view is not None and _lacks_base(view, site.ports.wal.first_previous)
         return {"records": None, "exact": False} if lacks_base else {"records": 0, "exact": True}
     if view is None or view.applied_seq is None or view.state != "following":
@@ -105,10 +105,10 @@ def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
 
 
 def _resync(site: Site) -> dict[str, Any] | None:
-    if site.open is None or site.open.core.mode is Mode.SYNC:
+    if site.active_epoch is None or site.active_epoch.core.mode is CommitMode.SYNC:
         return None
-    modes, view = site.open.modes, _view(site)
+    modes, view = site.active_epoch.modes, _view(site)
     left = None
     if view is not None and view.durable_seq is not None and modes.catch_target:
         left = max(0, modes.catch_target - view.durable_seq)
-    return {"automatic": site.open.auto_resync, "waiting_for": modes.waiting_for, "records_left": left}
+    return {"automatic": site.active_epoch.auto_resync, "waiting_for": modes.waiting_for, "records_left": left}

@@ -10,9 +10,9 @@ from typing import Any
 
 from gateway.service.as_of import check_history, read_row
 from gateway.service.audits import AuditBody, Audits
-from gateway.service.histogram import Durations
+from gateway.service.histogram import Histogram
 from gateway.service.port import WriteRequest, WriteResult
-from gateway.service.receipt_outcome import receipt_outcome
+from gateway.service.receipts import receipt_outcome
 from gateway.site.cluster_document import cluster_document
 from gateway.site.metrics import site_metrics
 from gateway.site.operations import Operations
@@ -159,7 +159,7 @@ class Facade:
     def replication_lag_s(self) -> float | None:
         return self._site.follower_silence_s()
 
-    def metrics(self) -> Mapping[str, float | Durations]:
+    def metrics(self) -> Mapping[str, float | Histogram]:
         return site_metrics(self._site)
 
     # ---- between sites

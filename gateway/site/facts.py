@@ -31,7 +31,7 @@ except importlib.metadata.PackageNotFoundError:
 
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
     """`state`: the coordinator's value, or why there is none."""
-    settings, ports, epoch = site.settings, site.ports, site.open
+    settings, ports, epoch = site.settings, site.ports, site.active_epoch
     own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
         _problem(ports.own_dfs.probe), _problem(ports.peer_dfs.probe), _missing(site, state), _open_leases(site),
         _free(site), _remote_log_mark(site, state),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from gateway.epoch.commit_rule import Mode
-from gateway.service.histogram import Durations
+from gateway.epoch.commit_rule import CommitMode
+from gateway.service.histogram import Histogram
 from gateway.site.site import Site
 from switchover.roles.table import Role
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 
 
-def site_metrics(site: Site) -> dict[str, float | Durations]:
+def site_metrics(site: Site) -> dict[str, float | Histogram]:
     engine = site.ports.engine
-    figures: dict[str, float | Durations] = {
+    figures: dict[str, float | Histogram] = {
         "role": ROLE_NUMBERS[site.role],
-        "is_active": float(site.open is not None),
+        "is_active": float(site.active_epoch is not None),
         "epoch": site.epoch,
         "applied_seq": engine.applied_seq,
         "durable_seq": engine.durable_seq,
@@ -31,9 +31,9 @@ def site_metrics(site: Site) -> dict[str, float | Durations]:
     }
     if site.pair_state is not None:
         figures["coordinator_state_id"] = site.pair_state.state_id
-    epoch = site.open
+    epoch = site.active_epoch
     if epoch is not None:
-        figures["mode_sync"] = float(epoch.core.mode is Mode.SYNC)
+        figures["mode_sync"] = float(epoch.core.mode is CommitMode.SYNC)
         figures["committed_seq"] = epoch.core.committed
         figures["frames_in_flight"] = epoch.core.frames_in_flight
         figures["shipped_frames_total"] = epoch.shipper.frames_shipped

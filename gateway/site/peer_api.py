@@ -96,7 +96,7 @@ class PeerApi:
     # ---- what the other site asks
     async def _status(self, message: dict[str, Any]) -> msgspec.Struct:
         site, engine = self._site, self._site.ports.engine
-        epoch = site.open
+        epoch = site.active_epoch
         return StatusReply(
             site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied_seq,
             durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied_seq,

@@ -16,13 +16,13 @@ from typing import Any
 
 import structlog
 
-from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteHooks
-from gateway.epoch.commit_rule import Mode
+from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteReports
+from gateway.epoch.commit_rule import CommitMode
 from gateway.service.admission import Admission, AdmissionLimits
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
-from gateway.service.histogram import Durations
+from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
 from gateway.service.tables import TablesService
 from remote_log.dfs.port import Dfs
@@ -97,9 +97,9 @@ class Site:
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
         self.own_dfs_error: str | None = None  # why a peer could not write its remote log here; None: all is well
-        self.open: ActiveEpoch | None = None
+        self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
-        self.remote_appends = Durations()  # that succeeded, from handing over to the DFS's answer
+        self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
@@ -119,7 +119,7 @@ class Site:
         )
         self.audits = AuditNotes(ports.engine, ports.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
-        self._hooks: RemoteHooks | None = None
+        self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
 
     # ---- roles
@@ -149,12 +149,12 @@ class Site:
 
     @property
     def epoch(self) -> int:
-        return self.open.epoch if self.open is not None else self.sink.followed_epoch
+        return self.active_epoch.epoch if self.active_epoch is not None else self.sink.followed_epoch
 
     @property
     def mode(self) -> str:
-        if self.open is not None:
-            return self.open.core.mode.label
+        if self.active_epoch is not None:
+            return self.active_epoch.core.mode.label
         return self.pair_state.mode if self.pair_state is not None else "unknown"
 
     def _shipping_refusal(self) -> str | None:
@@ -166,8 +166,8 @@ class Site:
     # ---- what requests ask (ActiveSource)
     def active_address(self) -> dict[str, Any] | None:
         """Where the active is, as far as this site knows."""
-        if self.open is not None:
-            return {"site": self.site, "url": self.settings.url, "epoch": self.open.epoch}
+        if self.active_epoch is not None:
+            return {"site": self.site, "url": self.settings.url, "epoch": self.active_epoch.epoch}
         state = self.pair_state
         if state is None or state.active is None:
             return None
@@ -184,19 +184,19 @@ class Site:
         )
 
     def for_writes(self) -> ActiveEpoch:
-        if self.open is None or not permissions(self.role).writes:
+        if self.active_epoch is None or not permissions(self.role).writes:
             if self.role is Role.DRAINING:
                 raise Unavailable(
                     f"a switchover to {self.peer} is under way: nothing was logged, try again",
                     retry_after_s=RETRY_SWITCHING_S,
                 )
             raise self._not_serving()
-        return self.open
+        return self.active_epoch
 
     def for_reads(self) -> ActiveEpoch:
-        if self.open is None or not permissions(self.role).reads:
+        if self.active_epoch is None or not permissions(self.role).reads:
             raise self._not_serving()
-        return self.open
+        return self.active_epoch
 
     def check_current(self, table: TableSchema) -> None:
         if self.tables.dropping == table.id:  # behind the drop in the log, a row would outlive its table
@@ -209,33 +209,33 @@ class Site:
     def _note_append(self, started_s: float) -> None:
         self.remote_appends.observe(self.ports.clock.monotonic_s() - started_s)
 
-    def _make_remote(self, hooks: RemoteHooks, epoch: int) -> RemoteWriter:
-        """A writer of the remote log, which reports to the epoch of `hooks`."""
+    def _make_remote(self, reports: RemoteReports, epoch: int) -> RemoteWriter:
+        """A writer of the remote log, which reports to the epoch of `reports`."""
         return RemoteWriter(
             self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
-            on_synced=hooks.on_synced, on_fenced=hooks.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
+            on_synced=reports.on_synced, on_fenced=reports.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
         )
 
     def new_activation(self, request: ActivationRequest) -> Activation:
         active = self.settings.active
         lease = ReadLease(active.lease_s, active.drift_margin)
-        self._hooks = hooks = RemoteHooks(lease, self._note_append)
+        self._reports = reports = RemoteReports(lease, self._note_append)
         ports = self.ports
         return Activation(
             request,
             ActivationPorts(
                 site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
                 wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
-                hybrid=self.hybrid, make_remote=partial(self._make_remote, hooks), failpoints=ports.failpoints,
+                hybrid=self.hybrid, make_remote=partial(self._make_remote, reports), failpoints=ports.failpoints,
             ),
             ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
         )
 
     async def install(self, opened: Opened, *, auto_resync: bool) -> None:
         """The plan has opened `opened`: begin to serve."""
-        hooks, ports = self._hooks, self.ports
-        assert hooks is not None
-        assert self.open is None
+        reports, ports = self._reports, self.ports
+        assert reports is not None
+        assert self.active_epoch is None
         try:
             for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
                 await ports.cursors.register(holder, holder)
@@ -245,27 +245,27 @@ class Site:
                 await opened.remote.close()
             raise
         self.catalog.reload()
-        self.open = epoch = ActiveEpoch(
-            opened, hooks,
+        self.active_epoch = epoch = ActiveEpoch(
+            opened, reports,
             ActivePorts(
                 site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
                 barriers=self.barriers, coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs,
                 layout=self.layout, cursors=ports.cursors, failpoints=ports.failpoints,
             ),
-            self.settings.active, make_remote=partial(self._make_remote, hooks), on_applied=self.catalog.applied,
+            self.settings.active, make_remote=partial(self._make_remote, reports), on_applied=self.catalog.applied,
             on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
         self.waiting_for = None
         self.event(Event.OPENED_SYNC if opened.mode == "sync" else Event.OPENED_ASYNC)
         epoch.start()
-        if hooks.early is not None:
-            self._epoch_ended(hooks.early)
+        if reports.early is not None:
+            self._epoch_ended(reports.early)
 
     def _mode_changed(self) -> None:
-        if self.open is None:
+        if self.active_epoch is None:
             return  # the epoch ended meanwhile
-        sync = self.open.core.mode is Mode.SYNC
+        sync = self.active_epoch.core.mode is CommitMode.SYNC
         if sync and self.role is Role.DOWNGRADE_ACTIVE:
             self.event(Event.RESYNCED)
         elif not sync and self.role is Role.ACTIVE:
@@ -273,10 +273,10 @@ class Site:
 
     def _epoch_ended(self, error: TwinlogError) -> None:
         """Fenced or broken: stop at once, from inside any callback."""
-        if self.open is None or self._ending is not None:
+        if self.active_epoch is None or self._ending is not None:
             return
         fenced = error.code == "fenced"
-        log.warning("epoch ended", epoch=self.open.epoch, code=error.code, detail=error.message)
+        log.warning("epoch ended", epoch=self.active_epoch.epoch, code=error.code, detail=error.message)
         self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
         if not fenced:
             self.waiting_for = f"a mend of: {error.message}"
@@ -292,7 +292,7 @@ class Site:
             self._ending = None
 
     async def close_epoch(self, reason: TwinlogError) -> None:
-        epoch, self.open = self.open, None
+        epoch, self.active_epoch = self.active_epoch, None
         if epoch is not None:
             await epoch.stop(reason)
             if self.ports.engine.failure is None:  # else: what it lost is in the log
@@ -307,7 +307,7 @@ class Site:
 
     async def halt(self, why: str) -> None:
         """End the open epoch, if there is one, for a plan of this site itself."""
-        if self.open is not None:
+        if self.active_epoch is not None:
             self.event(Event.HALTED)
             await self.close_epoch(Unavailable(f"site {self.site} begins a new epoch ({why})", retry_after_s=1))
 
@@ -359,28 +359,28 @@ class Site:
     # ---- the drain of a planned switchover
     async def drain(self) -> int:
         """No new writes; everything admitted settled; the last sequence that stands."""
-        if self.open is None:
+        if self.active_epoch is None:
             raise self._not_serving()
         if self.role is not Role.DRAINING:
             self.event(Event.DRAIN)
-        return await self.open.drain()
+        return await self.active_epoch.drain()
 
     def undrain(self) -> None:
-        if self.open is not None and self.role is Role.DRAINING:
-            sync = self.open.core.mode is Mode.SYNC
+        if self.active_epoch is not None and self.role is Role.DRAINING:
+            sync = self.active_epoch.core.mode is CommitMode.SYNC
             self.event(Event.DRAIN_CANCELLED_SYNC if sync else Event.DRAIN_CANCELLED_ASYNC)
 
     async def step_down(self) -> int:
         """Stop for good, and make the storage durable; its last durable sequence. Idempotent."""
-        if self.role is Role.DRAINING and self.open is not None:
-            await self.open.drain()  # the last noop for the lease too: nothing is left that only the remote log has
+        if self.role is Role.DRAINING and self.active_epoch is not None:
+            await self.active_epoch.drain()  # the last noop for the lease too: nothing is left that only the remote log has
         if self.role is Role.DRAINING:
             self.event(Event.STEPPED_DOWN)
             await self.close_epoch(NotActive(
                 f"site {self.site} has handed over to {self.peer}",
                 active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
             ))
-        if self.open is not None:
+        if self.active_epoch is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")
         return await self.ports.engine.flush()
 

@@ -82,7 +82,7 @@ class Supervisor:
     async def _mend_storage(self) -> None:
         """An open epoch ends first. A plan that runs comes to its own end, unless it waits for what a standby applies."""
         site = self._site
-        if site.open is not None:
+        if site.active_epoch is not None:
             site.end_if_storage_failed()
         elif site.role is Role.STANDBY or not self._is_busy():
             self._failed += 1  # that it could be opened proves little: a role that fits does

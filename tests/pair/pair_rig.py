@@ -62,7 +62,7 @@ def site(pair: Pair, name: str) -> Site:
 
 
 def epoch(pair: Pair, name: str) -> ActiveEpoch:
-    found = site(pair, name).open
+    found = site(pair, name).active_epoch
     assert found is not None
     return found
 

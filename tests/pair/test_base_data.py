@@ -148,7 +148,7 @@ async def test_nobody_says_that_nothing_is_at_risk_while_the_standby_lacks_its_b
     await pair.start("b")
     interrupted = interrupt(pair, "b", 1)
     await pair.until(lambda: interrupted.refused > 0)
-    assert site(pair, "a").open.core.mode.label == "sync"  # type: ignore[union-attr]
+    assert site(pair, "a").active_epoch.core.mode.label == "sync"  # type: ignore[union-attr]
     assert at_risk() == {"records": None, "exact": False}
     interrupted.parts = 1_000_000
     await pair.until(lambda: caught_up(pair, "a", "b") and at_risk() == {"records": 0, "exact": True})
@@ -159,7 +159,7 @@ async def test_an_empty_standby_joins_a_pair_whose_log_is_trimmed_and_takes_over
     await lose_storage(pair, "b")
     await pair.start("b")
     await pair.until(lambda: caught_up(pair, "a", "b"))
-    epoch = site(pair, "a").open
+    epoch = site(pair, "a").active_epoch
     assert epoch is not None
     assert epoch.shipper.base_rows_sent == ROWS + 1
     assert await content(pair, "b") == await content(pair, "a")
@@ -195,7 +195,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     interrupted.parts = 10_000
     await pair.until(lambda: caught_up(pair, "a", "b"))
-    epoch = site(pair, "a").open
+    epoch = site(pair, "a").active_epoch
     assert epoch is not None
     assert epoch.shipper.base_rows_sent == ROWS + 1
     assert await content(pair, "b") == await content(pair, "a")
@@ -210,7 +210,7 @@ async def test_an_active_that_restarts_in_the_middle_goes_on_from_another_snapsh
     await pair.start("b")
     interrupted = interrupt(pair, "b", parts=3)
     await pair.until(lambda: interrupted.refused > 0)
-    before = site(pair, "a").open
+    before = site(pair, "a").active_epoch
     assert before is not None
     sent = before.shipper.base_rows_sent
     assert 0 < sent < ROWS
@@ -220,7 +220,7 @@ async def test_an_active_that_restarts_in_the_middle_goes_on_from_another_snapsh
     await pair.start("a")
     interrupted.parts = 10_000
     await pair.until(lambda: pair.role("a") == "ACTIVE" and caught_up(pair, "a", "b"))
-    after = site(pair, "a").open
+    after = site(pair, "a").active_epoch
     assert after is not None
     assert after.shipper.base_rows_sent == ROWS + 2 - sent
     assert await content(pair, "b") == await content(pair, "a")

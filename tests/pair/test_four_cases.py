@@ -118,7 +118,7 @@ async def test_local_failed_remote_ok_is_unknown_and_excluded_by_the_next_write_
 
 async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_sites(pair: Pair) -> None:
     site = pair.running["a"].site
-    assert site.open is not None
+    assert site.active_epoch is not None
     faults = pair.faults["a"]
     faults.fail_local = 10**6  # no new segment works either: nothing can exclude it
     with pytest.raises(OutcomeUnknown):
@@ -151,7 +151,7 @@ async def test_both_failed_is_unknown_and_excluded(pair: Pair) -> None:
 async def test_nothing_is_acknowledged_before_the_remote_append_has_ended(pair: Pair) -> None:
     pair.faults["a"].hold_remote.clear()
     writing = asyncio.ensure_future(put(pair, "a", 1, "held"))
-    core = pair.running["a"].site.open
+    core = pair.running["a"].site.active_epoch
     assert core is not None
     await pair.until(lambda: core.core.local > core.core.committed and core.core.frames_in_flight > 0)
     assert not writing.done()

@@ -19,8 +19,8 @@ from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.network import Call
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
+from gateway.api.api_context import ApiContext
 from gateway.api.documents import PageAnswer
-from gateway.api.door import Door
 from gateway.client import calls
 from gateway.client.calls import Asked
 from gateway.client.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
@@ -167,15 +167,15 @@ class SimClient:
 
     def _serve(self, site: str, request: Request, call: Call) -> None:
         life = self._world.alive(site)
-        if life is None or life.door is None:
+        if life is None or life.context is None:
             call.refuse()
             return
-        call.run_in(life.process, partial(self._answer, life, life.door, request))
+        call.run_in(life.process, partial(self._answer, life, life.context, request))
 
-    async def _answer(self, life: Life, door: Door, request: Request) -> tuple[Reply, float, int | None]:
+    async def _answer(self, life: Life, context: ApiContext, request: Request) -> tuple[Reply, float, int | None]:
         """In the site's process: the reply, and when and in which epoch it left."""
         epoch = life.site.epoch if life.site is not None else None
-        reply = await answer(door, request)
+        reply = await answer(context, request)
         return reply, self._world.loop.now_s, epoch
 
 

@@ -1,6 +1,6 @@
 """A gateway without its HTTP server: the requests of the product's client, answered by the product's own calls.
 
-What always holds: what a request means and what an answer says is decided by the product (row_calls, batch_calls, scans,
+What always holds: what a request means and what an answer says is decided by the product (row_calls, batches, scans,
 problems); only the paths are matched here, because the server that does so otherwise is left out of a simulation.
 """
 
@@ -10,10 +10,10 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from gateway.api.batch_calls import check_row, mutate_rows
+from gateway.api.api_context import ApiContext
+from gateway.api.batches import check_row, mutate_rows
 from gateway.api.bodies import encoded
 from gateway.api.documents import PageAnswer
-from gateway.api.door import Door
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, Head, decoded_part, is_write_method, read_head
 from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
@@ -26,70 +26,70 @@ ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]
 
 
-async def answer(door: Door, request: Request) -> Reply:
+async def answer(context: ApiContext, request: Request) -> Reply:
     """The reply to `request`; errors become problems."""
     try:
-        found = await _dispatch(door, request)
+        found = await _dispatch(context, request)
     except Exception as error:
-        found = door.problem(error, is_write=is_write_method(request.method))
+        found = context.problem(error, is_write=is_write_method(request.method))
     return Reply(found.status, {name.decode(): value.decode() for name, value in found.headers}, found.body)
 
 
-async def _dispatch(door: Door, request: Request) -> Answer:
+async def _dispatch(context: ApiContext, request: Request) -> Answer:
     path, _, query = request.url[len(ADDRESS) :].partition("?")
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
     head = read_head(request.method, path.encode(), headers)
     parts = path.split("/")[2:]  # behind /v1
     if parts[0] == "tables" and len(parts) >= 4 and parts[3]:
-        return await _row(door, head, decoded_part(parts[1]), parts[3], request.content)
+        return await _row(context, head, decoded_part(parts[1]), parts[3], request.content)
     if parts[0] == "tables" and len(parts) == 3:
         if parts[2] == "rows:mutate":
-            return await mutate_rows(door, head, decoded_part(parts[1]), request.content)
-        return await _scan(door, decoded_part(parts[1]), query)
+            return await mutate_rows(context, head, decoded_part(parts[1]), request.content)
+        return await _scan(context, decoded_part(parts[1]), query)
     if parts[0] == "tables":
-        return await _table(door, head, parts[1:], request.content)
+        return await _table(context, head, parts[1:], request.content)
     if parts[0] == "cluster":
-        return _document(await door.service.cluster())
+        return _document(await context.service.cluster())
     if parts[0] == "receipts":
-        return _document(await door.service.receipt(decoded_part(parts[1])))
+        return _document(await context.service.receipt(decoded_part(parts[1])))
     raise InvalidInput(f"the simulation has no path {path}")
 
 
-async def _row(door: Door, head: Head, table: str, key: str, body: bytes) -> Answer:
+async def _row(context: ApiContext, head: Head, table: str, key: str, body: bytes) -> Answer:
     if key.endswith(":check"):
-        return await check_row(door, head, table, key.removesuffix(":check"), body)
+        return await check_row(context, head, table, key.removesuffix(":check"), body)
     if head.method == "PUT":
-        return await put_row(door, head, table, key, body)
+        return await put_row(context, head, table, key, body)
     if head.method == "PATCH":
-        return await patch_row(door, head, table, key, body)
+        return await patch_row(context, head, table, key, body)
     if head.method == "DELETE":
-        return await delete_row(door, head, table, key)
-    return await get_row(door, head, table, key)
+        return await delete_row(context, head, table, key)
+    return await get_row(context, head, table, key)
 
 
-async def _scan(door: Door, table: str, query: str) -> Answer:
+async def _scan(context: ApiContext, table: str, query: str) -> Answer:
     asked = {name: values[-1] for name, values in parse_qs(query).items()}
-    codec = door.codec(table)
+    codec = context.codec(table)
     scan = plan_scan(codec, Asked(
         asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
         as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true",
     ))
-    rows, token = await read_page(door, codec, scan)
+    rows, token = await read_page(context, codec, scan)
     decode = codec.decoder(scan.columns)
     return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), JSON)
 
 
-async def _table(door: Door, head: Head, names: list[str], body: bytes) -> Answer:
+async def _table(context: ApiContext, head: Head, names: list[str], body: bytes) -> Answer:
     """Schema changes."""
     if head.method == "POST":
-        schema, created = await door.service.create_table(msgspec.json.decode(body))
+        schema, created = await context.service.create_table(msgspec.json.decode(body))
         return _document(to_public(schema), 201 if created else 200)
     if head.method == "PATCH":
-        return _document(to_public(await door.service.alter_table(names[0], msgspec.json.decode(body))))
+        return _document(to_public(await context.service.alter_table(names[0], msgspec.json.decode(body))))
     if head.method == "DELETE":
-        await door.service.drop_table(names[0])
+        await context.service.drop_table(names[0])
         return Answer(204, [], b"")
-    return _document(to_public(door.service.table(names[0])))
+    return _document(to_public(context.service.table(names[0])))
 
 
 def _document(document: object, status: int = 200) -> Answer:

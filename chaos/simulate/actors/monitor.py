@@ -61,7 +61,7 @@ class SimSight:
 
     def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: Call) -> None:
         life = self._world.alive(site)
-        if life is None or life.operations is None or life.door is None:
+        if life is None or life.operations is None or life.context is None:
             call.refuse()
         else:
             call.run_in(life.process, partial(work, life))
@@ -105,8 +105,8 @@ class SimMonitor:
 
 async def _view(life: Life) -> SiteView:
     assert life.operations is not None
-    assert life.door is not None
-    return replace(await life.operations.view(), answers=life.door.metrics.answers())
+    assert life.context is not None
+    return replace(await life.operations.view(), answers=life.context.metrics.answers())
 
 
 def _operations(life: Life) -> Operations:

@@ -150,14 +150,15 @@ class Operator:
             if life.site.role == "ACTIVE" and not held_up and not self.has_proof(life.site):
                 self.command("degrade", site)  # writes hang: the DFS with its remote log was emptied
                 return True
-            if life.site.role == "DOWNGRADE_ACTIVE" and life.site.open is not None and not life.site.open.auto_resync:
+            epoch = life.site.active_epoch
+            if life.site.role == "DOWNGRADE_ACTIVE" and epoch is not None and not epoch.auto_resync:
                 self.command("resync", site)
                 return True
         return False
 
     def has_proof(self, site: Site) -> bool:
         """An append, or the coordinator, has said of late that it is not fenced: it answers reads and acknowledges writes."""
-        return site.open is not None and site.open.lease.valid_at(site.ports.clock.monotonic_s())
+        return site.active_epoch is not None and site.active_epoch.lease.valid_at(site.ports.clock.monotonic_s())
 
     def _is_empty(self, site: str) -> bool:
         """Its disk was replaced, and nothing has filled it since."""

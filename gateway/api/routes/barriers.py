@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.documents import BarrierBody, BarrierDocument, BarrierList
-from gateway.api.door import Door
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import json_answer, json_request
 from gateway.service.audits import AuditBody, Audits
@@ -27,9 +27,9 @@ _AUDIT = {
 }
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/barriers", tags=["audits"], default_response_class=Response)
-    service = door.service
+    service = context.service
 
     @routes.post(
         "", summary="Take a barrier at the active: both sites keep a snapshot exactly there", status_code=201,
@@ -40,7 +40,7 @@ def router(door: Door) -> APIRouter:
         }, 400, 409, 413, 415, 421, 503, 504),
     )
     async def take_barrier(request: Request) -> Response:
-        asked = await json_request(request, door, _decode_barrier)
+        asked = await json_request(request, context, _decode_barrier)
         document, is_new = await service.take_barrier(asked.name)
         return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document['name']}".encode()))
 
@@ -69,9 +69,9 @@ def router(door: Door) -> APIRouter:
     return routes
 
 
-def audits_router(door: Door) -> APIRouter:
+def audits_router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/audits", tags=["audits"], default_response_class=Response)
-    service = door.service
+    service = context.service
 
     @routes.post(
         "", summary="Say what an audit found; each site keeps it for itself", status_code=201,
@@ -79,7 +79,7 @@ def audits_router(door: Door) -> APIRouter:
         responses=api.answers({201: api.answer(AuditBody, "kept", _AUDIT)}, 400, 413, 415, 503),
     )
     async def note_audit(request: Request) -> Response:
-        audit = await json_request(request, door, _decode_audit)
+        audit = await json_request(request, context, _decode_audit)
         await service.note_audit(audit)
         return json_answer(audit, 201)
 

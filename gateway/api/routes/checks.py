@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.documents import ChecksDocument
-from gateway.api.door import Door
 from gateway.api.routes.common import json_answer
 from switchover.monitor.views import SiteView
 
@@ -27,7 +27,7 @@ _VIEW: dict[str, object] = {
 Kind = Annotated[str, Query(alias="for", description="switchover, failover or rejoin")]
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/checks", tags=["operations"], default_response_class=Response)
 
     @routes.get(
@@ -35,12 +35,12 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.answer(ChecksDocument, "every check, with the fix where one is needed", _SHOWN)}, 422),
     )
     async def checks(kind: Kind) -> Response:
-        return json_answer(await door.service.checks(kind))
+        return json_answer(await context.service.checks(kind))
 
     return routes
 
 
-def view_router(door: Door) -> APIRouter:
+def view_router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/view", tags=["operations"], default_response_class=Response)
 
     @routes.get(
@@ -48,7 +48,7 @@ def view_router(door: Door) -> APIRouter:
         responses=api.answers({200: api.answer(SiteView, "what could not be seen is null", _VIEW)}),
     )
     async def view() -> Response:
-        seen = await door.service.view()
-        return json_answer(replace(seen, answers=door.metrics.answers()), 200, (b"cache-control", b"no-store"))
+        seen = await context.service.view()
+        return json_answer(replace(seen, answers=context.metrics.answers()), 200, (b"cache-control", b"no-store"))
 
     return routes

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.documents import ClusterDocument, ReceiptAnswer
-from gateway.api.door import Door
 from gateway.api.event_stream import event_stream
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import json_answer
@@ -23,9 +23,9 @@ _RECEIPT = {**api.EXAMPLE_WRITE, "outcome": "survived", "log": 0, "epoch": 3, "s
 del _RECEIPT["version"]
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["cluster"], default_response_class=Response)
-    service = door.service
+    service = context.service
 
     @routes.get(
         "/cluster", summary="Roles, epoch, mode, addresses",
@@ -39,7 +39,7 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.raw_answer("never ends by itself", "text/event-stream")}, 503),
     )
     async def cluster_events() -> Response:
-        return await event_stream("cluster", service.cluster_events(), door.closing)
+        return await event_stream("cluster", service.cluster_events(), context.closing)
 
     @routes.get(
         "/receipts/{receipt}", summary="What became of an acknowledged write",

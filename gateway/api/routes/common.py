@@ -9,8 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded
-from gateway.api.door import Door
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, Head, expect_type, read_body, read_head
 
@@ -31,13 +31,13 @@ def head_of(request: Request) -> Head:
     return read_head(request.method, request.scope["raw_path"], request.scope["headers"])
 
 
-async def whole_request(request: Request, door: Door) -> tuple[Head, bytes]:
+async def whole_request(request: Request, context: ApiContext) -> tuple[Head, bytes]:
     head = head_of(request)
-    return head, await read_body(request.receive, head.content_length, door.config.body_bytes_max)
+    return head, await read_body(request.receive, head.content_length, context.config.body_bytes_max)
 
 
-async def json_request(request: Request, door: Door, decode: Callable[[bytes], T]) -> T:
+async def json_request(request: Request, context: ApiContext, decode: Callable[[bytes], T]) -> T:
     """The body, which must be JSON, by `decode` (a msgspec decoder's)."""
-    head, body = await whole_request(request, door)
+    head, body = await whole_request(request, context)
     expect_type(head, (JSON,))
     return decoded(decode, body)

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.documents import HealthAnswer
-from gateway.api.door import Door
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.problems import Answer
 from gateway.api.routes.common import json_answer, to_response
@@ -23,9 +23,9 @@ ACTIVE_ROLES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 STANDBY_ROLES = ("STANDBY",)
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(tags=["health"], default_response_class=Response)
-    service = door.service
+    service = context.service
     shown = {"site": "a", "role": "ACTIVE"}
     probe = api.answers({200: api.answer(HealthAnswer, "yes", shown)}, 503)
 
@@ -67,6 +67,6 @@ def router(door: Door) -> APIRouter:
         responses={200: api.raw_answer("text exposition format", "text/plain", "twinlog_epoch 3.0\n")},
     )
     async def metrics() -> Response:
-        return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], door.metrics.page()))
+        return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], context.metrics.page()))
 
     return routes

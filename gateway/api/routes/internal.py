@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import openapi as api
-from gateway.api.door import Door
+from gateway.api.api_context import ApiContext
 from gateway.api.problems import Answer
 from gateway.api.request import MSGPACK, read_body
 from gateway.api.routes.common import head_of, to_response
@@ -15,7 +15,7 @@ from gateway.api.routes.common import head_of, to_response
 PEER_BODY_BYTES_MAX = 256 << 20  # batches of frames and base data; the sender's settings keep them far below
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
 
     @routes.post(
@@ -27,7 +27,7 @@ def router(door: Door) -> APIRouter:
     async def peer_call(method: str, request: Request) -> Response:
         head = head_of(request)
         body = await read_body(request.receive, head.content_length, PEER_BODY_BYTES_MAX)
-        reply = await door.service.peer_call(method, body)
+        reply = await context.service.peer_call(method, body)
         return to_response(Answer(200, [(b"content-type", MSGPACK.encode())], reply))
 
     return routes

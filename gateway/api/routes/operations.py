@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationDocument, OperationList
-from gateway.api.door import Door
 from gateway.api.event_stream import event_stream
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
 from gateway.api.routes.common import json_answer, whole_request
@@ -26,9 +26,9 @@ _SHOWN = {
 }
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/operations", tags=["operations"], default_response_class=Response)
-    service = door.service
+    service = context.service
     followed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 503)
 
     @routes.post(
@@ -40,7 +40,7 @@ def router(door: Door) -> APIRouter:
         }, 400, 409, 413, 415, 421, 503),
     )
     async def start_operation(request: Request) -> Response:
-        head, body = await whole_request(request, door)
+        head, body = await whole_request(request, context)
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
         actor = _actor(request)
@@ -65,7 +65,7 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.raw_answer("ends with the operation", "text/event-stream")}, 404, 503),
     )
     async def operation_events(operation_id: str) -> Response:
-        return await event_stream("operation", service.operation_events(decoded_part(operation_id)), door.closing)
+        return await event_stream("operation", service.operation_events(decoded_part(operation_id)), context.closing)
 
     changed = api.answers({200: api.answer(OperationDocument, "the operation", _SHOWN)}, 404, 409, 503)
 

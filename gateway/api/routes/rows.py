@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from gateway.api import openapi as api
 from gateway.api import row_calls
-from gateway.api.batch_calls import BATCH_TYPES, check_row, mutate_rows
+from gateway.api.api_context import ApiContext
+from gateway.api.batches import BATCH_TYPES, check_row, mutate_rows
 from gateway.api.documents import BatchAnswer, BatchBody, CheckBody, RowAnswer, WriteAnswer
-from gateway.api.door import Door
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
 from gateway.api.routes.common import head_of, to_response, whole_request
 
@@ -34,7 +34,7 @@ Stale = Annotated[bool, Query(description="also a standby may answer; it says ho
 Columns = Annotated[str | None, Query(description="names joined by commas; left out: all")]
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     row = "/rows/{key:path}"
 
@@ -44,8 +44,8 @@ def router(door: Door) -> APIRouter:
         responses=_MUTATED, description=f"Content types: {', '.join(BATCH_TYPES)}. An Arrow stream holds rows to upsert.",
     )
     async def mutate(table: str, request: Request) -> Response:
-        head, body = await whole_request(request, door)
-        return to_response(await mutate_rows(door, head, decoded_part(table), body))
+        head, body = await whole_request(request, context)
+        return to_response(await mutate_rows(context, head, decoded_part(table), body))
 
     @routes.post(
         row + ":check", summary="Write a batch if the row passes a check",
@@ -53,31 +53,31 @@ def router(door: Door) -> APIRouter:
         responses=_MUTATED,
     )
     async def check(table: str, key: str, request: Request) -> Response:
-        head, body = await whole_request(request, door)
-        return to_response(await check_row(door, head, decoded_part(table), key, body))
+        head, body = await whole_request(request, context)
+        return to_response(await check_row(context, head, decoded_part(table), key, body))
 
     @routes.put(
         row, summary="Write a whole row, new or over an old one", responses=_WRITTEN,
         openapi_extra=api.body(_ROW_SCHEMA, api.EXAMPLE_ROW, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
     async def put(table: str, key: str, request: Request) -> Response:
-        head, body = await whole_request(request, door)
-        return to_response(await row_calls.put_row(door, head, decoded_part(table), key, body))
+        head, body = await whole_request(request, context)
+        return to_response(await row_calls.put_row(context, head, decoded_part(table), key, body))
 
     @routes.patch(
         row, summary="Change some columns of a row that exists", responses=_WRITTEN,
         openapi_extra=api.body(_ROW_SCHEMA, {"delay_min": 4.0}, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
     async def patch(table: str, key: str, request: Request) -> Response:
-        head, body = await whole_request(request, door)
-        return to_response(await row_calls.patch_row(door, head, decoded_part(table), key, body))
+        head, body = await whole_request(request, context)
+        return to_response(await row_calls.patch_row(context, head, decoded_part(table), key, body))
 
     @routes.delete(
         row, summary="Delete a row", responses=_WRITTEN, openapi_extra=api.headers(*api.ROW_WRITE_HEADERS),
         description="A row that is not there is deleted all the same; use If-Match: * to be told.",
     )
     async def delete(table: str, key: str, request: Request) -> Response:
-        return to_response(await row_calls.delete_row(door, head_of(request), decoded_part(table), key))
+        return to_response(await row_calls.delete_row(context, head_of(request), decoded_part(table), key))
 
     @routes.get(
         row, summary="Read a row", openapi_extra=api.headers("If-None-Match"),
@@ -90,6 +90,6 @@ def router(door: Door) -> APIRouter:
         table: str, key: str, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False
     ) -> Response:
         head = head_of(request)
-        return to_response(await row_calls.get_row(door, head, decoded_part(table), key, columns, as_of, stale))
+        return to_response(await row_calls.get_row(context, head, decoded_part(table), key, columns, as_of, stale))
 
     return routes

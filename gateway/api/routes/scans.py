@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.bodies import encoded
 from gateway.api.documents import PageAnswer
-from gateway.api.door import Door
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
 from gateway.api.routes.common import head_of, to_response
@@ -37,7 +37,7 @@ Where = Annotated[list[str] | None, Query(description=_WHERE)]
 Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     ok = api.answer(PageAnswer, "a page, or lines of rows", _PAGE, MSGPACK, headers=STALE)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": '{"carrier":"UA","flight":1545}\n'}
@@ -51,23 +51,24 @@ def router(door: Door) -> APIRouter:
         limit: Limit = None, page_token: str | None = None, as_of: AsOf = None, reverse: bool = False, stale: Stale = False,
     ) -> Response:
         kind = wanted_type(head_of(request), SCAN_TYPES)
-        if limit is not None and limit > door.config.page_rows_max and kind != NDJSON:
+        if limit is not None and limit > context.config.page_rows_max and kind != NDJSON:
+            rows_max = context.config.page_rows_max
             raise InvalidInput(
-                f"limit is {limit}; the limit of this site is {door.config.page_rows_max} rows a page: follow next_page_token, "
-                f"or ask for {NDJSON}", parameter="limit", page_rows_max=door.config.page_rows_max,
+                f"limit is {limit}; the limit of this site is {rows_max} rows a page: follow next_page_token, "
+                f"or ask for {NDJSON}", parameter="limit", page_rows_max=rows_max,
             )
-        codec = door.codec(decoded_part(table))
+        codec = context.codec(decoded_part(table))
         scan = plan_scan(codec, Asked(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
-        labels = stale_headers(door, stale)
+        labels = stale_headers(context, stale)
         if kind == NDJSON:
-            return await _stream(door, codec, scan, labels)
-        return to_response(await _page(door, codec, scan, kind, labels))
+            return await _stream(context, codec, scan, labels)
+        return to_response(await _page(context, codec, scan, kind, labels))
 
     return routes
 
 
-async def _page(door: Door, codec: RowCodec, scan: Scan, kind: str, labels: list[tuple[bytes, bytes]]) -> Answer:
-    rows, token = await read_page(door, codec, scan)
+async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, labels: list[tuple[bytes, bytes]]) -> Answer:
+    rows, token = await read_page(context, codec, scan)
 
     def encode() -> Answer:
         decode = codec.decoder(scan.columns, native=kind == MSGPACK)
@@ -77,9 +78,9 @@ async def _page(door: Door, codec: RowCodec, scan: Scan, kind: str, labels: list
     return await asyncio.to_thread(encode) if len(rows) > OFF_LOOP_ROWS else encode()
 
 
-async def _stream(door: Door, codec: RowCodec, scan: Scan, labels: list[tuple[bytes, bytes]]) -> Response:
+async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, labels: list[tuple[bytes, bytes]]) -> Response:
     """Lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
-    chunks = read_stream(door, codec, scan)
+    chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
     response = StreamingResponse(_lines(codec, scan, first, chunks), media_type=NDJSON)
     response.raw_headers.extend(labels)

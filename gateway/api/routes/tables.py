@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import openapi as api
+from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import TableChange, TableDocument, TableList
-from gateway.api.door import Door
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
 from gateway.api.routes.common import head_of, json_answer, whole_request
 from storage.log.record import RequestMark
@@ -22,9 +22,9 @@ _CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "a
 _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
-def router(door: Door) -> APIRouter:
+def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables", tags=["tables"], default_response_class=Response)
-    service = door.service
+    service = context.service
 
     @routes.post(
         "", summary="Create a table", status_code=201,
@@ -35,7 +35,7 @@ def router(door: Door) -> APIRouter:
         }, 409, *_WRITE_PROBLEMS),
     )
     async def create_table(request: Request) -> Response:
-        body, mark = await _change(request, door)
+        body, mark = await _change(request, context)
         schema, created = await service.create_table(body, mark)
         return json_answer(to_public(schema), 201 if created else 200)
 
@@ -59,7 +59,7 @@ def router(door: Door) -> APIRouter:
         responses=api.answers({200: api.answer(TableDocument, "the table as it is now", _SHOWN)}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def alter_table(table: str, request: Request) -> Response:
-        changes, mark = await _change(request, door)
+        changes, mark = await _change(request, context)
         return json_answer(to_public(await service.alter_table(decoded_part(table), changes, mark)))
 
     @routes.delete(
@@ -73,8 +73,8 @@ def router(door: Door) -> APIRouter:
     return routes
 
 
-async def _change(request: Request, door: Door) -> tuple[dict[str, Any], RequestMark | None]:
+async def _change(request: Request, context: ApiContext) -> tuple[dict[str, Any], RequestMark | None]:
     """The body, which must be a JSON object, and what the idempotency key leaves in the log."""
-    head, body = await whole_request(request, door)
+    head, body = await whole_request(request, context)
     expect_type(head, (JSON,))
     return decoded(decode_json_object, body), request_mark(head, body)

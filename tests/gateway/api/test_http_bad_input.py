@@ -263,5 +263,5 @@ async def test_a_body_without_length_is_refused_when_it_grows_too_long() -> None
 
 async def test_a_body_that_is_too_long_is_told_to_a_client_that_sends_it_all(served: DoorClient) -> None:
     for method, path in (("PUT", f"{ROWS}/UA,1"), ("POST", f"{ROWS}:mutate")):
-        body = b" " * (served.app.door.config.body_bytes_max + 1)
+        body = b" " * (served.app.context.config.body_bytes_max + 1)
         problem(await served.http.request(method, path, content=body, headers=JSON), 413, "too-large", outcome="not_applied")

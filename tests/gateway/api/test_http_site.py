@@ -55,7 +55,7 @@ async def test_streams_end_when_the_door_closes(served: DoorClient) -> None:
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         events = _events(response)
         await anext(events)
-        served.app.door.closing.set()
+        served.app.context.closing.set()
         assert [event async for event in events] == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.epoch.commit_rule import CommitCore, Committed, Mode
+from gateway.epoch.commit_rule import CommitCore, CommitMode, Committed
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import Kind, Record
@@ -27,7 +27,7 @@ class Oracle:
     """Both logs as plain lists of frames; committed is recomputed from nothing each time."""
 
     def __init__(self) -> None:
-        self.core = CommitCore(epoch=3, standing=10, next_seq=11, mode=Mode.SYNC)
+        self.core = CommitCore(epoch=3, standing=10, next_seq=11, mode=CommitMode.SYNC)
         self.made: list[Frame] = []
         self.wal: list[Frame] = []  # synced
         self.local_queue: list[Frame] = []
@@ -48,7 +48,7 @@ class Oracle:
 
     def make(self, count: int) -> None:
         frame = self.core.make(records(count), timestamp=len(self.made) * 100)
-        assert bool(frame.flags & Flags.ASYNC) == (self.core.mode is not Mode.SYNC)
+        assert bool(frame.flags & Flags.ASYNC) == (self.core.mode is not CommitMode.SYNC)
         self.made.append(frame)
         self.local_queue.append(frame)
         if self.core.writes_remote:
@@ -86,13 +86,13 @@ class Oracle:
                 self.fail()
             case "async":
                 self.remote_queue.clear()
-                self.perform(self.core.set_mode(Mode.ASYNC))
-            case "catch" if self.core.mode is Mode.ASYNC:
+                self.perform(self.core.set_mode(CommitMode.ASYNC))
+            case "catch" if self.core.mode is CommitMode.ASYNC:
                 self.core.switch_remote_on()
-            case "tighten" if self.core.mode is Mode.CATCHING:
-                self.perform(self.core.set_mode(Mode.TIGHTENING))
-            case "sync" if self.core.mode is Mode.TIGHTENING and not self.core.frames_in_flight:
-                self.perform(self.core.set_mode(Mode.SYNC))
+            case "tighten" if self.core.mode is CommitMode.CATCHING:
+                self.perform(self.core.set_mode(CommitMode.TIGHTENING))
+            case "sync" if self.core.mode is CommitMode.TIGHTENING and not self.core.frames_in_flight:
+                self.perform(self.core.set_mode(CommitMode.SYNC))
 
 
 @given(EVENTS)
@@ -111,7 +111,7 @@ def test_random_orders_keep_the_commit_rule(events: list[tuple[str, int]]) -> No
 
 
 def test_a_failed_frame_is_excluded_by_the_next_one() -> None:
-    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=Mode.SYNC)
+    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=CommitMode.SYNC)
     first, second = core.make(records(2), 1), core.make(records(1), 2)
     assert core.local_synced(first.last_seq) is None  # the remote log does not hold it yet
     failed = core.local_failed()
@@ -122,7 +122,7 @@ def test_a_failed_frame_is_excluded_by_the_next_one() -> None:
 
 
 def test_a_downgrade_commits_what_waited_for_the_remote_log_as_async() -> None:
-    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=Mode.SYNC)
+    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=CommitMode.SYNC)
     frame = core.make(records(1), 1)
     assert core.local_synced(1) is None
-    assert core.set_mode(Mode.ASYNC) == Committed([frame], "async")
+    assert core.set_mode(CommitMode.ASYNC) == Committed([frame], "async")

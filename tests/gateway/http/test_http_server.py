@@ -167,7 +167,7 @@ async def test_the_end_waits_for_requests_under_way() -> None:
         writing = asyncio.create_task(door.put("UA,1", {}))
         await arrived.wait()
         stopping = asyncio.create_task(door.server.stop())
-        await door.app.door.closing.wait()
+        await door.app.context.closing.wait()
         go.set()
         assert (await writing)["mode"] == "sync"
         await stopping

@@ -1,17 +1,17 @@
-"""Durations are counted under the bounds that Prometheus is told, and a door shows them as a histogram."""
+"""A histogram counts durations under the bounds that Prometheus is told, and a door shows them as a histogram."""
 
 from __future__ import annotations
 
 from gateway.api.metrics import DoorMetrics
-from gateway.service.histogram import BOUNDS_S, Durations
+from gateway.service.histogram import BOUNDS_S, Histogram
 from tests.gateway.dict_service import DictService
 
 
 def test_each_duration_is_counted_once_and_a_bound_belongs_to_its_bucket() -> None:
-    durations = Durations()
+    histogram = Histogram()
     for duration_s in (0.0, BOUNDS_S[0], BOUNDS_S[0] * 1.01, BOUNDS_S[-1], BOUNDS_S[-1] + 1):
-        durations.observe(duration_s)
-    buckets = dict(durations.buckets())
+        histogram.observe(duration_s)
+    buckets = dict(histogram.buckets())
     assert buckets[str(BOUNDS_S[0])] == 2
     assert buckets[str(BOUNDS_S[1])] == 3
     assert buckets[str(BOUNDS_S[-1])] == 4
@@ -19,12 +19,12 @@ def test_each_duration_is_counted_once_and_a_bound_belongs_to_its_bucket() -> No
 
 
 def test_prometheus_reads_a_histogram() -> None:
-    durations = Durations()
-    durations.observe(0.0012)
+    histogram = Histogram()
+    histogram.observe(0.0012)
 
     class Measured(DictService):
-        def metrics(self) -> dict[str, Durations]:  # type: ignore[override]
-            return {"remote_append_seconds": durations}
+        def metrics(self) -> dict[str, Histogram]:  # type: ignore[override]
+            return {"remote_append_seconds": histogram}
 
     page = DoorMetrics(Measured()).page().decode()
     assert "# TYPE twinlog_remote_append_seconds histogram" in page

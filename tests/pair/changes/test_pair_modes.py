@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.epoch.commit_rule import Mode
+from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
 from remote_log.fencing.reading import segments_of
 from switchover.register.port import PairState
@@ -71,11 +71,11 @@ async def tightening(pair: Pair) -> asyncio.Task[None]:
     await pair.operate("a", "degrade")
     pair.cut = True
     resyncing = asyncio.ensure_future(epoch(pair, "a").resync(by_command=True))
-    await pair.until(lambda: epoch(pair, "a").core.mode is Mode.CATCHING)
+    await pair.until(lambda: epoch(pair, "a").core.mode is CommitMode.CATCHING)
     pair.faults["a"].hold_remote.clear()
     assert (await put(pair, "a", 1, "caught")).mode == "async"
     pair.cut = False
-    await pair.until(lambda: epoch(pair, "a").core.mode is Mode.TIGHTENING)
+    await pair.until(lambda: epoch(pair, "a").core.mode is CommitMode.TIGHTENING)
     return resyncing
 
 
@@ -145,7 +145,7 @@ async def test_the_policy_does_not_degrade_for_what_is_over_when_its_turn_comes(
             pair.faults["a"].hold_remote.set()
             assert (await put(pair, "a", 1, "both logs")).mode == "sync"
         await pair.until(lambda: active.modes.degrades_waiting == 0)
-        assert (pair.role("a"), active.core.mode) == ("ACTIVE", Mode.SYNC)
+        assert (pair.role("a"), active.core.mode) == ("ACTIVE", CommitMode.SYNC)
 
 
 async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_back_by_itself(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ async def test_where_the_storage_is_is_told_to_operators_only(tmp_path: Path) ->
         pair.faults["a"].hold_remote.clear()
         under_way = asyncio.ensure_future(put(pair, "a", 2, "y"))
         site_a = site(pair, "a")
-        await pair.until(lambda: site_a.open is not None and bool(site_a.open.commit._framed))
+        await pair.until(lambda: site_a.active_epoch is not None and bool(site_a.active_epoch.commit._framed))
         await pair.running["a"].supervisor.stop()
         told = []
         with capture_logs() as logged:

@@ -123,7 +123,7 @@ async def test_a_site_is_filled_from_the_other_engine(pair: Pair) -> None:
         await write(pair, other, "upsert", {"k": 500, "string": f"without {name}"})
         await pair.start(name)
         await pair.until(lambda other=other, name=name: caught_up(pair, other, name))  # type: ignore[misc]
-        opened = site(pair, other).open
+        opened = site(pair, other).active_epoch
         assert opened is not None
         assert opened.shipper.base_rows_sent > 300
         await check_equal(pair)

@@ -21,7 +21,7 @@ from storage.rows.schema import TableSchema
 from twinlog.errors import TwinlogError
 
 
-class Door:
+class ApiContext:
     """`now_s`: a clock for what is measured; `new_id`: the number of an incident."""
 
     def __init__(
