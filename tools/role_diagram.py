@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from switchover.roles.table import TABLE, Effect, Role, permissions
+from switchover.roles.table import TABLE, Role, permissions
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "roles.md"
 
@@ -29,15 +29,11 @@ def page() -> str:
     allowed = ["| role | writes | reads | accepts shipped frames |", "|---|---|---|---|"]
     for role in Role:
         allowed.append(f"| {role} | " + " | ".join("yes" if may else "no" for may in permissions(role)) + " |")
-    rows = ["| role | event | becomes | effects, in order | reason |", "|---|---|---|---|---|"]
+    rows = ["| role | event | becomes | reason |", "|---|---|---|---|"]
     for (role, event), transition in TABLE.items():
-        rows.append(f"| {role} | {event} | {transition.role} | {_listed(transition.effects)} | {transition.reason} |")
+        rows.append(f"| {role} | {event} | {transition.role} | {transition.reason} |")
     diagram = f"```mermaid\n{mermaid()}```\n"
     return "\n".join([_INTRODUCTION, diagram, *allowed, "", *rows]) + "\n"
-
-
-def _listed(effects: tuple[Effect, ...]) -> str:
-    return ", ".join(effects) or "-"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from storage.clock import Clock
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import Kind, Record
 from switchover.activation.activation import Activation
-from switchover.activation.ports import ActivationRequest, Opened
+from switchover.activation.ports import ActivationRequest, OpenedEpoch
 from switchover.facts import SiteFacts
 from switchover.register.known_epochs import opened_here
 from switchover.register.port import Coordinator, PairState
@@ -94,7 +94,7 @@ class Control:
     def new_activation(self, request: ActivationRequest) -> Activation:
         return self._site.new_activation(request)
 
-    async def install(self, opened: Opened) -> None:
+    async def install(self, opened: OpenedEpoch) -> None:
         pinned = self._site.ports.engine.meta(PINNED) is not None
         await self._site.install(opened, auto_resync=not pinned)
 

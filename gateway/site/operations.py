@@ -13,7 +13,7 @@ from typing import Any
 from gateway.site.control import Control
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
-from switchover.monitor.views import Change, SiteView
+from switchover.monitor.views import RoleChange, SiteView
 from switchover.operations.document import operation_of_key
 from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
@@ -21,7 +21,7 @@ from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
 from switchover.plans.takeover import Takeover
 from switchover.preflight.preflight import Preflight
-from switchover.roles.table import Role
+from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput, Refused, TwinlogError
 
 KINDS = {
@@ -37,7 +37,6 @@ STATUS_TIMEOUT_S = 2.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
 PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
-OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 OPERATOR = "operator"
 CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for
 LOOKED_BACK = 20  # operations; dry runs among them do not count
@@ -146,7 +145,7 @@ class Operations:
             reply = await self._site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
         except TwinlogError:
             return False
-        return from_message(StatusReply, reply).role in OPEN_ROLES
+        return permissions(from_message(StatusReply, reply).role).reads
 
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
@@ -177,7 +176,7 @@ class Operations:
         """What this site sees of the pair: for the availability monitor."""
         now_ms = self._site.ports.clock.wall_ms()
         changes = [
-            Change(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
+            RoleChange(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
             for one in await self._executor.operations(CHANGES_MAX)
             if one["kind"] in KINDS and not one["dry_run"] and one["actor"] != self._actor
         ]

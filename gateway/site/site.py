@@ -40,7 +40,7 @@ from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
 from storage.rows.schema import TableSchema
 from switchover.activation.activation import Activation
-from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened
+from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch
 from switchover.register.known_epochs import known_epochs
 from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Coordinator, PairState
@@ -231,7 +231,7 @@ class Site:
             ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
         )
 
-    async def install(self, opened: Opened, *, auto_resync: bool) -> None:
+    async def install(self, opened: OpenedEpoch, *, auto_resync: bool) -> None:
         """The plan has opened `opened`: begin to serve."""
         reports, ports = self._reports, self.ports
         assert reports is not None
@@ -279,7 +279,7 @@ class Site:
         log.warning("epoch ended", epoch=self.active_epoch.epoch, code=error.code, detail=error.message)
         self.event(Event.MET_HIGHER_EPOCH if fenced else Event.HALTED)
         if not fenced:
-            self.waiting_for = f"a mend of: {error.message}"
+            self.waiting_for = f"the operator to fix: {error.message}"
         self._ending = asyncio.get_running_loop().create_task(self._end(error))
 
     async def _end(self, error: TwinlogError) -> None:

@@ -68,7 +68,7 @@ class Supervisor:
                     log.info("waiting", role=site.role, code=error.code, detail=error.message)
                 site.waiting_for = self._said = error.message
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
-                site.waiting_for = f"a mend of an internal error: {error}"
+                site.waiting_for = f"the operator to fix an internal error: {error}"
                 log.error("internal error", traceback=traceback.format_exc())
             pause_s = self._poll_interval_s * 2 ** min(self._failed, 10)
             await site.ports.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))

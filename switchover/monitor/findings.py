@@ -16,9 +16,8 @@ from remote_log.replication.messages import StatusReply
 from switchover.facts import SiteFacts
 from switchover.monitor.views import Observation, SiteView
 from switchover.register.port import PairState
-from switchover.roles.table import Role
+from switchover.roles.table import Role, permissions
 
-OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 OTHER = {"a": "b", "b": "a"}
 
 
@@ -71,7 +70,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PairLook:
     """An observation, and what moved since the one before: `moved` are the sites of which something did."""
 
     seen: Observation
@@ -101,13 +100,13 @@ class Look:
         return tuple(said)
 
 
-def candidate(look: Look) -> str | None:
+def candidate(look: PairLook) -> str | None:
     """The site whose checks are needed to judge this look: it would have to take over."""
     wanted = next((found for found in _active(look) if found.kind is Kind.FAILOVER), None)
     return wanted.site if wanted is not None else None
 
 
-def findings(look: Look, settings: Thresholds) -> list[Finding]:
+def findings(look: PairLook, settings: Thresholds) -> list[Finding]:
     """Everything that stands out now, the most urgent first."""
     if all(view is None for view in look.seen.views.values()):
         said = tuple(f"the monitor: {look.seen.errors.get(site, 'no answer')}" for site in look.seen.views)
@@ -120,7 +119,7 @@ def findings(look: Look, settings: Thresholds) -> list[Finding]:
 
 
 # ---- the active
-def _active(look: Look) -> Iterator[Finding]:
+def _active(look: PairLook) -> Iterator[Finding]:
     """What the state of the active calls for; a failover before it is known whether it would work."""
     register = look.register
     if register is None or register.active is None:
@@ -140,7 +139,7 @@ def _active(look: Look) -> Iterator[Finding]:
     site, told = register.active, look.told_of(register.active)
     if told is None:
         yield _unseen(look, register, site)
-    elif told.role in OPEN_ROLES:
+    elif permissions(told.role).reads:
         if isinstance(told, SiteFacts):
             yield from _open(look, register, told)
     else:
@@ -149,7 +148,7 @@ def _active(look: Look) -> Iterator[Finding]:
                         (f"site {site}: it is {told.role}",), look)
 
 
-def _unseen(look: Look, register: PairState, site: str) -> Finding:
+def _unseen(look: PairLook, register: PairState, site: str) -> Finding:
     other = look.view(OTHER[site])
     assert other is not None, "somebody answers, or there is nothing to judge"
     reason = f"site {site}, the active, answers neither the monitor nor site {OTHER[site]}"
@@ -168,7 +167,7 @@ def _unseen(look: Look, register: PairState, site: str) -> Finding:
     return replace(_failover("silent", register, site, reason, look.silence(site), look), hold_min_s=proof_s)
 
 
-def _open(look: Look, register: PairState, told: SiteFacts) -> Iterator[Finding]:
+def _open(look: PairLook, register: PairState, told: SiteFacts) -> Iterator[Finding]:
     """It has its epoch open; whether it serves is a matter of its lease."""
     site, other = told.site, OTHER[told.site]
     if told.lease_left_s is not None and told.lease_left_s > 0:
@@ -188,7 +187,7 @@ def _open(look: Look, register: PairState, told: SiteFacts) -> Iterator[Finding]
         yield Finding("no-proof", Kind.DEGRADE, site, reason, tuple(said), "twinlog degrade", may_act)
 
 
-def _resync(look: Look, told: SiteFacts) -> Iterator[Finding]:
+def _resync(look: PairLook, told: SiteFacts) -> Iterator[Finding]:
     other = look.told_of(OTHER[told.site])
     waits_for_word = told.mode == "async" and told.policy != "performance" and told.resyncs is False
     if waits_for_word and other is not None and other.role == Role.STANDBY and told.peer_dfs_error is None:
@@ -197,32 +196,32 @@ def _resync(look: Look, told: SiteFacts) -> Iterator[Finding]:
                       "twinlog resync")
 
 
-def _failover(name: str, register: PairState, lost: str, reason: str, said: tuple[str, ...], look: Look) -> Finding:
+def _failover(name: str, register: PairState, lost: str, reason: str, said: tuple[str, ...], look: PairLook) -> Finding:
     to = OTHER[lost]
     view = look.view(to)
     may_act = register.home is None and view is not None and view.own.policy == "available"
     return Finding(f"{name}-{lost}-{register.epoch}", Kind.FAILOVER, to, reason, said, f"twinlog failover --to {to}", may_act)
 
 
-def _judged(found: Finding, look: Look) -> Finding:
+def _judged(found: Finding, look: PairLook) -> Finding:
     """A failover that would not work is none to advise."""
     if found.kind is not Kind.FAILOVER:
         return found
-    to, able = found.site, look.seen.able
+    to, readiness = found.site, look.seen.readiness
     told = f"twinlog validate --for failover --to {to}"
-    if able is None or able.site != to or not able.ok:
-        failed = able.failed if able is not None and able.site == to else ()
+    if readiness is None or readiness.site != to or not readiness.ok:
+        failed = readiness.failed if readiness is not None and readiness.site == to else ()
         said = (*found.evidence, *(f"site {to}: {one}" for one in failed))
         why = f"site {to} cannot take over: {', '.join(one.partition(':')[0] for one in failed)}" if failed else \
             f"whether site {to} can take over is unknown"
         return replace(found, id=f"blocked-{found.id}", kind=Kind.LOOK, reason=f"{found.reason}; {why}", evidence=said,
                        command=told, may_act=False)
-    but = f"; it does not know of {', '.join(able.unknown)}" if able.unknown else ""
+    but = f"; it does not know of {', '.join(readiness.unknown)}" if readiness.unknown else ""
     return replace(found, evidence=(*found.evidence, f"site {to}: it can take over{but}"))
 
 
 # ---- the sites, and what they reach
-def _sites(look: Look, settings: Thresholds) -> Iterator[Finding]:
+def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
     active = look.register.active if look.register is not None else None
     for site in look.seen.views:
         view, told = look.view(site), look.told_of(site)
@@ -253,7 +252,7 @@ def _sites(look: Look, settings: Thresholds) -> Iterator[Finding]:
 def _standby(own: SiteFacts, settings: Thresholds) -> Iterator[Finding]:
     if own.role != Role.STANDBY:
         waits = f" and waits for {own.waiting_for}" if own.waiting_for else ""
-        if own.role not in (Role.SWITCHING, *OPEN_ROLES):
+        if own.role != Role.SWITCHING and not permissions(own.role).reads:
             yield _look(f"role-{own.site}", own.site, f"site {own.site} follows nobody: it is {own.role}{waits}",
                         f"site {own.site}: it is {own.role}")
         return
@@ -264,7 +263,7 @@ def _standby(own: SiteFacts, settings: Thresholds) -> Iterator[Finding]:
                     f"site {own.site}: the active was last heard {own.heard_s:.0f} s ago")
 
 
-def _service(look: Look, settings: Thresholds) -> Iterator[Finding]:
+def _service(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
     """Errors and latency, as clients of a site meet them."""
     active = look.register.active if look.register is not None else None
     rates = look.rates.get(active) if active is not None else None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from switchover.monitor.findings import OTHER, Finding, Kind, Look, Rates, Thresholds, candidate, findings
+from switchover.monitor.findings import OTHER, Finding, Kind, PairLook, Rates, Thresholds, candidate, findings
 from switchover.monitor.views import MONITOR, Answers, Observation, SiteView
 from switchover.operations.document import operation_of_key
 
@@ -26,7 +26,7 @@ Mark = tuple[object, ...]  # what of a site changes while it lives
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RecentChange:
     """A role change that was asked for, by whomever."""
 
     at_s: float
@@ -35,14 +35,14 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class MonitorState:
     """What a monitor remembers: `since` when each finding has held, and every role change of the last window."""
 
     at_s: float | None = None
     since: Mapping[str, float] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
     answers: Mapping[str, Answers] = field(default_factory=dict)
-    past: Mapping[str, Past] = field(default_factory=dict)
+    recent: Mapping[str, RecentChange] = field(default_factory=dict)
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -66,49 +66,49 @@ class Advice(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
 
 
-def step(settings: Thresholds, state: State, seen: Observation, *, act: bool) -> tuple[State, Advice]:
+def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: bool) -> tuple[MonitorState, Advice]:
     """One look more. `act`: the monitor may do what it advises; else it only says what it would have done."""
     now_s = seen.at_s
     look = looked(state, seen)
     found = findings(look, settings)
     broken = state.at_s is None or now_s - state.at_s > settings.gap_max_s
     since = {one.id: now_s if broken else state.since.get(one.id, now_s) for one in found}
-    past = _past(state, seen, settings)
+    recent = _recent(state, seen, settings)
     marks = {site: mark for site in OTHER if (mark := _mark(seen, site)) is not None}
     answers = {site: view.answers for site, view in seen.views.items() if view is not None and view.answers is not None}
-    after = State(now_s, since, {**state.marks, **marks}, answers, past)
+    after = MonitorState(now_s, since, {**state.marks, **marks}, answers, recent)
     advice = _advice(settings, after, found)
     if advice.holds_in_s or advice.kind not in (Kind.FAILOVER, Kind.DEGRADE):
         return after, advice
     if not any(one.id == advice.id and one.may_act for one in found):
         why_not = "that is an operator's to decide: a monitor acts with a coordinator and the policy `available` only"
     else:
-        why_not = "it only observes (--act)" if not act else _too_soon(settings, past, now_s)
+        why_not = "it only observes (--act)" if not act else _too_soon(settings, recent, now_s)
     key = _key(advice, look)
     if why_not:
         return after, replace(advice, acts_not=why_not)
-    done, name = Past(now_s, True, f"{advice.kind} at {advice.site}"), operation_of_key(key)
+    done, name = RecentChange(now_s, True, f"{advice.kind} at {advice.site}"), operation_of_key(key)
     # the site has told of nothing since: what was asked for with the same key before counts, too
-    before = {f"{name} at {asked.at_s}": asked} if (asked := past.get(name)) is not None else {}
+    before = {f"{name} at {asked.at_s}": asked} if (asked := recent.get(name)) is not None else {}
     return (
-        State(now_s, since, after.marks, answers, {**past, **before, name: done}),
+        MonitorState(now_s, since, after.marks, answers, {**recent, **before, name: done}),
         replace(advice, act=True, key=key),
     )
 
 
-def wants_checks_of(state: State, seen: Observation) -> str | None:
+def wants_checks_of(state: MonitorState, seen: Observation) -> str | None:
     """The site whose checks belong into this observation before it is judged; None: nobody has to take over."""
     return candidate(looked(state, seen))
 
 
-def looked(state: State, seen: Observation) -> Look:
+def looked(state: MonitorState, seen: Observation) -> PairLook:
     """The observation beside the one before."""
     moved = {site for site in OTHER if (mark := _mark(seen, site)) is not None and state.marks.get(site, mark) != mark}
     rates = {
         site: _rates(state.answers[site], view.answers) for site, view in seen.views.items()
         if view is not None and view.answers is not None and site in state.answers
     }
-    return Look(seen, frozenset(moved), rates)
+    return PairLook(seen, frozenset(moved), rates)
 
 
 def _mark(seen: Observation, site: str) -> Mark | None:
@@ -129,19 +129,19 @@ def _rates(before: Answers, now: Answers) -> Rates:
     return Rates(failed / (acknowledged + failed), ack_s)
 
 
-def _past(state: State, seen: Observation, settings: Thresholds) -> dict[str, Past]:
+def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dict[str, RecentChange]:
     """What is remembered and what the sites' journals tell, of the time that still counts."""
-    known = dict(state.past)
+    known = dict(state.recent)
     for view in seen.views.values():
         for change in view.changes if view is not None else ():
             at_s = seen.at_s - max(0.0, change.age_s)
             what = f"{change.kind} by {change.actor}"
-            known.setdefault(change.id, Past(at_s, change.actor.startswith(MONITOR), what))
+            known.setdefault(change.id, RecentChange(at_s, change.actor.startswith(MONITOR), what))
     keep_s = max(settings.actions_window_s, settings.quiet_after_action_s)
-    return {name: past for name, past in known.items() if seen.at_s - past.at_s < keep_s}
+    return {name: recent for name, recent in known.items() if seen.at_s - recent.at_s < keep_s}
 
 
-def _advice(settings: Thresholds, state: State, found: list[Finding]) -> Advice:
+def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> Advice:
     """Of the most urgent finding that has held for long enough; else what is watched until it has."""
     assert state.at_s is not None
     now_s = state.at_s
@@ -164,19 +164,19 @@ def _hold_s(settings: Thresholds, one: Finding) -> float:
     return max(wanted_s, one.hold_min_s)
 
 
-def _too_soon(settings: Thresholds, past: Mapping[str, Past], now_s: float) -> str:
+def _too_soon(settings: Thresholds, recent: Mapping[str, RecentChange], now_s: float) -> str:
     """Why nothing may be done now; empty: it may."""
-    last = max(past.values(), key=lambda one: one.at_s, default=None)
+    last = max(recent.values(), key=lambda one: one.at_s, default=None)
     if last is not None and now_s - last.at_s < settings.quiet_after_action_s:
         left_s = settings.quiet_after_action_s - (now_s - last.at_s)
         return f"the last role change ({last.what}) is too recent: nothing for another {left_s:.0f} s"
-    mine = [one for one in past.values() if one.by_monitor and now_s - one.at_s < settings.actions_window_s]
+    mine = [one for one in recent.values() if one.by_monitor and now_s - one.at_s < settings.actions_window_s]
     if len(mine) >= settings.actions_max:
         return f"monitors have acted {len(mine)} times in {settings.actions_window_s:.0f} s: an operator has to look"
     return ""
 
 
-def _key(advice: Advice, look: Look) -> str:
+def _key(advice: Advice, look: PairLook) -> str:
     """Two monitors that see the same last change at the same site ask with one key: the site takes them for one."""
     view: SiteView | None = look.view(str(advice.site))
     last = view.changes[0].id if view is not None and view.changes else "none"

@@ -1,4 +1,4 @@
-"""What the availability monitor sees of the pair, and how it looks and acts: the views of both sites, and the port Sight.
+"""What the availability monitor sees of the pair, and how it looks and acts: the views of both sites, and the port SiteProbe.
 
 What always holds: what could not be seen is None, with the reason beside it; a view is what one site says of itself, of the
 other one and of what it reaches, so that two views are two witnesses. Source: protocol.md section 8 (availability monitor).
@@ -27,7 +27,7 @@ class Answers(msgspec.Struct, frozen=True):
     ack_s: float | None  # all acknowledgements together took so long; None: not measured
 
 
-class Change(msgspec.Struct, frozen=True):
+class RoleChange(msgspec.Struct, frozen=True):
     """A role change that was asked for at this site; not one that the site began by itself, and no dry run."""
 
     id: str
@@ -44,12 +44,12 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
     peer_error: str = ""
     register: PairState | None = None
     running: str | None = None  # the operation that runs there
-    changes: list[Change] = []
+    changes: list[RoleChange] = []
     answers: Answers | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Able:
+class TakeoverReadiness:
     """Whether a site could take over now, by its own checks; `failed`: what speaks against it."""
 
     site: str
@@ -65,10 +65,10 @@ class Observation:
     at_s: float
     views: Mapping[str, SiteView | None]
     errors: Mapping[str, str] = field(default_factory=dict)
-    able: Able | None = None  # of the site that might have to take over; None: not asked, or it did not answer
+    readiness: TakeoverReadiness | None = None  # of the site that might have to take over; None: not asked, or no answer
 
 
-class Sight(Protocol):
+class SiteProbe(Protocol):
     """Looks at a site and asks it for a role change. Raises only TwinlogError; PeerError: it did not answer, with `sent`."""
 
     async def view(self, site: str) -> SiteView: ...

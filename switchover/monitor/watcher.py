@@ -2,7 +2,7 @@
 
 What always holds: it acts through the ordinary operations of a site, as the actor `monitor`, under an idempotency key, so that
 the site refuses a second one; an order whose answer was lost is asked again of the same site under the same key, and no other.
-Everything outside comes in through ports (Sight, Clock): the simulator runs this very code. Source: protocol.md section 8.
+Everything outside comes in through ports (SiteProbe, Clock): the simulator runs this very code. Source: protocol.md section 8.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from storage.clock import Clock
 from switchover.monitor.findings import Kind, Thresholds
-from switchover.monitor.judgement import Advice, State, step, wants_checks_of
-from switchover.monitor.views import Able, Observation, Sight, SiteView
+from switchover.monitor.judgement import Advice, MonitorState, step, wants_checks_of
+from switchover.monitor.views import Observation, SiteProbe, SiteView, TakeoverReadiness
 from twinlog.errors import PeerError, TwinlogError
 
 ORDER_ATTEMPTS = 3
@@ -27,11 +27,11 @@ class Watcher:
     """`tell` is told of each advice that differs from the one before, and of each action."""
 
     def __init__(
-        self, sites: tuple[str, ...], sight: Sight, clock: Clock, settings: Thresholds, *, act: bool, tell: Tell
+        self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, settings: Thresholds, *, act: bool, tell: Tell
     ) -> None:
-        self._sites, self._sight, self._clock = sites, sight, clock
+        self._sites, self._probe, self._clock = sites, probe, clock
         self._settings, self._act, self._tell = settings, act, tell
-        self._state = State()
+        self._state = MonitorState()
         self._told: tuple[object, ...] = ()
 
     async def run(self) -> None:
@@ -58,21 +58,21 @@ class Watcher:
 
         async def view(site: str) -> None:
             try:
-                views[site] = await self._sight.view(site)
+                views[site] = await self._probe.view(site)
             except TwinlogError as error:
                 errors[site] = error.message
 
         await asyncio.gather(*(view(site) for site in self._sites))
         seen = Observation(self._clock.monotonic_s(), views, errors)
         site = wants_checks_of(self._state, seen)
-        return seen if site is None else replace(seen, able=await self._able(site))
+        return seen if site is None else replace(seen, readiness=await self._readiness(site))
 
-    async def _able(self, site: str) -> Able | None:
+    async def _readiness(self, site: str) -> TakeoverReadiness | None:
         try:
-            found = await self._sight.checks(site)
+            found = await self._probe.checks(site)
         except TwinlogError:
             return None
-        return able_of(site, found)
+        return readiness_of(site, found)
 
     async def _do(self, advice: Advice) -> str:
         """Order it; what became of that, in words."""
@@ -81,7 +81,7 @@ class Watcher:
         options = {"reason": advice.reason, "automatic": True}
         for attempt in range(ORDER_ATTEMPTS):
             try:
-                document = await self._sight.order(site, str(advice.kind), to, options, advice.key)
+                document = await self._probe.order(site, str(advice.kind), to, options, advice.key)
             except PeerError as error:
                 if attempt + 1 == ORDER_ATTEMPTS:
                     return f"site {site} did not answer; it may be running: twinlog history ({error.message})"
@@ -93,9 +93,9 @@ class Watcher:
         raise AssertionError
 
 
-def able_of(site: str, found: Mapping[str, Any]) -> Able:
+def readiness_of(site: str, found: Mapping[str, Any]) -> TakeoverReadiness:
     """What a document of checks says of a takeover."""
     def told(status: str) -> tuple[str, ...]:
         return tuple(f"{check['id']}: {check['seen']}" for check in found["checks"] if check["status"] == status)
 
-    return Able(site, bool(found["ok"]), told("failed"), tuple(one.partition(":")[0] for one in told("unknown")))
+    return TakeoverReadiness(site, bool(found["ok"]), told("failed"), tuple(one.partition(":")[0] for one in told("unknown")))

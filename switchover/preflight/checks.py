@@ -17,12 +17,11 @@ from switchover.facts import SiteFacts
 from switchover.preflight.loss import acceptance_problem
 from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
-from switchover.roles.table import Role
+from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput
 
 Status = Literal["ok", "warning", "failed", "unknown"]
 KINDS = ("switchover", "failover", "rejoin")
-OPEN_ROLES = (Role.ACTIVE, Role.DOWNGRADE_ACTIVE, Role.DRAINING)
 SKEW_WARNING_S = 1.0
 HEARD_WARNING_S = 5.0
 LAG_WARNING_RECORDS = 100_000  # a switchover waits for them with writes stopped
@@ -178,7 +177,7 @@ def _config(facts: Facts) -> Judgement:
 # ---- the sites
 def _peer_answers(facts: Facts) -> Judgement:
     if facts.peer is not None:
-        if facts.kind == "failover" and facts.stands_in and facts.peer.role in OPEN_ROLES:
+        if facts.kind == "failover" and facts.stands_in and permissions(facts.peer.role).reads:
             if facts.automatic and facts.peer.lease_left_s:
                 return Judgement("failed", f"site {facts.peer_name} answers and serves: it is {facts.peer.role}",
                                  "nothing: the monitor takes over from nobody who serves")
@@ -196,9 +195,10 @@ def _peer_role(facts: Facts) -> Judgement:
     if facts.peer is None:
         return Judgement("unknown", f"site {facts.peer_name} does not answer")
     role = facts.peer.role
-    wanted = OPEN_ROLES if facts.kind == "switchover" else OPEN_ROLES[:2]
+    allowed = permissions(role)
+    is_active = allowed.reads if facts.kind == "switchover" else allowed.writes
     waits = f", and waits for {facts.peer.waiting_for}" if facts.peer.waiting_for else ""
-    if facts.kind == "failover" or role in wanted:
+    if facts.kind == "failover" or is_active:
         return Judgement("ok", f"site {facts.peer_name} is {role}{waits}")
     seen = f"site {facts.peer_name} is {role}{waits}: it must be the active"
     return Judgement("failed", seen, "`twinlog status` says what it waits for")
@@ -214,10 +214,10 @@ def _own_role(facts: Facts) -> Judgement:
         return Judgement("failed", seen, f"`twinlog rejoin {own.site}`")
     if facts.kind == "failover":
         held_up = running is not None and running.site == facts.peer_name
-        if own.role not in OPEN_ROLES or held_up or own.forgotten_epoch is not None:
+        if not permissions(own.role).reads or held_up or own.forgotten_epoch is not None:
             return Judgement("ok", seen)
         return Judgement("failed", f"{seen} in epoch {own.epoch}: there is nothing to take over", "`twinlog status`")
-    if own.role in OPEN_ROLES:
+    if permissions(own.role).reads:
         return Judgement("failed", f"{seen} in epoch {own.epoch}", "the active restarts, it does not rejoin")
     return Judgement("ok", seen)
 

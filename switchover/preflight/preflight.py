@@ -15,7 +15,7 @@ import msgspec
 
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.facts import FACTS, SiteFacts
-from switchover.monitor.views import Change, SiteView
+from switchover.monitor.views import RoleChange, SiteView
 from switchover.preflight.checks import Check, Facts, judge
 from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import PairState
@@ -27,7 +27,7 @@ STATUS_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
-class Findings:
+class PreflightResult:
     """The checks as judged, and what a failover may lose."""
 
     kind: str
@@ -68,7 +68,7 @@ class Preflight:
     def __init__(self, control: SiteControl, unfinished: Callable[[], Awaitable[str | None]]) -> None:
         self._control, self._unfinished = control, unfinished
 
-    async def look(self, kind: str, options: Mapping[str, Any]) -> Findings:
+    async def look(self, kind: str, options: Mapping[str, Any]) -> PreflightResult:
         """Raises InvalidInput for a kind or an option that there is not."""
         control, accepted = self._control, accepted_loss(options)
         (state, coordinator_error), (peer, peer_error, skew_s), unfinished = await asyncio.gather(
@@ -81,9 +81,9 @@ class Preflight:
             unseen=control.coordinator.unseen,
             manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),
         ))
-        return Findings(kind, control.site, checks, manifest)
+        return PreflightResult(kind, control.site, checks, manifest)
 
-    async def view(self, running: str | None, changes: list[Change]) -> SiteView:
+    async def view(self, running: str | None, changes: list[RoleChange]) -> SiteView:
         """What this site sees, for the availability monitor: the other one is asked for its status only, which needs no DFS."""
         control = self._control
         (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())

@@ -1,14 +1,15 @@
-"""The role of one site: ONE table (role, event) -> (role, effects, reason). The reason is also the log line.
+"""The role of one site: ONE table (role, event) -> (role, reason). The reason is also the log line.
 
-What always holds, and tests/switchover/roles/test_roles.py checks on every pair and on random walks:
+What always holds, and tests/switchover/roles/test_roles.py checks on every pair:
 - an event that the table does not list for a role raises IllegalTransition and changes nothing;
 - writes are open only where reads are open too, and never where shipped frames are accepted;
 - only a plan opens writes: the way from anywhere else to ACTIVE or DOWNGRADE_ACTIVE leads through SWITCHING;
-- the effects of a step turn the permissions of the old role into those of the new one; in each row whatever closes
-  stands before whatever opens, and their order is part of the contract.
+- no step gives and takes permissions at once: a site that goes from one to the other is closed in between.
 
-A role says what a site may do at most. Inside it, every request still checks the read lease (remote_log/fencing/read_lease.py):
-an active that cannot prove for a while that it is not fenced keeps its role and answers nothing until it can again.
+Every request reads the permissions of the role at that moment (gateway/site/site.py), so a change of the role is itself what
+opens and closes. A role says what a site may do at most: every request also checks the read lease
+(remote_log/fencing/read_lease.py). An active that cannot prove for a while that it is not fenced keeps its role and answers
+nothing until it can again.
 Source: protocol.md sections 5, 6 and 8.
 """
 
@@ -44,23 +45,7 @@ class Event(StrEnum):
     MET_HIGHER_EPOCH = "met_higher_epoch"
     REJOIN_STARTED = "rejoin_started"  # the local log and storage are about to be cut or rebuilt
     FOLLOW = "follow"  # log and storage agree with the history of the active
-    HALTED = "halted"  # shut down, or a local failure that this process cannot mend
-
-
-class Effect(StrEnum):
-    """What the driver does, in the order given. Each is idempotent."""
-
-    CLOSE_WRITES = "close_writes"
-    CLOSE_READS = "close_reads"
-    FAIL_PENDING = "fail_pending"  # admitted writes that are not acknowledged answer `outcome: unknown`
-    STOP_SHIPPING = "stop_shipping"
-    REJECT_SHIPPED = "reject_shipped"
-    ACKNOWLEDGE_SYNC = "acknowledge_sync"  # committed: in both logs; the lease is proven by remote appends
-    ACKNOWLEDGE_ASYNC = "acknowledge_async"  # committed: in the local log; the lease is kept at the coordinator
-    ACCEPT_SHIPPED = "accept_shipped"
-    START_SHIPPING = "start_shipping"
-    OPEN_READS = "open_reads"
-    OPEN_WRITES = "open_writes"
+    HALTED = "halted"  # shut down, or a local failure that this process cannot repair
 
 
 class Permissions(NamedTuple):
@@ -71,11 +56,10 @@ class Permissions(NamedTuple):
 
 class Transition(NamedTuple):
     role: Role
-    effects: tuple[Effect, ...]
     reason: str
 
 
-_PERMISSIONS = {
+_PERMISSIONS: dict[str, Permissions] = {
     Role.CLOSED: Permissions(writes=False, reads=False, accepts_shipped=False),
     Role.STANDBY: Permissions(writes=False, reads=False, accepts_shipped=True),
     Role.SWITCHING: Permissions(writes=False, reads=False, accepts_shipped=False),
@@ -85,99 +69,91 @@ _PERMISSIONS = {
     Role.FENCED: Permissions(writes=False, reads=False, accepts_shipped=False),
 }
 
-_OPEN = (Effect.START_SHIPPING, Effect.OPEN_READS, Effect.OPEN_WRITES)
-_STOP = (Effect.CLOSE_WRITES, Effect.CLOSE_READS, Effect.FAIL_PENDING, Effect.STOP_SHIPPING)
-
 TABLE: dict[tuple[Role, Event], Transition] = {
     (Role.CLOSED, Event.PLAN_STARTED): Transition(
-        Role.SWITCHING, (), "this site is to be active: it claims, fences and replays before it opens"
+        Role.SWITCHING, "this site is to be active: it claims, fences and replays before it opens"
     ),
     (Role.CLOSED, Event.REJOIN_STARTED): Transition(
-        Role.CLOSED, (), "the log is compared with the active's history; nothing is served or applied meanwhile"
+        Role.CLOSED, "the log is compared with the active's history; nothing is served or applied meanwhile"
     ),
     (Role.CLOSED, Event.FOLLOW): Transition(
-        Role.STANDBY, (Effect.ACCEPT_SHIPPED,), "log and storage agree with the active's history: this site follows it"
+        Role.STANDBY, "log and storage agree with the active's history: this site follows it"
     ),
     (Role.STANDBY, Event.PLAN_STARTED): Transition(
         Role.SWITCHING,
-        (Effect.REJECT_SHIPPED,),
         "this site takes over: it reads the remote log itself, and nothing shipped may come between",
     ),
     (Role.STANDBY, Event.REJOIN_STARTED): Transition(
-        Role.CLOSED, (Effect.REJECT_SHIPPED,), "this site cannot follow as it is: it stops applying until it has rejoined"
+        Role.CLOSED, "this site cannot follow as it is: it stops applying until it has rejoined"
     ),
     (Role.STANDBY, Event.HALTED): Transition(
-        Role.CLOSED, (Effect.REJECT_SHIPPED,), "this standby stops: the active keeps what was not yet shipped"
+        Role.CLOSED, "this standby stops: the active keeps what was not yet shipped"
     ),
     (Role.SWITCHING, Event.OPENED_SYNC): Transition(
         Role.ACTIVE,
-        (Effect.ACKNOWLEDGE_SYNC, *_OPEN),
         "the register names this site active, and its remote log is open: it acknowledges what both logs hold",
     ),
     (Role.SWITCHING, Event.OPENED_ASYNC): Transition(
         Role.DOWNGRADE_ACTIVE,
-        (Effect.ACKNOWLEDGE_ASYNC, *_OPEN),
         "the register names this site active without the other one: it acknowledges what the local log holds",
     ),
     (Role.SWITCHING, Event.PLAN_FAILED): Transition(
-        Role.CLOSED, (), "the plan stopped or lost: this site stays closed until it knows anew what it is"
+        Role.CLOSED, "the plan stopped or lost: this site stays closed until it knows anew what it is"
     ),
     (Role.ACTIVE, Event.DOWNGRADE_RECORDED): Transition(
         Role.DOWNGRADE_ACTIVE,
-        (Effect.ACKNOWLEDGE_ASYNC,),
         "the downgrade is durably recorded: writes go on without the remote log",
     ),
     (Role.ACTIVE, Event.DRAIN): Transition(
-        Role.DRAINING, (Effect.CLOSE_WRITES,), "a planned switchover: no new writes, those admitted are finished"
+        Role.DRAINING, "a planned switchover: no new writes, those admitted are finished"
     ),
     (Role.ACTIVE, Event.MET_HIGHER_EPOCH): Transition(
-        Role.FENCED, _STOP, "a higher epoch was claimed: this site is fenced and acknowledges nothing more"
+        Role.FENCED, "a higher epoch was claimed: this site is fenced and acknowledges nothing more"
     ),
     (Role.ACTIVE, Event.HALTED): Transition(
-        Role.CLOSED, _STOP, "this active stops: it must claim a new epoch before it opens again"
+        Role.CLOSED, "this active stops: it must claim a new epoch before it opens again"
     ),
     (Role.DOWNGRADE_ACTIVE, Event.RESYNCED): Transition(
         Role.ACTIVE,
-        (Effect.ACKNOWLEDGE_SYNC,),
         "the other site holds everything again, and the register says so: writes wait for both logs",
     ),
     (Role.DOWNGRADE_ACTIVE, Event.DRAIN): Transition(
-        Role.DRAINING, (Effect.CLOSE_WRITES,), "a planned switchover while asynchronous: all of it must be shipped first"
+        Role.DRAINING, "a planned switchover while asynchronous: all of it must be shipped first"
     ),
     (Role.DOWNGRADE_ACTIVE, Event.MET_HIGHER_EPOCH): Transition(
-        Role.FENCED, _STOP, "a higher epoch was claimed while asynchronous: writes that were not shipped wait for the rejoin"
+        Role.FENCED, "a higher epoch was claimed while asynchronous: writes that were not shipped wait for the rejoin"
     ),
     (Role.DOWNGRADE_ACTIVE, Event.HALTED): Transition(
-        Role.CLOSED, _STOP, "this asynchronous active stops: it must claim a new epoch before it opens again"
+        Role.CLOSED, "this asynchronous active stops: it must claim a new epoch before it opens again"
     ),
     (Role.DRAINING, Event.DRAIN_CANCELLED_SYNC): Transition(
-        Role.ACTIVE, (Effect.OPEN_WRITES,), "the switchover was given up in time: synchronous writes are admitted again"
+        Role.ACTIVE, "the switchover was given up in time: synchronous writes are admitted again"
     ),
     (Role.DRAINING, Event.DRAIN_CANCELLED_ASYNC): Transition(
-        Role.DOWNGRADE_ACTIVE, (Effect.OPEN_WRITES,), "the switchover was given up in time: asynchronous writes go on"
+        Role.DOWNGRADE_ACTIVE, "the switchover was given up in time: asynchronous writes go on"
     ),
     (Role.DRAINING, Event.STEPPED_DOWN): Transition(
-        Role.CLOSED, _STOP, "the other site holds everything and takes over: this site has stopped, and says so"
+        Role.CLOSED, "the other site holds everything and takes over: this site has stopped, and says so"
     ),
     (Role.DRAINING, Event.MET_HIGHER_EPOCH): Transition(
-        Role.FENCED, _STOP, "a higher epoch was claimed during the drain: this site is fenced"
+        Role.FENCED, "a higher epoch was claimed during the drain: this site is fenced"
     ),
     (Role.DRAINING, Event.HALTED): Transition(
-        Role.CLOSED, _STOP, "this site stops during the drain: it must claim a new epoch before it opens again"
+        Role.CLOSED, "this site stops during the drain: it must claim a new epoch before it opens again"
     ),
     (Role.FENCED, Event.REJOIN_STARTED): Transition(
-        Role.CLOSED, (), "the fenced log is cut where the new epoch begins: what diverges is dropped or quarantined"
+        Role.CLOSED, "the fenced log is cut where the new epoch begins: what diverges is dropped or quarantined"
     ),
 }
 
 
-def permissions(role: Role) -> Permissions:
-    """What the role allows at most: (writes, reads, accepts_shipped)."""
-    return _PERMISSIONS[role]
+def permissions(role: str) -> Permissions:
+    """The role allows this at most. A name from another release, which stands in no table here, allows nothing."""
+    return _PERMISSIONS.get(role, _PERMISSIONS[Role.CLOSED])
 
 
 def step(role: Role, event: Event) -> Transition:
-    """The new role, what to do, and why. Raises IllegalTransition, and then nothing has changed."""
+    """The new role and the reason. Raises IllegalTransition, and then nothing has changed."""
     found = TABLE.get((role, event))
     if found is None:
         legal = ", ".join(known for at, known in TABLE if at is role)
