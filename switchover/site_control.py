@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from switchover.activation.activation import Activation
-from switchover.activation.ports import ActivationRequest, Opened
+from switchover.activation.ports import ActivationRequest, OpenedEpoch
 from switchover.facts import SiteFacts
 from switchover.register.port import Coordinator, PairState
 from switchover.rejoin import RejoinReport
@@ -46,7 +46,7 @@ class SiteControl(Protocol):
         """This site as it is now. `state`: the coordinator's value, or why there is none."""
 
     def new_activation(self, request: ActivationRequest) -> Activation: ...
-    async def install(self, opened: Opened) -> None: ...
+    async def install(self, opened: OpenedEpoch) -> None: ...
     async def delete_replayed(self) -> int:
         """Delete the remote log of older epochs on the own DFS: it is durable here. Epochs deleted."""
 

@@ -35,8 +35,8 @@ _STYLES = {
 }
 
 
-class PairSight:
-    """Sight over the operator's way to both sites: each call in a thread of its own."""
+class PairProbe:
+    """SiteProbe over the operator's way to both sites: each call in a thread of its own."""
 
     def __init__(self, pair: PairAccess) -> None:
         self._pair = pair
@@ -92,7 +92,7 @@ def monitor(pair: PairAccess, *, act: bool, as_json: bool) -> None:
 
 
 def _watcher(pair: PairAccess, settings: Thresholds, *, act: bool, tell: Any) -> Watcher:
-    return Watcher(tuple(pair.urls), PairSight(pair), SystemClock(), settings, act=act, tell=tell)
+    return Watcher(tuple(pair.urls), PairProbe(pair), SystemClock(), settings, act=act, tell=tell)
 
 
 # ---- screens

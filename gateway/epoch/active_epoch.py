@@ -33,7 +33,7 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.record import Kind, Record
 from storage.log.wal import Wal
-from switchover.activation.ports import Opened
+from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, Coordinator, PairState
 from twinlog.errors import Fenced, Refused, TwinlogError
 
@@ -99,7 +99,7 @@ class ActiveEpoch:
     """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can mend."""
 
     def __init__(
-        self, opened: Opened, reports: RemoteReports, ports: ActivePorts, settings: ActiveSettings, *,
+        self, opened: OpenedEpoch, reports: RemoteReports, ports: ActivePorts, settings: ActiveSettings, *,
         make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:

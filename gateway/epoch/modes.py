@@ -47,7 +47,7 @@ class PeerSource(Protocol):
 
 
 class Modes:
-    """Mode changes of one open epoch. `ended`: why it is over; `degrades_waiting`: a resync under way gives way to them."""
+    """Changes the mode of one open epoch. `ended`: why it is over; `degrades_waiting`: a resync under way gives way to them."""
 
     def __init__(
         self, *, site: str, epoch: int, commit: CommitLog, coordinator: Coordinator, peer_dfs: Dfs, layout: RemoteLayout,

@@ -30,9 +30,9 @@ from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Kind, Record
 from storage.prefix import floor_of
-from switchover.activation.continuation import continuing, continuing_by_force, frames_to_copy
-from switchover.activation.opening import LastWord
-from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, Opened, RemoteLogOpener
+from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
+from switchover.activation.opening import Opening
+from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch, RemoteLogOpener
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
 from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
@@ -233,14 +233,14 @@ class Activation:
         engine = self.ports.engine
         frames = remote if self._takes_over and not self._anew else [*remote, *local]
         try:
-            tail = continuing(frames, engine.applied_seq, engine.applied_epoch)
+            tail = frames_after(frames, engine.applied_seq, engine.applied_epoch)
         except LogGap:
             if not self.request.accept_data_loss:
                 self._check_own_epoch([])  # a disk that was replaced is called by its name
                 raise
             tail = []  # the operator typed the loss; the manifest in the journal says what
         if not tail and self.request.accept_data_loss:
-            tail = continuing_by_force(frames, local, engine.applied_seq, engine.applied_epoch)
+            tail = frames_after_by_force(frames, local, engine.applied_seq, engine.applied_epoch)
         self._check_floor(tail)
         return tail
 
@@ -324,14 +324,14 @@ class Activation:
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()
 
-    async def open(self) -> Opened:
+    async def open(self) -> OpenedEpoch:
         """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
         await self.wait_lease()
         ports = self.ports
         if self._needs_arbiter:
             await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
         mode = self._opening_mode()
-        last = self._last_word()
+        last = self._opening()
         value = await last.value(mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
@@ -346,12 +346,12 @@ class Activation:
             if remote is not None:
                 await remote.close()
             raise
-        return Opened(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
+        return OpenedEpoch(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
 
-    def _last_word(self) -> LastWord:
+    def _opening(self) -> Opening:
         ports, request = self.ports, self.request
         waits = self._takes_over and not request.old_stopped
-        return LastWord(
+        return Opening(
             ports.coordinator, ports.clock, request.plan_id, self.epoch, self._begun,
             lease_wait_s=self.settings.lease.fencer_wait_s if waits else None,
             bars_async=self._mode_before == "sync" and not request.accept_data_loss,

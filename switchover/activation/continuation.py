@@ -18,7 +18,7 @@ from storage.log.record import Kind
 from twinlog.errors import LogGap
 
 
-def continuing(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
+def frames_after(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
     """All frames that stand behind (`epoch`, `seq`). Raises LogGap when they do not continue from there."""
     tail = tail_after(frames, seq, epoch)
     at = epoch
@@ -32,7 +32,7 @@ def continuing(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
     return tail
 
 
-def continuing_by_force(remote: Sequence[Frame], local: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
+def frames_after_by_force(remote: Sequence[Frame], local: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
     """As far as the remote log leads without a gap. When it does not lead on at all, as far as the own log does: of a site
     that was the active once and never rejoined, the lost epoch is given up as a whole, but not what a crash took from it."""
     return _led(remote, seq, epoch) or _led(local, seq, epoch)

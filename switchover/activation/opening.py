@@ -19,7 +19,7 @@ from twinlog.errors import PlanSuperseded
 
 
 @dataclass(slots=True)
-class LastWord:
+class Opening:
     """Of one plan. `begun`: the value that it began with, and whether both registers were seen then. `lease_wait_s`: how long
     an old active may go on with what it has seen; None: there is none, or it has stopped. `bars_async`: the plan follows a
     synchronous epoch, and nobody has accepted a loss."""

@@ -63,7 +63,7 @@ class ActivationPorts:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedEpoch:
     """A new epoch, open: the commit path begins here."""
 
     epoch: int

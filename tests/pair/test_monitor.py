@@ -20,8 +20,8 @@ from twinlog.errors import InvalidInput, PeerError, Refused
 SETTINGS = Thresholds(interval_s=1, failover_after_s=3, degrade_after_s=3, gap_max_s=2, quiet_after_action_s=50)
 
 
-class PairSight:
-    """Sight, by calls of functions. The answers to the next `lost` orders do not arrive."""
+class PairProbe:
+    """SiteProbe, by calls of functions. The answers to the next `lost` orders do not arrive."""
 
     def __init__(self, pair: Pair, who: str = "monitor w") -> None:
         self._pair, self._who = pair, who
@@ -65,10 +65,10 @@ class Rounds:
         """At once."""
 
 
-def watcher(sight: PairSight, *, act: bool = True) -> tuple[Watcher, list[tuple[Advice, str]]]:
+def watcher(probe: PairProbe, *, act: bool = True) -> tuple[Watcher, list[tuple[Advice, str]]]:
     told: list[tuple[Advice, str]] = []
     watching = Watcher(
-        ("a", "b"), sight, Rounds(), SETTINGS, act=act, tell=lambda advice, became: told.append((advice, became))
+        ("a", "b"), probe, Rounds(), SETTINGS, act=act, tell=lambda advice, became: told.append((advice, became))
     )
     return watching, told
 
@@ -108,7 +108,7 @@ async def test_a_lost_active_is_taken_over_from_once_by_two_monitors(tmp_path: P
     async with open_pair(tmp_path) as pair:
         available(pair)
         await put(pair, "a", 1, "x")
-        first, second = PairSight(pair), PairSight(pair, "monitor c")
+        first, second = PairProbe(pair), PairProbe(pair, "monitor c")
         one, told = watcher(first)
         other, _ = watcher(second)
         assert {advice.kind for advice in await rounds(one, 5)} == {Kind.NOTHING}
@@ -126,13 +126,13 @@ async def test_a_lost_active_is_taken_over_from_once_by_two_monitors(tmp_path: P
 
 async def test_it_only_says_so_when_it_observes_and_under_another_policy(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        watching, _ = watcher(PairSight(pair))
+        watching, _ = watcher(PairProbe(pair))
         await pair.crash("a")
         advice = (await rounds(watching))[-1]
         assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
         assert "operator" in advice.acts_not, "the policy is protect"
         available(pair)
-        advice = (await rounds(watcher(PairSight(pair), act=False)[0]))[-1]
+        advice = (await rounds(watcher(PairProbe(pair), act=False)[0]))[-1]
         assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
         assert "observes" in advice.acts_not
         assert await asked(pair, "b", "failover") == []

@@ -35,7 +35,7 @@ Note = Callable[[str], None]
 
 
 class SimSight:
-    """Sight from the place `src`."""
+    """SiteProbe from the place `src`."""
 
     def __init__(self, world: World, src: str) -> None:
         self._world, self._src = world, src

@@ -19,7 +19,7 @@ from storage.clock import Clock
 from storage.engines.replay import replay
 from storage.log.segment import scan_segment
 from switchover.activation.activation import Activation
-from switchover.activation.ports import Opened
+from switchover.activation.ports import OpenedEpoch
 from switchover.register.homes import next_epoch
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import open_plan
@@ -110,7 +110,7 @@ async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
     await self.ports.wal.start(self.epoch, self._high_seq + 1)
 
 
-async def _open_slowly(self: Activation) -> Opened:
+async def _open_slowly(self: Activation) -> OpenedEpoch:
     """Waits between the replay and the opening, so that other events can come between."""
     await self.replay()
     await self.ports.clock.sleep(1.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Kind, Record
-from switchover.activation.continuation import continuing, continuing_by_force, frames_to_copy
+from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
 from twinlog.errors import LogGap
 
 
@@ -81,7 +81,7 @@ def test_a_restart_continues_with_what_stands_in_both_logs(seed: int) -> None:
     assert stands is not None
     at = rng.randrange(len(history.log))
     seq, epoch = history.log[at].last_seq, history.log[at].epoch
-    tail = continuing(frames, seq, epoch)
+    tail = frames_after(frames, seq, epoch)
     assert tail == stands[at + 1 :]
     assert history.log[at + 1 :] == tail[: len(history.log) - at - 1], "everything committed is in it"
 
@@ -98,7 +98,7 @@ def test_what_is_copied_makes_the_remote_log_whole(seed: int) -> None:
     copied = frames_to_copy(local, remote, history.log[-1].last_seq, whole=True)
     assert not {frame.position for frame in copied} & {frame.position for frame in remote}
     at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
-    assert continuing([*remote, *copied], *at) == (chain(history.local + history.remote) or [])[trimmed:]
+    assert frames_after([*remote, *copied], *at) == (chain(history.local + history.remote) or [])[trimmed:]
 
 
 @given(st.integers(0, 10**9))
@@ -111,7 +111,7 @@ def test_what_a_damaged_remote_log_lost_is_copied_from_the_own_one(seed: int) ->
     remote = [frame for frame in history.log if frame.last_seq > durable and rng.random() < 0.5]
     copied = frames_to_copy(history.log, remote, history.log[-1].last_seq, whole=False)
     at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
-    assert continuing([*remote, *copied], *at) == history.log[trimmed:]
+    assert frames_after([*remote, *copied], *at) == history.log[trimmed:]
 
 
 @given(st.integers(0, 10**9))
@@ -124,8 +124,8 @@ def test_a_hole_stops_whoever_is_not_forced_and_costs_only_what_lies_behind_it(s
     frames = log[:hole] + log[hole + 1 :]
     if hole + 1 < len(log):
         with pytest.raises(LogGap):
-            continuing(frames, seq, epoch)
-    assert continuing_by_force(frames, [], seq, epoch) == log[at:hole]
+            frames_after(frames, seq, epoch)
+    assert frames_after_by_force(frames, [], seq, epoch) == log[at:hole]
 
 
 @given(st.integers(0, 10**9))
@@ -140,5 +140,5 @@ def test_a_storage_that_diverged_is_never_continued_by_the_numbers_alone(seed: i
     applied = own[rng.randrange(len(own))].last_seq
     if any(frame.last_seq > applied for frame in seen):
         with pytest.raises(LogGap):
-            continuing(seen, applied, 1)
-    assert continuing_by_force(seen, own, applied, 1) == [frame for frame in own if frame.last_seq > applied]
+            frames_after(seen, applied, 1)
+    assert frames_after_by_force(seen, own, applied, 1) == [frame for frame in own if frame.last_seq > applied]

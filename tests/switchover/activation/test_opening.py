@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.clock import SystemClock
-from switchover.activation.opening import LastWord
+from switchover.activation.opening import Opening
 from switchover.register.port import PairState, update
 from switchover.register.transitions import abandon_plan, begin_plan, downgrade_closed
 from switchover.register.two_dfs import HURRY
@@ -38,7 +38,7 @@ class Taking:
     def __init__(self, world: RegisterWorld, begun: PairState) -> None:
         self.world, self.clock, self.door = world, Sleeper(), world.doors["b"]
         epoch = begun.epoch_allocated
-        self.last = LastWord(self.door, self.clock, "p", epoch, (begun, False), lease_wait_s=LEASE_S, bars_async=False)
+        self.last = Opening(self.door, self.clock, "p", epoch, (begun, False), lease_wait_s=LEASE_S, bars_async=False)
 
     async def value(self) -> PairState:
         return await self.last.value("async", 9)

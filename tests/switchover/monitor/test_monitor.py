@@ -14,8 +14,8 @@ from msgspec.structs import replace as changed
 from remote_log.replication.messages import StatusReply
 from switchover.facts import SiteFacts
 from switchover.monitor.findings import Kind, Thresholds
-from switchover.monitor.judgement import Advice, State, step, wants_checks_of
-from switchover.monitor.views import Able, Answers, Change, Observation, SiteView
+from switchover.monitor.judgement import Advice, MonitorState, step, wants_checks_of
+from switchover.monitor.views import Answers, Observation, RoleChange, SiteView, TakeoverReadiness
 from switchover.register.port import PairState, Switching
 
 SETTINGS = Thresholds(
@@ -34,7 +34,7 @@ HEARD_B = changed(HEARD_A, site="b", role="STANDBY")
 VIEW_A = SiteView(own=ACTIVE, peer=HEARD_B, register=REGISTER)
 VIEW_B = SiteView(own=STANDBY, peer=HEARD_A, register=REGISTER)
 ALONE_B = changed(VIEW_B, peer=None, peer_error="refused")
-B_CAN = Able("b", True)
+B_CAN = TakeoverReadiness("b", True)
 
 
 def of(view: SiteView, *, peer: Any = "as it is", register: Any = "as it is", **own: Any) -> SiteView:
@@ -45,15 +45,15 @@ def of(view: SiteView, *, peer: Any = "as it is", register: Any = "as it is", **
 
 
 def watch(
-    a: SiteView | None, b: SiteView | None, *, able: Able | None = None, act: bool = False, seconds: int = 30,
-    settings: Thresholds = SETTINGS, state: State | None = None, begin_s: float = 0.0,
-) -> tuple[list[Advice], State]:
+    a: SiteView | None, b: SiteView | None, *, readiness: TakeoverReadiness | None = None, act: bool = False, seconds: int = 30,
+    settings: Thresholds = SETTINGS, state: MonitorState | None = None, begin_s: float = 0.0,
+) -> tuple[list[Advice], MonitorState]:
     """The same look each second."""
-    state, told = state or State(), []
+    state, told = state or MonitorState(), []
     for second in range(seconds):
         seen = Observation(begin_s + second, {"a": a, "b": b}, {"a": "no route", "b": "no route"})
         if wants_checks_of(state, seen) is not None:
-            seen = replace(seen, able=able)
+            seen = replace(seen, readiness=readiness)
         state, advice = step(settings, state, seen, act=act)
         told.append(advice)
     return told, state
@@ -68,7 +68,7 @@ def test_a_whole_pair_has_nothing_to_do() -> None:
 
 
 def test_a_silent_active_is_taken_over_from_when_the_other_site_does_not_see_it_either() -> None:
-    told, _ = watch(None, ALONE_B, able=B_CAN, act=True)
+    told, _ = watch(None, ALONE_B, readiness=B_CAN, act=True)
     acted = [advice for advice in told if advice.act]
     assert [(advice.kind, advice.site, advice.held_s) for advice in acted] == [(Kind.FAILOVER, "b", 8)]
     assert acted[0].evidence == ("the monitor: no route", "site b: refused", "site b: it can take over")
@@ -76,23 +76,27 @@ def test_a_silent_active_is_taken_over_from_when_the_other_site_does_not_see_it_
     assert all(advice.holds_in_s > 0 for advice in told[:8]), "not before it has held"
 
 
-@pytest.mark.parametrize(("a", "b", "able", "why"), [
+@pytest.mark.parametrize(("a", "b", "readiness", "why"), [
     pytest.param(None, VIEW_B, B_CAN, "which site b reaches", id="the other site sees it"),
     pytest.param(VIEW_A, ALONE_B, B_CAN, "which answers the monitor", id="the monitor sees it"),
     pytest.param(None, of(ALONE_B, coordinator_error="away"), B_CAN, "cut off itself", id="the other site may be cut off"),
     pytest.param(None, of(ALONE_B, coordinator_error="away", register=None), B_CAN, "is unknown", id="nobody knows who"),
     pytest.param(None, of(ALONE_B, remote_log_mark=None), B_CAN, "still writes is unknown", id="nobody reads its log"),
     pytest.param(None, ALONE_B, None, "whether site b can take over is unknown", id="its checks were not seen"),
-    pytest.param(None, ALONE_B, Able("b", False, ("mode.sync: 5 records",)), "cannot take over: mode.sync", id="it cannot"),
-    pytest.param(None, ALONE_B, Able("a", True), "whether site b can take over is unknown", id="checks of another site"),
+    pytest.param(
+        None, ALONE_B, TakeoverReadiness("b", False, ("mode.sync: 5 records",)), "cannot take over: mode.sync", id="it cannot"
+    ),
+    pytest.param(
+        None, ALONE_B, TakeoverReadiness("a", True), "whether site b can take over is unknown", id="checks of another site"
+    ),
     pytest.param(None, None, B_CAN, "no site answers", id="nobody answers"),
     pytest.param(None, of(ALONE_B, register=changed(REGISTER, switching=Switching("p4", "b", 4, "takeover", 0))), B_CAN,
                  "a role change has the pair", id="a plan has the pair"),
 ])
 def test_without_two_witnesses_and_an_able_site_it_is_a_look(
-    a: SiteView | None, b: SiteView | None, able: Able | None, why: str
+    a: SiteView | None, b: SiteView | None, readiness: TakeoverReadiness | None, why: str
 ) -> None:
-    told, _ = watch(a, b, able=able, act=True)
+    told, _ = watch(a, b, readiness=readiness, act=True)
     assert {advice.kind for advice in told} == {Kind.LOOK}
     assert why in " ".join((told[-1].reason, *told[-1].also))
     assert not any(advice.act for advice in told)
@@ -103,7 +107,7 @@ def test_without_two_witnesses_and_an_able_site_it_is_a_look(
     lambda second: of(ALONE_B, register=changed(REGISTER, mode="async", lease_beats=second)),
 ])
 def test_an_active_that_still_writes_lives(moves: Any) -> None:
-    state, told = State(), []
+    state, told = MonitorState(), []
     for second in range(30):
         seen = Observation(float(second), {"a": None, "b": moves(second)}, {"a": "no route"}, B_CAN)
         state, advice = step(SETTINGS, state, seen, act=True)
@@ -114,16 +118,16 @@ def test_an_active_that_still_writes_lives(moves: Any) -> None:
 
 def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
     """An idle active may append as seldom as its lease allows: it serves all the same."""
-    told, _ = watch(None, of(ALONE_B, lease_s=20.0), able=B_CAN, act=True)
+    told, _ = watch(None, of(ALONE_B, lease_s=20.0), readiness=B_CAN, act=True)
     assert [advice.held_s for advice in told if advice.act] == [24], "with the drift of its clock"
 
 
 @pytest.mark.parametrize("own", [{"role": "CLOSED", "waiting_for": "room on its disk"}, {"role": "FENCED"}])
 def test_an_active_that_says_itself_that_it_serves_nobody_is_taken_over_from(own: dict[str, Any]) -> None:
     closed = of(VIEW_A, lease_left_s=None, **own)
-    assert last(closed, VIEW_B, able=B_CAN).kind is Kind.FAILOVER
+    assert last(closed, VIEW_B, readiness=B_CAN).kind is Kind.FAILOVER
     through_b = of(VIEW_B, peer=changed(HEARD_A, role=own["role"]))
-    assert last(None, through_b, able=B_CAN).kind is Kind.FAILOVER, "told to the other site"
+    assert last(None, through_b, readiness=B_CAN).kind is Kind.FAILOVER, "told to the other site"
 
 
 def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot_the_other_one_takes_over() -> None:
@@ -131,7 +135,7 @@ def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot
     told, _ = watch(stuck, VIEW_B, act=True)
     assert [(one.kind, one.site, one.held_s) for one in told if one.act] == [(Kind.DEGRADE, "a", 6)]
     alone = of(stuck, coordinator_error="away", register=None)
-    told, _ = watch(alone, VIEW_B, act=True, able=B_CAN)
+    told, _ = watch(alone, VIEW_B, act=True, readiness=B_CAN)
     assert [(one.kind, one.site) for one in told if one.act] == [(Kind.FAILOVER, "b")]
 
 
@@ -143,7 +147,7 @@ def test_without_a_coordinator_or_the_policy_it_only_advises(change: dict[str, A
         (None, of(ALONE_B, register=register, **change)),
         (of(VIEW_A, lease_left_s=0.0, register=register, **change), of(VIEW_B, register=register, **change)),
     ):
-        told, _ = watch(a, b, act=True, able=B_CAN)
+        told, _ = watch(a, b, act=True, readiness=B_CAN)
         assert told[-1].kind in (Kind.FAILOVER, Kind.DEGRADE)
         assert "operator" in told[-1].acts_not
         assert not any(advice.act for advice in told)
@@ -158,7 +162,7 @@ def test_what_was_degraded_by_command_may_go_back() -> None:
 
 
 def test_errors_and_latency_are_told_of() -> None:
-    state, told = State(), []
+    state, told = MonitorState(), []
     for second in range(12):
         answers = Answers(10 * second, 5 * second, 20.0 * second)
         seen = Observation(float(second), {"a": changed(VIEW_A, answers=answers), "b": VIEW_B})
@@ -171,24 +175,24 @@ def test_errors_and_latency_are_told_of() -> None:
 
 
 def test_a_gap_in_the_looks_begins_the_time_anew() -> None:
-    _, state = watch(None, ALONE_B, able=B_CAN, act=True, seconds=4)
-    told, _ = watch(None, ALONE_B, able=B_CAN, act=True, seconds=8, state=state, begin_s=100.0)
+    _, state = watch(None, ALONE_B, readiness=B_CAN, act=True, seconds=4)
+    told, _ = watch(None, ALONE_B, readiness=B_CAN, act=True, seconds=8, state=state, begin_s=100.0)
     assert not any(advice.act for advice in told)
 
 
 @pytest.mark.parametrize("actor", ["monitor w (10.0.0.3)", "ann@desk (10.0.0.9)"])
 def test_after_any_role_change_nothing_more_for_a_while(actor: str) -> None:
-    b = changed(ALONE_B, changes=[Change("op1", "switchover", actor, 10.0)])
-    told, state = watch(None, b, able=B_CAN, act=True)
+    b = changed(ALONE_B, changes=[RoleChange("op1", "switchover", actor, 10.0)])
+    told, state = watch(None, b, readiness=B_CAN, act=True)
     assert not any(advice.act for advice in told)
     assert "too recent" in told[-1].acts_not
-    told, _ = watch(None, ALONE_B, able=B_CAN, act=True, seconds=40, state=state, begin_s=30.0)
+    told, _ = watch(None, ALONE_B, readiness=B_CAN, act=True, seconds=40, state=state, begin_s=30.0)
     assert [advice for advice in told if advice.act], "once the quiet time is over"
 
 
 def test_a_monitor_begun_anew_counts_what_the_journals_tell_of_the_one_before() -> None:
-    told_of = [Change(f"op{number}", "failover", "monitor w", 100.0 * number) for number in (1, 2)]
-    told, _ = watch(None, changed(ALONE_B, changes=told_of), able=B_CAN, act=True)
+    told_of = [RoleChange(f"op{number}", "failover", "monitor w", 100.0 * number) for number in (1, 2)]
+    told, _ = watch(None, changed(ALONE_B, changes=told_of), readiness=B_CAN, act=True)
     assert "have acted 2 times" in told[-1].acts_not
     assert not any(advice.act for advice in told)
 
@@ -205,7 +209,7 @@ def test_what_was_asked_for_in_vain_counts_each_time() -> None:
 
 def test_two_monitors_that_see_the_same_ask_with_the_same_key() -> None:
     keys = [
-        next(advice.key for advice in watch(None, ALONE_B, able=B_CAN, act=True, begin_s=begin_s)[0] if advice.act)
+        next(advice.key for advice in watch(None, ALONE_B, readiness=B_CAN, act=True, begin_s=begin_s)[0] if advice.act)
         for begin_s in (0.0, 1234.5)
     ]
     assert keys[0] == keys[1]
@@ -220,23 +224,26 @@ SITE_VIEWS_A = st.sampled_from((
 SITE_VIEWS_B = st.sampled_from((
     None, VIEW_B, ALONE_B, of(ALONE_B, remote_log_mark=101), of(ALONE_B, coordinator_error="away"),
     of(VIEW_B, role="CLOSED"), of(ALONE_B, policy="protect"), of(ALONE_B, register=changed(REGISTER, home="b")),
-    changed(ALONE_B, running="op9"), changed(ALONE_B, changes=[Change("op1", "failover", "ann", 1.0)]),
+    changed(ALONE_B, running="op9"), changed(ALONE_B, changes=[RoleChange("op1", "failover", "ann", 1.0)]),
     of(VIEW_B, register=changed(REGISTER, epoch=4, state_id=9, active="b"), role="ACTIVE", lease_left_s=0.5),
     of(VIEW_B, register=changed(REGISTER, epoch=4, state_id=9, active="b"), role="CLOSED", peer=None),
 ))
-ABLE = st.sampled_from((None, B_CAN, Able("b", False, ("dfs: away",)), Able("a", True), Able("a", False, ("disk: full",))))
+READINESS = st.sampled_from((
+    None, B_CAN, TakeoverReadiness("b", False, ("dfs: away",)), TakeoverReadiness("a", True),
+    TakeoverReadiness("a", False, ("disk: full",)),
+))
 LOOKS = st.lists(
-    st.tuples(SITE_VIEWS_A, SITE_VIEWS_B, ABLE, st.integers(1, 12), st.sampled_from((0.5, 1.0, 2.0, 9.0))), max_size=25
+    st.tuples(SITE_VIEWS_A, SITE_VIEWS_B, READINESS, st.integers(1, 12), st.sampled_from((0.5, 1.0, 2.0, 9.0))), max_size=25
 )
 
 
 def walk(looks: list[Any], *, act: bool) -> list[tuple[float, Observation, Advice]]:
     """Each look is repeated for a while."""
-    state, now_s, told = State(), 0.0, []
-    for a, b, able, times, apart_s in looks:
+    state, now_s, told = MonitorState(), 0.0, []
+    for a, b, readiness, times, apart_s in looks:
         for _ in range(times):
             now_s += apart_s
-            seen = Observation(now_s, {"a": a, "b": b}, {"a": "no route", "b": "no route"}, able)
+            seen = Observation(now_s, {"a": a, "b": b}, {"a": "no route", "b": "no route"}, readiness)
             state, advice = step(SETTINGS, state, seen, act=act)
             told.append((now_s, seen, advice))
     return told
@@ -255,8 +262,8 @@ def test_it_never_acts_twice_within_the_quiet_time_nor_too_often(looks: list[Any
 def test_it_never_advises_a_failover_to_a_site_that_is_not_able(looks: list[Any]) -> None:
     for _, seen, advice in walk(looks, act=True):
         if advice.kind is Kind.FAILOVER:
-            assert seen.able is not None
-            assert (seen.able.site, seen.able.ok) == (advice.site, True)
+            assert seen.readiness is not None
+            assert (seen.readiness.site, seen.readiness.ok) == (advice.site, True)
 
 
 @given(LOOKS)
