@@ -136,7 +136,7 @@ def test_a_site_of_another_release_is_no_witness(sites: TwoSites) -> None:
             return {"own": {"site": "a"}}
 
     with pytest.raises(PeerError, match="as this release does"):
-        asyncio.run(cli_monitor.PairSight(Old()).view("a"))  # type: ignore[arg-type]
+        asyncio.run(cli_monitor.PairProbe(Old()).view("a"))  # type: ignore[arg-type]
 
 
 def test_thresholds_are_the_operators(tmp_path: Path) -> None:
