@@ -61,25 +61,22 @@ GC_THRESHOLDS = (20_000, 20, 50)  # requests leave few cycles behind; the defaul
 
 def site_settings(config: SiteConfig) -> SiteSettings:
     """What the site's own code is told; nothing of it names a file or an address of the machine but the two gateways'."""
-    automatic = config.policy == "available"
+    policy = config.policy
     return SiteSettings(
         pair=config.pair, site=config.site, peer=config.peer.site, url=config.http.url, peer_url=config.peer.url,
-        initial_active=config.initial_active, policy=config.policy, request_deadline_s=config.http.request_deadline_s,
+        initial_active=config.initial_active, policy=policy, request_deadline_s=config.http.request_deadline_s,
         flush_interval_s=config.engine.flush_interval_s, fence_deadline_s=config.remote_log.lease_recovery_deadline_s,
         admission=AdmissionLimits(config.commit.queue_bytes_max, config.commit.requests_max),
         barriers=BarrierLimits(config.barriers.kept_max, config.barriers.kept_s), audit_recent_s=config.audits.recent_s,
         active=ActiveSettings(
             lease_s=config.lease.lease_s, drift_margin=config.lease.drift_margin,
             noop_interval_s=config.lease.noop_interval_s, trim_interval_s=TRIM_INTERVAL_S,
-            degrade_after_s=config.available.degrade_after_s if automatic else None,
-            resync_after_s=None if config.policy == "performance" else (config.available.resync_after_s if automatic else 0.5),
+            degrade_after_s={"protect": None, "available": config.available.degrade_after_s, "performance": 0.0}[policy],
+            resync_after_s={"protect": 0.5, "available": config.available.resync_after_s, "performance": None}[policy],
             commit=CommitSettings(
                 frames_in_flight_max=config.commit.frames_in_flight_max, frame_bytes_max=config.commit.frame_bytes_max
             ),
-            shipper=ShipperSettings(
-                batch_bytes_max=config.replication.batch_bytes_max, batch_interval_s=config.replication.poll_interval_s,
-                retry_s=config.replication.retry_first_s * 4,
-            ),
+            shipper=ShipperSettings(batch_bytes_max=config.replication.batch_bytes_max),
             remote=RemoteWriterSettings(
                 segment_bytes=config.remote_log.segment_bytes, in_flight_max=config.remote_log.in_flight_max,
                 retry_first_s=config.remote_log.retry_first_s, retry_max_s=config.remote_log.retry_max_s,

@@ -22,7 +22,7 @@ SITES = ("a", "b")
 class Knobs(msgspec.Struct, frozen=True):
     """The settings of the world, all through a run: seconds, bytes and shares."""
 
-    coordinator: bool = True  # False: the register is on the two DFSs, "w" is nobody, and the policy is protect
+    coordinator: bool = True  # False: the register is on the two DFSs, "w" is nobody, and the policy is not available
     policy: str = "protect"
     lease_s: float = 1.0
     noop_interval_s: float = 0.3
@@ -113,12 +113,13 @@ IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may cras
 MODES = ("rejoin", "degrade", "resync")  # and of these
 ALONE = 4  # one plan in so many is of a pair without a coordinator
 STRUCK = 5  # one plan in so many has a disaster
+CHOSEN = 10  # one plan in so many has the policy performance
 AUDITED = 4  # in one plan in so many barriers are taken
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return audited(struck(hurried(watched(plain(seed, kinds)), kinds), kinds), kinds)
+    return audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
 
 
 def audited(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
@@ -152,6 +153,13 @@ def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     ]
     faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s))
     return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
+
+
+def chosen(plan: Plan) -> Plan:
+    """The plan, with a pair that is asynchronous by choice if its seed is one of those."""
+    if random.Random(f"choice {plan.seed}").randrange(CHOSEN):
+        return plan
+    return replace(plan, knobs=replace(plan.knobs, policy="performance"))
 
 
 def watched(plan: Plan) -> Plan:

@@ -47,6 +47,7 @@ MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect
 DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
+WHOLE = {"sync": "ACTIVE", "async": "DOWNGRADE_ACTIVE"}  # mode that is wanted -> the active's role then
 FINAL_READS = 3
 
 
@@ -68,6 +69,7 @@ class Result:
 class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._mode = "async" if plan.knobs.policy == "performance" else "sync"
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()
         self.world = World(plan, self.loop)
@@ -239,15 +241,15 @@ class Run:
             await self._ask(client, "reader", Operation("scan", use.name))
 
     def is_healthy(self) -> bool:
-        """One active in sync, to which its remote log answers, the other one its standby that holds everything, and no plan
-        under way."""
+        """One active in the mode that the policy wants, with a proof of late that it is not fenced, the other one its standby
+        that holds everything, and no plan under way."""
         state = self.world.watch.value
-        if state is None or state.active is None or state.switching is not None or state.mode != "sync":
+        if state is None or state.active is None or state.switching is not None or state.mode != self._mode:
             return False
         one, other = self.world.alive(state.active), self.world.alive(OTHER[state.active])
         if one is None or other is None or one.site is None or other.site is None:
             return False
-        if one.site.role != "ACTIVE" or other.site.role != "STANDBY" or other.site.sink.needs_base:
+        if one.site.role != WHOLE[self._mode] or other.site.role != "STANDBY" or other.site.sink.needs_base:
             return False
         busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
         return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
@@ -257,16 +259,16 @@ class Run:
         return await until(lambda: self._is_drained(target), DRAIN_S, 0.05)
 
     def _is_drained(self, target: int) -> bool:
-        """All that clients wrote is durable at both sites, and the remote log is down to its open segment."""
+        """All that clients wrote is durable at both sites, and the remote log is down to its open segment, if it has one."""
         active = self.world.find("active")
         one = self.world.alive(active) if active is not None else None
         epoch = one.site.active_epoch if one is not None and one.site is not None else None
-        if epoch is None or epoch.remote is None:
+        if epoch is None or (epoch.remote is None and self._mode == "sync"):
             return False
         engines = [self.world.machines[site].engine for site in SITES]
         durable = all(engine.durable_seq >= target for engine in engines)
         equal = engines[0].applied_seq == engines[1].applied_seq  # an idle active still writes noops
-        begun = [segment for segment in epoch.remote.segments if segment.begun]  # the next one is made beforehand
+        begun = [segment for segment in epoch.remote.segments if segment.begun] if epoch.remote else []  # one is made ahead
         return durable and equal and len(begun) <= 1
 
     def describe(self) -> str:

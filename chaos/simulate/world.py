@@ -243,7 +243,6 @@ class World:
 
 def site_settings(name: str, knobs: Knobs) -> SiteSettings:
     """As gateway/app.py makes them of a configuration, with short times."""
-    automatic = knobs.policy == "available"
     return SiteSettings(
         pair=PAIR, site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}",
         initial_active=INITIAL_ACTIVE, policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S,
@@ -251,7 +250,8 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
         barriers=BarrierLimits(kept_max=16), audit_recent_s=0.0,
         active=ActiveSettings(
             lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s, trim_interval_s=1.0,
-            degrade_after_s=knobs.degrade_after_s if automatic else None, resync_after_s=0.5,
+            degrade_after_s={"protect": None, "available": knobs.degrade_after_s, "performance": 0.0}[knobs.policy],
+            resync_after_s=None if knobs.policy == "performance" else 0.5,
             commit=CommitSettings(sweep_interval_s=0.25),
             shipper=ShipperSettings(idle_poll_s=0.25, retry_s=0.2, batch_interval_s=0.02, batch_bytes_max=4096),
             remote=RemoteWriterSettings(

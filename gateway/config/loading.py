@@ -27,6 +27,9 @@ from twinlog.errors import ConfigError
 PREFIX = "TWINLOG_"
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
 SQL_KEY_BYTES_MAX = 2560
+REMOVED = (  # nothing read the first two; what read the others had figures of its own
+    "engine.flush_bytes", "replication.retry_max_s", "replication.retry_first_s", "replication.poll_interval_s",
+)
 _INTERNAL = "sources"
 _KIND_NAMES = {int: "a whole number", float: "a number", Path: "a path", str: "a text", Mapping: "a table of texts"}
 _T = TypeVar("_T")
@@ -115,7 +118,9 @@ class _Reader:
 
     def _unknown(self, table: Mapping[str, Any], known: list[str], prefix: str) -> None:
         for name in table:
-            if name not in known:
+            if prefix + name in REMOVED:
+                self.fault(prefix + name, "was removed: it had no effect of its own", "nothing: delete the line")
+            elif name not in known:
                 near = difflib.get_close_matches(name, known, 1, 0.6)
                 hint = f"; did you mean {prefix}{near[0]}?" if near else ""
                 self.fault(prefix + name, f"there is no such key{hint}", ", ".join(known))
@@ -320,10 +325,8 @@ def _site_faults(config: SiteConfig, fault: _Fault) -> None:
         ("http.row_bytes_max", http.row_bytes_max, "http.body_bytes_max", http.body_bytes_max),
         ("commit.frame_bytes_max", commit.frame_bytes_max, "commit.queue_bytes_max", commit.queue_bytes_max),
         ("lease.noop_interval_s", lease.noop_interval_s, "half of lease.lease_s", lease.lease_s / 2),
+        ("remote_log.retry_first_s", config.remote_log.retry_first_s, "remote_log.retry_max_s", config.remote_log.retry_max_s),
     ]
-    for section in ("remote_log", "replication"):
-        part = getattr(config, section)
-        limits.append((f"{section}.retry_first_s", part.retry_first_s, f"{section}.retry_max_s", part.retry_max_s))
     for key, value, limit_key, limit in limits:
         if value > limit:
             fault(key, f"is {value:_}, above {limit:_}", f"at most {limit_key}", limit_key.rpartition(" ")[2])

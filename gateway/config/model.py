@@ -93,7 +93,6 @@ class EngineConfig:
     url: Annotated[str, Secret()] = field(default="", repr=False)  # of postgresql: the site's own database
     password: Annotated[str, Reference()] = field(default="", repr=False)  # put into the url
     flush_interval_s: Annotated[float, Within(0.01, 3600)] = 1.0
-    flush_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,9 +167,6 @@ class CommitConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     batch_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
-    poll_interval_s: Annotated[float, Within(0.001, 60)] = 0.02  # how long an idle replicator waits for new frames
-    retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
-    retry_max_s: Annotated[float, Within(0.001, 600)] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

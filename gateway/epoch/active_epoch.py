@@ -47,7 +47,7 @@ class ActiveSettings:
     drift_margin: float
     noop_interval_s: float
     trim_interval_s: float
-    degrade_after_s: float | None  # None: this policy never degrades by itself
+    degrade_after_s: float | None  # None: this policy never degrades by itself; 0: asynchronous by choice, whatever is well
     resync_after_s: float | None  # None: back to sync by command only
     commit: CommitSettings
     shipper: ShipperSettings
@@ -185,7 +185,8 @@ class ActiveEpoch:
                 self.last_background_error = error.message  # the lease runs out by itself; status shows why
 
     async def _degrade_loop(self) -> None:
-        """The policy's degrade, when there is no proof by the remote log for too long."""
+        """The policy's degrade, when there is no proof by the remote log for too long. At once where async is the choice:
+        a restart opens as it was, and that was synchronous if the policy was another one."""
         settings, after_s = self.settings, self.settings.degrade_after_s
         while after_s is not None:
             await self.ports.clock.sleep(settings.noop_interval_s / 2)

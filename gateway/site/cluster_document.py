@@ -105,7 +105,8 @@ def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
 
 
 def _resync(site: Site) -> dict[str, Any] | None:
-    if site.active_epoch is None or site.active_epoch.core.mode is CommitMode.SYNC:
+    by_choice = site.settings.policy == "performance"
+    if site.active_epoch is None or site.active_epoch.core.mode is CommitMode.SYNC or by_choice:
         return None
     modes, view = site.active_epoch.modes, _view(site)
     left = None

@@ -72,6 +72,9 @@ class Operations:
         if options.get("automatic") and policy != "available":
             said = f"the policy of site {self._site.site} is {policy}: a {kind} is an operator's to decide"
             raise Refused(said, policy=policy)
+        if kind == "resync" and policy == "performance":
+            said = f"the policy of site {self._site.site} is {policy}, asynchronous by choice: give both sites another one"
+            raise Refused(said, policy=policy)
         if kind in ("switchover", "failover", "rejoin"):
             if to is None:
                 raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)

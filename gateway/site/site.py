@@ -228,7 +228,7 @@ class Site:
                 wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
                 hybrid=self.hybrid, make_remote=partial(self._make_remote, reports), failpoints=ports.failpoints,
             ),
-            ActivationSettings(lease=lease, fence_deadline_s=self.settings.fence_deadline_s),
+            ActivationSettings(lease, self.settings.fence_deadline_s, self.settings.policy == "performance"),
         )
 
     async def install(self, opened: OpenedEpoch, *, auto_resync: bool) -> None:

@@ -41,7 +41,7 @@ class ShipperSettings:
     batch_bytes_max: int = 4 << 20
     batch_interval_s: float = 0.02  # gather at least this long, so that a busy pair does not pay a request per frame
     idle_poll_s: float = 0.5  # asks for the durable position when there is nothing to send
-    retry_s: float = 0.5
+    retry_s: float = 0.2
     call_timeout_s: float = 10.0
     base: BaseSettings = field(default_factory=BaseSettings)
 

@@ -21,7 +21,6 @@ COLUMNS_MAX = 1000
 KEY_COLUMNS_MAX = 16
 HISTORY_S_MAX = 366 * 86_400
 REPLICATIONS = ("sync", "async", "local")
-PARTITIONINGS = ("hash", "range")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_RULE = "must be 1 to 128 letters, digits or _, and must not begin with a digit"
 
@@ -43,7 +42,7 @@ class TableSchema(msgspec.Struct, frozen=True):
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
-    partitioning: dict[str, Any] | None
+    partitioning: dict[str, Any] | None  # None: a table that asks for one is refused until it works
     replication: str  # one of REPLICATIONS
     history_s: int
     revision: int
@@ -112,12 +111,13 @@ def parse_table(body: object, table_id: int = 0) -> TableSchema:
     if not columns and "columns" in members and not faults:
         faults.add("columns", "must not be empty")
     _check_table(columns, key, faults)
-    partitioning = _parse_partitioning(members.get("partitioning"), key, faults)
+    if members.get("partitioning") is not None:
+        faults.add("partitioning", "does not work yet: leave it out")
     replication = _parse_replication(members.get("replication", "sync"), faults)
     history_s = _parse_history(members.get("history_s", 0), faults)
     faults.raise_any(f"table {name!r}" if isinstance(name, str) else "the table")
     return TableSchema(
-        id=table_id, name=str(name), columns=tuple(columns), primary_key=key, partitioning=partitioning,
+        id=table_id, name=str(name), columns=tuple(columns), primary_key=key, partitioning=None,
         replication=replication, history_s=history_s, revision=1, next_column_id=len(columns) + 1,
     )
 
@@ -152,7 +152,6 @@ def alter(schema: TableSchema, patch: object) -> TableSchema:
     faults.raise_any(f"the change of table {schema.name!r}")
     return msgspec.structs.replace(
         schema, columns=columns, primary_key=key, replication=replication, history_s=history_s,
-        partitioning=_rename_partitioning(schema.partitioning, renamed),
         revision=schema.revision + 1, next_column_id=schema.next_column_id + len(added),
     )
 
@@ -269,37 +268,6 @@ def _check_table(columns: list[Column] | tuple[Column, ...], key: tuple[str, ...
     for name in key:
         if name not in names and not faults:
             faults.add("primary_key", f"names {name!r}, which is no column")
-
-
-def _parse_partitioning(value: object, key: tuple[str, ...], faults: _Faults) -> dict[str, Any] | None:
-    """Null, or one of PARTITIONINGS with an object; its `columns`, when given, are key columns. Kept as it came."""
-    if value is None:
-        return None
-    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in PARTITIONINGS:
-        faults.add("partitioning", 'must be null, {"hash": {...}} or {"range": {...}}')
-        return None
-    (rule,) = value.values()
-    if not isinstance(rule, dict):
-        faults.add("partitioning", "must hold an object")
-        return None
-    if "columns" in rule:
-        for name in faults.names(rule["columns"], "partitioning.columns"):
-            if name not in key:
-                faults.add("partitioning.columns", f"names {name!r}, which is not in the primary key")
-    try:
-        TYPES["json"].from_json(value)
-    except ValueError as bad:
-        faults.add("partitioning", str(bad))
-    return value
-
-
-def _rename_partitioning(partitioning: dict[str, Any] | None, renamed: Mapping[str, str]) -> dict[str, Any] | None:
-    if partitioning is None:
-        return None
-    ((kind, rule),) = partitioning.items()
-    if "columns" not in rule:
-        return partitioning
-    return {kind: {**rule, "columns": [renamed.get(name, name) for name in rule["columns"]]}}
 
 
 def _parse_replication(value: object, faults: _Faults) -> str:

@@ -358,10 +358,12 @@ class Activation:
         )
 
     def _opening_mode(self) -> Mode:
-        """Sync only when the peer, if it had to take over right now, would find everything."""
-        if self.request.kind == "takeover" or self._anew:
+        """Sync only when the peer, if it had to take over right now, would find everything. A restart keeps the mode, whatever
+        the policy: what only this site's log holds is copied first, and then the open epoch may degrade."""
+        kind = self.request.kind
+        if kind == "takeover" or self._anew or (self.settings.opens_async and kind != "restart"):
             return "async"
-        if self.request.kind == "switchover":
+        if kind == "switchover":
             return "sync" if self.request.peer_durable_seq >= self._end else "async"
         return self._mode_before
 

@@ -29,6 +29,7 @@ class RemoteLogOpener(Protocol):
 class ActivationSettings:
     lease: ReadLease  # its durations: how long a fencer waits
     fence_deadline_s: float
+    opens_async: bool  # by choice of the policy, where both sites hold all that the epoch follows
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,8 +340,10 @@ def _mode(facts: Facts) -> Judgement:
             return Judgement("warning", f"{facts.manifest['statement']}", "nothing: the loss was accepted")
     if facts.state.mode == "sync":
         return Judgement("ok", "synchronous")
-    return Judgement("warning", "asynchronous: the active's disk holds the only copy of what was not shipped yet",
-                     "`twinlog resync`" if facts.kind != "rejoin" else "nothing: the pair goes back to synchronous after it")
+    fix = "`twinlog resync`" if facts.kind != "rejoin" else "nothing: the pair goes back to synchronous after it"
+    if facts.own.policy == "performance":
+        fix = "nothing: the policy is performance"
+    return Judgement("warning", "asynchronous: the active's disk holds the only copy of what was not shipped yet", fix)
 
 
 def _journal(facts: Facts) -> Judgement:

@@ -150,8 +150,8 @@ class Operator:
             if life.site.role == "ACTIVE" and not held_up and not self.has_proof(life.site):
                 self.command("degrade", site)  # writes hang: the DFS with its remote log was emptied
                 return True
-            epoch = life.site.active_epoch
-            if life.site.role == "DOWNGRADE_ACTIVE" and epoch is not None and not epoch.auto_resync:
+            epoch, by_choice = life.site.active_epoch, life.site.settings.policy == "performance"
+            if life.site.role == "DOWNGRADE_ACTIVE" and epoch is not None and not (epoch.auto_resync or by_choice):
                 self.command("resync", site)
                 return True
         return False

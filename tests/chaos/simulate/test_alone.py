@@ -33,7 +33,7 @@ def test_a_share_of_all_plans_is_without_a_coordinator() -> None:
     plans = [draw(seed) for seed in range(400)]
     without = [plan for plan in plans if not plan.knobs.coordinator]
     assert 60 < len(without) < 140
-    assert {plan.knobs.policy for plan in without} == {"protect"}
+    assert {plan.knobs.policy for plan in without} == {"protect", "performance"}
     assert {fault.kind for plan in plans for fault in plan.faults} <= set(BY_NAME)
 
 
