@@ -25,12 +25,12 @@ from remote_log.replication.messages import (
     EpochsReply,
     RowsReply,
     RowsRequest,
+    Transport,
     from_message,
     to_message,
     unpack_history,
 )
 from remote_log.replication.sink import Sink
-from remote_log.replication.transport import Transport
 from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.engines.barriers import Barriers

@@ -22,8 +22,8 @@ from gateway.epoch.modes import PINNED, Modes
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import Transport
 from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
-from remote_log.replication.transport import Transport
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock, HybridClock

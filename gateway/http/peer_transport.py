@@ -1,11 +1,12 @@
 """The real Transport: one kept-alive HTTP connection to the other site's gateway.
 
 What always holds: a call ends by its time-out; the peer's problem answer becomes the same error class here; anything else
-is a PeerError, whose outcome is unknown; a body is let go once it was sent. Source: remote_log/replication/transport.py.
+is a PeerError, whose outcome is unknown; a body is let go once it was sent. Source: remote_log/replication/messages.py.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import httpx
 import msgspec
 
 from gateway.client.problem_documents import error_from_problem
+from remote_log.replication.messages import decode_reply
 from twinlog.errors import PeerError
 
 CONTENT_TYPE = "application/x-msgpack"
@@ -36,20 +38,15 @@ class HttpTransport:
         sending = _once(body)
         del body
         try:
-            response = await self._client.post(
-                f"/internal/v1/peer/{method}", content=sending, headers=headers, timeout=timeout_s
-            )
-        except httpx.HTTPError as error:
+            async with asyncio.timeout(timeout_s):  # httpx counts each read and each write anew
+                response = await self._client.post(
+                    f"/internal/v1/peer/{method}", content=sending, headers=headers, timeout=timeout_s
+                )
+        except (httpx.HTTPError, TimeoutError) as error:
             raise PeerError(f"the other site at {self._url} does not answer ({type(error).__name__}: {error})") from error
         if response.status_code != 200:
             raise error_from_problem(response.status_code, response.content)
-        try:
-            reply = msgspec.msgpack.decode(response.content)
-        except msgspec.DecodeError as error:
-            raise PeerError(f"the other site at {self._url} answered nonsense to {method}") from error
-        if not isinstance(reply, dict):
-            raise PeerError(f"the other site at {self._url} answered no map to {method}")
-        return reply
+        return decode_reply(method, response.content)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -28,8 +28,8 @@ from gateway.service.tables import TablesService
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import Transport
 from remote_log.replication.sink import Sink
-from remote_log.replication.transport import Transport
 from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
 from storage.disk.port import Files

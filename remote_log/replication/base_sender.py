@@ -1,7 +1,11 @@
-"""The sender of base data, at the active: fills a follower from a snapshot, and goes on where the one before was cut off.
+"""Base data at the active: everything an engine holds at one point, cut into parts, and their sender.
 
-What always holds:
-- the follower's own progress decides where to go on. As long as the snapshot that it came from is held, from there in that one;
+`BaseSender` fills a follower from a snapshot, and resumes where the one before was cut off. What always holds:
+- parts come in key order, the rows of one table after another, then what idempotency keys answered, so that a retry is
+  answered from the record at the filled site too; a part is bounded by entries, and by bytes of rows (one row more at most; an
+  outcome is small); there is always a first part, also of nothing. A place in that order says how far a base has come, so
+  another snapshot can resume where one ended;
+- the follower's own progress decides where the sender resumes: in the snapshot that it came from, as long as that is held;
 - once that snapshot is gone, the rest comes from a new one, of a later point: what changed meanwhile in the rows that are in
   already is in the log after the first snapshot's point, which the follower applies before anything else. Applied again, the
   records end in the same row. So this is done only while the WAL reaches back to there, and where this log contains the point
@@ -12,13 +16,12 @@ Source: protocol.md section 7.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
-from remote_log.replication.base_parts import base_parts
 from remote_log.replication.epoch_history import common_end
 from remote_log.replication.messages import (
     BASE,
@@ -31,7 +34,7 @@ from remote_log.replication.messages import (
     pack_outcomes,
 )
 from storage.clock import Clock
-from storage.engine import EpochEntry, Snapshot, StorageEngine
+from storage.engine import EpochEntry, RequestOutcome, Snapshot, StorageEngine, StoredRow
 from storage.log.wal import Wal
 from twinlog.errors import EngineFailed, Refused
 
@@ -145,3 +148,48 @@ class BaseSender:
         position = await self._call(BASE_DONE, done)
         self.release()
         return position
+
+
+@dataclass(slots=True)
+class BasePart:
+    rows: list[tuple[int, StoredRow]] = field(default_factory=list)
+    row_bytes: int = 0
+    outcomes: list[tuple[str, RequestOutcome]] = field(default_factory=list)
+
+    @property
+    def entries(self) -> int:
+        return len(self.rows) + len(self.outcomes)
+
+    def moves(self, progress: BaseProgress) -> BaseProgress:
+        """`progress` once this part is in, too."""
+        table, key = (self.rows[-1][0], self.rows[-1][1].key) if self.rows else (progress.table, progress.key)
+        request = self.outcomes[-1][0] if self.outcomes else progress.request
+        return msgspec.structs.replace(progress, part=progress.part + 1, table=table, key=key, request=request)
+
+
+async def base_parts(
+    snapshot: Snapshot, tables: Sequence[int], progress: BaseProgress, *, entries_max: int, bytes_max: int
+) -> AsyncGenerator[BasePart, None]:
+    """The snapshot's rows of `tables`, ascending, and its request outcomes, as far as they lie behind `progress`."""
+    part = BasePart()
+    for table in tables if progress.request is None else ():
+        if table < progress.table:
+            continue
+        start = progress.key + b"\0" if table == progress.table else None
+        while rows := await snapshot.scan(
+            table, start, None, reverse=False, limit=entries_max - part.entries, bytes_max=bytes_max - part.row_bytes
+        ):
+            part.rows += [(table, row) for row in rows]
+            part.row_bytes += sum(len(row.key) + len(row.value) for row in rows)
+            start = rows[-1].key + b"\0"
+            if part.entries >= entries_max or part.row_bytes >= bytes_max:
+                yield part
+                part = BasePart()
+    after = progress.request
+    while outcomes := await snapshot.request_outcomes(after, limit=entries_max - part.entries):
+        part.outcomes += outcomes
+        after = outcomes[-1][0]
+        if part.entries >= entries_max:
+            yield part
+            part = BasePart()
+    yield part

@@ -1,12 +1,17 @@
-"""The messages between the two gateways: msgpack maps, one struct each, so that both ends agree on the fields.
+"""The Transport port, one site's calls of the other, and the messages that go over it: msgpack maps, one struct each.
 
-What always holds: every message of the replication stream names the epoch of its sender; an unknown field is ignored, a
-missing one is an error, so that two releases can talk during an upgrade. Source: protocol.md sections 7 and 8.
+The real transport is HTTP (gateway/http/peer_transport.py); the simulated one delays, drops and repeats messages.
+
+What always holds, and the contract suite (tests/remote_log/replication/transport_contract.py) checks on every one: a call ends
+by its `timeout_s`; an error that the peer raised arrives as the same class of twinlog/errors.py; everything else (unreachable,
+timed out, nonsense) is a PeerError, whose outcome is unknown. Every message of the replication stream names the epoch of its
+sender; an unknown field is ignored, a missing one is an error, so that two releases can talk during an upgrade.
+Source: protocol.md sections 7 and 8.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -17,8 +22,12 @@ FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS = "status", "epochs", "rows"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
 
-
 OutcomeRow = tuple[str, bytes, int, int, int, int, bool]  # idempotency key, then RequestOutcome as a tuple
+
+
+class Transport(Protocol):
+    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """The peer's answer to one of the methods above. Raises what the peer raised, or PeerError."""
 
 
 class FollowRequest(msgspec.Struct):
@@ -177,6 +186,17 @@ def from_message(kind: type[_T], message: dict[str, Any]) -> _T:
         return msgspec.convert(message, kind)
     except msgspec.ValidationError as error:
         raise PeerError(f"the other site's message is not a {kind.__name__}: {error}") from error
+
+
+def decode_reply(method: str, data: bytes) -> dict[str, Any]:
+    """The map that the peer answered to `method`. Raises PeerError."""
+    try:
+        reply = msgspec.msgpack.decode(data)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"the other site answered nonsense to {method}") from error
+    if not isinstance(reply, dict):
+        raise PeerError(f"the other site answered no map to {method}")
+    return reply
 
 
 def pack_history(entries: list[EpochEntry]) -> list[tuple[int, int, int, str, str]]:

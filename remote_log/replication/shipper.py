@@ -25,11 +25,11 @@ from remote_log.replication.messages import (
     FollowRequest,
     Position,
     ReplicateRequest,
+    Transport,
     from_message,
     pack_history,
     to_message,
 )
-from remote_log.replication.transport import Transport
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal

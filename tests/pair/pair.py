@@ -31,6 +31,7 @@ from gateway.site.supervisor import Supervisor
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import decode_reply
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
@@ -107,10 +108,10 @@ class DirectTransport:
         body = msgspec.msgpack.encode(message)
         try:
             async with asyncio.timeout(timeout_s):
-                answer: dict[str, Any] = msgspec.msgpack.decode(await running.peer_api.call_bytes(method, body))
+                answer = await running.peer_api.call_bytes(method, body)
         except TimeoutError as error:
             raise PeerError(f"site {self._to} did not answer {method} in {timeout_s} s") from error
-        return answer
+        return decode_reply(method, answer)
 
 
 async def open_rocks(path: Path) -> StorageEngine:

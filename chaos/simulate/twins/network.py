@@ -4,7 +4,7 @@ Places: "a" and "b" (a data centre: its gateway and its DFS), "w" (the witness: 
 What always holds: a caller hears by its deadline, in its own process; what serves a call runs where it belongs (servers in
 no process, a gateway's code in its process), and never at once: a message takes its time, also within a place. Messages of
 different calls overtake one another; those of one `Connection` never do. What is on its way when its link is cut is lost;
-a connection sends it again when a silent cut has healed. Source: remote_log/replication/transport.py, protocol.md 5.
+a connection sends it again when a silent cut has healed. Source: remote_log/replication/messages.py, protocol.md 5.
 """
 
 from __future__ import annotations

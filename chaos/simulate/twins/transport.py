@@ -1,7 +1,7 @@
 """One gateway's calls of the other over the simulated network: late, lost, doubled, or answered after a crash by nobody.
 
 What always holds: the other gateway's code runs in its own process; what goes over the network is bytes, so that nothing is
-shared; an error arrives as it would over HTTP. Source: remote_log/replication/transport.py, gateway/http/peer_transport.py.
+shared; an error arrives as it would over HTTP. Source: remote_log/replication/messages.py, gateway/http/peer_transport.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chaos.simulate.twins.network import Call, Network
 from chaos.simulate.twins.process import Process
 from gateway.api.problems import answer_for
 from gateway.client.problem_documents import error_from_problem
+from remote_log.replication.messages import decode_reply
 from twinlog.errors import PeerError, TwinlogError
 
 
@@ -41,8 +42,7 @@ class SimTransport:
         status, answer = await self._network.call(self._src, self._dst, serve, timeout_s, failed, may_repeat=True)
         if status != 200:
             raise error_from_problem(status, answer)
-        reply: dict[str, Any] = msgspec.msgpack.decode(answer)
-        return reply
+        return decode_reply(method, answer)
 
     async def close(self) -> None:
         """Nothing is held."""

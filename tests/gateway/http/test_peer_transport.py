@@ -1,9 +1,10 @@
-"""The transport over a real socket: what it keeps of a call, and how it says that the other side is no good."""
+"""The transport over a real socket keeps the contract of the port, and lets go of what it sent."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -11,10 +12,54 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 
+from gateway.config.model import HttpConfig
+from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
+from gateway.http.server import HttpServer, ServerSettings, listen
+from tests.gateway.dict_service import DictService
+from tests.remote_log.replication.transport_contract import StubPeer, TransportContract
 from twinlog.errors import PeerError
 
 MIB = 1 << 20
+
+
+class HttpWire:
+    """A door whose service is the peer, and the transport to it. Cut: nothing listens at its port."""
+
+    def __init__(self) -> None:
+        self.peer = StubPeer()
+        self._server = self._listen(0)
+        self._port = self._server.port
+        self.transport = HttpTransport(f"http://127.0.0.1:{self._port}")
+
+    def _listen(self, port: int) -> HttpServer:
+        service = DictService()
+        service.peer_call = self.peer.call_bytes  # type: ignore[method-assign]
+        app = build_app(service, HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        return HttpServer(app, listen("127.0.0.1", port), ServerSettings(graceful_shutdown_s=1))
+
+    async def cut(self) -> None:
+        await self._server.stop()
+
+    async def heal(self) -> None:
+        self._server = self._listen(self._port)
+        await self._server.start()
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def close(self) -> None:
+        await self.transport.close()
+        await self._server.stop()
+
+
+class TestHttpTransport(TransportContract):
+    @pytest.fixture
+    async def wire(self) -> AsyncIterator[HttpWire]:
+        wire = HttpWire()
+        await wire.start()
+        yield wire
+        await wire.close()
 
 
 @asynccontextmanager
@@ -68,8 +113,31 @@ async def test_a_body_is_let_go_once_it_was_sent() -> None:
     assert kept < 3 * MIB
 
 
-@pytest.mark.parametrize("answer", [b"", b"\xc1", msgspec.msgpack.encode([1])])
-async def test_an_answer_that_is_no_map(answer: bytes) -> None:
-    async with peer(answer) as (transport, _):
-        with pytest.raises(PeerError, match=r"nonsense|no map"):
-            await transport.call("status", {}, 5.0)
+async def test_an_answer_that_never_ends_ends_by_the_time_out() -> None:
+    """Each byte comes in time, and the answer does not."""
+    ended = asyncio.Event()
+
+    async def dribble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(b"x")
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(1 << 16), 0.02)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(dribble, "127.0.0.1", 0)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    begun_s = time.monotonic()
+    with pytest.raises(PeerError):
+        await transport.call("status", {}, 0.3)
+    assert time.monotonic() - begun_s < 3
+    await transport.close()
+    await ended.wait()
+    server.close()
+    await server.wait_closed()

@@ -14,8 +14,10 @@ from chaos.simulate.twins.engine import SimEngine
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
+from chaos.simulate.twins.transport import SimTransport
 from tests.chaos.simulate.on_virtual_loop import on_loop, suite
 from tests.remote_log.dfs.dfs_contract import DfsContract
+from tests.remote_log.replication.transport_contract import StubPeer, TransportContract
 from tests.storage.disk.files_contract import FilesContract
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
@@ -67,6 +69,27 @@ class TestSimFiles(suite(FilesContract)):  # type: ignore[misc]
     @pytest.fixture
     def files(self, loop: VirtualLoop) -> SimFiles:
         return SimDisk(loop, random.Random(1)).files(Process("one"))
+
+
+class SimWire:
+    """Two processes, at "a" and "b", and the simulated network between them."""
+
+    def __init__(self, loop: VirtualLoop, source: random.Random) -> None:
+        self.peer, process = StubPeer(), Process("b")
+        self._network = Network(loop, source)
+        self.transport = SimTransport("a", "b", self._network, lambda: (process, self.peer))
+
+    async def cut(self) -> None:
+        self._network.cut("a", "b")
+
+    async def heal(self) -> None:
+        self._network.heal()
+
+
+class TestSimTransport(suite(TransportContract)):  # type: ignore[misc]
+    @pytest.fixture(params=range(4))
+    def wire(self, loop: VirtualLoop, request: pytest.FixtureRequest) -> SimWire:
+        return SimWire(loop, random.Random(request.param))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from remote_log.replication.base_parts import BasePart, base_parts
+from remote_log.replication.base_sender import BasePart, base_parts
 from remote_log.replication.messages import (
     BaseDoneRequest,
     BaseProgress,
