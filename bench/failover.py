@@ -31,9 +31,9 @@ from bench.load_generator import Plan
 from bench.pair import TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload, row
 from chaos.servers.hdfs_cluster import HdfsCluster
-from gateway.client.client import TwinlogClient
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import HdfsRoot
+from twinlog import Client
 
 TABLE = "rows"
 CONNECTIONS = 64
@@ -60,7 +60,7 @@ class Trial:
             config.write_text(config.read_text().replace(f'url = "{self.urls["b"]}"', f'url = "http://127.0.0.1:{gate.port}"'))
             sites = {site: stack.enter_context(self._site(site)) for site in "ab"}
             _until("the pair is open and b follows", READY_S, lambda: self._role("a") == "ACTIVE" and self._is_followed())
-            with TwinlogClient(client_address(self.urls)) as client:
+            with Client(client_address(self.urls)) as client:
                 client.create_table({"name": TABLE, **BENCH_TABLE})
             _until("b knows the table", READY_S, self._knows_table)
             gate.shut()
@@ -127,7 +127,7 @@ class Trial:
         raise BenchError(f"b took no write within {FAILOVER_S:.0f} s after the kill; see {self.folder}/b.log")
 
     def _check_rows(self) -> None:
-        with TwinlogClient(client_address({"b": self.urls["b"]})) as client:
+        with Client(client_address({"b": self.urls["b"]})) as client:
             found = {stored["id"]: stored for stored in client.scan(TABLE, page_rows=SCAN_ROWS)}
         wrong = [key for key in range(self.rows + 1) if found.get(key) != row(key)]
         if wrong or len(found) != self.rows + 1:

@@ -17,7 +17,7 @@ from itertools import cycle, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from gateway.client.client import AsyncTwinlogClient
+from twinlog import AsyncClient
 
 LANES = 4  # batches in flight; each lane has rows of its own
 BATCH_ROWS = 250
@@ -94,11 +94,11 @@ class Writes:
             self._failure = error
 
     async def _write(self) -> None:
-        async with AsyncTwinlogClient(self._address) as client, asyncio.TaskGroup() as lanes:
+        async with AsyncClient(self._address) as client, asyncio.TaskGroup() as lanes:
             for lane in range(LANES):
                 lanes.create_task(self._lane(client, self._rows[lane::LANES]))
 
-    async def _lane(self, client: AsyncTwinlogClient, rows: Sequence[Row]) -> None:
+    async def _lane(self, client: AsyncClient, rows: Sequence[Row]) -> None:
         size = max(1, min(BATCH_ROWS, self._rate // LANES // 4))  # four batches a second at least
         due_s = time.monotonic()
         for batch in _batches(self._target, rows, size):

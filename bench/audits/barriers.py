@@ -25,7 +25,7 @@ import httpx
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from bench.pair import Pair
-from gateway.client.client import TwinlogClient
+from twinlog import Client
 
 TABLE = {
     "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"],
@@ -37,7 +37,7 @@ POLL_S, POLLS_MAX = 0.002, 10_000
 
 
 def fill(url: str, rows: int) -> None:
-    with TwinlogClient(f"twinlog://bench?a={url}") as client:
+    with Client(f"twinlog://bench?a={url}") as client:
         for first in range(0, rows, BATCH):
             keys = pa.array(range(first, min(first + BATCH, rows)), pa.int64())
             texts = pa.array([f"{number:0{TEXT_BYTES}}" for number in range(first, first + len(keys))])

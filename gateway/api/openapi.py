@@ -15,7 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from gateway.api import documents
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import JSON
-from gateway.client.problem_documents import TYPE_PREFIX
+from twinlog.problem_documents import TYPE_PREFIX
 
 PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{name}"

@@ -1,4 +1,4 @@
-"""Errors at the edge: one table from the error tree to RFC 9457 problems. The way back is gateway/client/problem_documents.py.
+"""Errors at the edge: one table from the error tree to RFC 9457 problems. The way back is twinlog/problem_documents.py.
 
 What always holds: every class of twinlog/errors.py has its row here; a problem's `type` is stable and its `detail` says what
 to do; the answer to a failed write says `outcome`: `not_applied` only when nothing was logged, else `unknown`; an error that
@@ -19,8 +19,8 @@ import structlog
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from gateway.client.problem_documents import TYPE_PREFIX
 from twinlog import errors
+from twinlog.problem_documents import TYPE_PREFIX
 
 CONTENT_TYPE = b"application/problem+json"
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.terminal import JsonOption, out, print_json, verb
 from twinlog.errors import ConfigError
+from twinlog.terminal import JsonOption, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Prove that both sites are equal, with Spark; find what is not.")
 SETTINGS = "A setting of the job: of repair audit, truth, write; of reconcile tail; of replay log, base, into, webhdfs, user."

@@ -5,6 +5,7 @@ What always holds: keys and values are typed by the table's schema, never guesse
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,11 +19,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.client.calls import Ack
-from gateway.client.client import TwinlogClient
-from gateway.client.flow import Patience
-from gateway.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
+from twinlog import Client
+from twinlog.calls import Ack, json_ready
 from twinlog.errors import InvalidInput
+from twinlog.flow import Patience
+from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
 
 DATA = "Work with data"
 app = typer.Typer(rich_markup_mode="rich")
@@ -36,10 +37,10 @@ _IS_NULL = re.compile(r"\s*([^\s=<>!]+)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
 _TABLE_COLUMNS_MAX = 12
 
 
-def connected(address: str, deadline_s: float = 10.0) -> TwinlogClient:
+def connected(address: str, deadline_s: float = 10.0) -> Client:
     if not address:
         raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
-    return TwinlogClient(address, Patience(deadline_s=deadline_s))
+    return Client(address, Patience(deadline_s=deadline_s))
 
 
 @app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
@@ -111,12 +112,12 @@ def get(
     with connected(config, deadline_s) as client:
         found = client.get(table, _key(key), columns=columns.split(",") if columns else None, as_of=as_of or None)
     if as_json:
-        print_json({"row": found.row, "version": found.version})
+        print_json({"row": _shown(found.row), "version": found.version})
         return
     shown = Table(box=None, pad_edge=False, show_header=False)
     shown.add_column(style="dim", no_wrap=True)
     shown.add_column(overflow="fold")
-    for name, value in found.row.items():
+    for name, value in _shown(found.row).items():
         shown.add_row(escape(name), _cell(value))
     shown.add_row("(version)", str(found.version))
     out().print(shown)
@@ -162,10 +163,10 @@ def scan(
         )
         if as_json:
             for row in islice(rows, limit or None):
-                typer.echo(msgspec.json.encode(row).decode())
+                typer.echo(msgspec.json.encode(_shown(row)).decode())
             return
         names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
-        _show_rows(list(islice(rows, limit or None)), names, limit)
+        _show_rows([_shown(row) for row in islice(rows, limit or None)], names, limit)
 
 
 def _show_rows(rows: Sequence[Mapping[str, Any]], names: list[str], limit: int) -> None:
@@ -270,7 +271,7 @@ def _condition(text: str, types: Mapping[str, str]) -> tuple[str, str, Any]:
 
 
 def _value(name: str, text: str, types: Mapping[str, str]) -> Any:
-    """`text` as the column's type writes it in JSON. What is wrong in range or form, the site says."""
+    """The column's value that `text` is in JSON. What is wrong in range or form, the site says."""
     if name not in types:
         raise InvalidInput(f"there is no column {name!r}: the table has {', '.join(types)}")
     kind = types[name]
@@ -283,6 +284,8 @@ def _value(name: str, text: str, types: Mapping[str, str]) -> Any:
             return int(text)
         if kind in ("float32", "float64"):
             return float(text)
+        if kind == "bytes":
+            return binascii.a2b_base64(text, strict_mode=True)
         if kind == "json":
             return msgspec.json.decode(text)
         if kind == "timestamp":
@@ -290,6 +293,11 @@ def _value(name: str, text: str, types: Mapping[str, str]) -> Any:
     except (ValueError, KeyError):
         raise InvalidInput(f"column {name!r} is of type {kind}: {text!r} is none") from None
     return text
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row as the API has it in JSON: bytes in base64, times and decimals as texts."""
+    return msgspec.to_builtins(json_ready(row))  # type: ignore[no-any-return]
 
 
 def _cell(value: Any) -> str:

@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.markup import escape
 
 from gateway.cli.screens import operation_screen, step_cells
-from gateway.client.pair_access import PairAccess
-from gateway.terminal import Exit, notes, out, print_json
 from twinlog.errors import NotFound, OutcomeUnknown, PeerError
+from twinlog.sites import Sites
+from twinlog.terminal import Exit, notes, out, print_json
 
 RUNNING = ("running",)
 RETRIES = 20
@@ -27,7 +27,7 @@ ORDER_ATTEMPTS = 3
 
 
 def start(
-    pair: PairAccess, order: Sequence[str], kind: str, to: str | None, options: Mapping[str, Any], dry_run: bool
+    pair: Sites, order: Sequence[str], kind: str, to: str | None, options: Mapping[str, Any], dry_run: bool
 ) -> tuple[str, dict[str, Any]]:
     """Ask the first site of `order` that answers. (site, operation document).
 
@@ -44,7 +44,7 @@ def start(
     raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of one of them")
 
 
-def _order(pair: PairAccess, site: str, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Raises PeerError only when the order certainly did not reach the site."""
     key, lost = secrets.token_hex(16), False
     for attempt in range(ORDER_ATTEMPTS):
@@ -61,7 +61,7 @@ def _order(pair: PairAccess, site: str, kind: str, body: Mapping[str, Any]) -> d
     )
 
 
-def find(pair: PairAccess, operation_id: str) -> tuple[str, dict[str, Any]]:
+def find(pair: Sites, operation_id: str) -> tuple[str, dict[str, Any]]:
     """The site that keeps the operation, and its document. Raises NotFound, or PeerError when a site did not answer."""
     answers = pair.ask_all(f"/v1/operations/{operation_id}")
     for site, answer in answers.items():
@@ -73,7 +73,7 @@ def find(pair: PairAccess, operation_id: str) -> tuple[str, dict[str, Any]]:
     raise NotFound(f"no site knows an operation {operation_id}: `twinlog history` lists them")
 
 
-def follow(pair: PairAccess, site: str, document: dict[str, Any], *, as_json: bool) -> None:
+def follow(pair: Sites, site: str, document: dict[str, Any], *, as_json: bool) -> None:
     """Show the operation until it ends. Leaves with the exit code of its end."""
     operation_id = str(document.get("id", ""))
     try:
@@ -123,7 +123,7 @@ def may_abort(document: Mapping[str, Any]) -> bool:
     return all(step.get("abortable") or step.get("state") == "pending" for step in document.get("steps") or ())
 
 
-def documents(pair: PairAccess, site: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def documents(pair: Sites, site: str, first: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """`first`, then each change, until the operation has ended; through reconnects."""
     operation_id = str(first.get("id", ""))
     document, failures = first, 0

@@ -24,7 +24,6 @@ from gateway.cli.screens import figure, moment, size
 from gateway.config.dfs_choice import open_dfs
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
-from gateway.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import standing
@@ -32,6 +31,7 @@ from storage.log.frame import Flags, Frame
 from storage.log.record import Kind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
+from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
 WAL_FOLDER = "wal"

@@ -18,11 +18,10 @@ from gateway.cli import audit as cli_audit
 from gateway.cli import data as cli_data
 from gateway.cli import log as cli_log
 from gateway.cli import operator as operator_cli
-from gateway.client.pair_access import PairAccess
 from gateway.config.loading import effective, load_operator_config, load_site_config
 from gateway.config.model import OperatorConfig, SiteConfig
-from gateway.terminal import EXIT_CODES, JsonOption, out, print_json, verb
 from remote_log.dfs.hdfs.jvm import end_process
+from twinlog.terminal import EXIT_CODES, JsonOption, out, print_json, verb
 
 RUN = "Run"
 app = typer.Typer(
@@ -35,17 +34,6 @@ config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, or s
 _FileOption = Annotated[
     Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
 ]
-
-
-def _connect(address: str) -> PairAccess:
-    from gateway.client.operator import OperatorHttp
-
-    return OperatorHttp(address)
-
-
-@app.callback()
-def root(context: typer.Context) -> None:
-    context.obj = _connect
 
 
 @app.command(rich_help_panel=RUN, epilog=EXIT_CODES)

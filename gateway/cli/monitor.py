@@ -20,14 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.screens import duration
-from gateway.client.pair_access import PairAccess
-from gateway.terminal import Exit, notes, out, print_json
 from storage.clock import SystemClock
 from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
 from twinlog.errors import PeerError
+from twinlog.sites import Sites
+from twinlog.terminal import Exit, notes, out, print_json
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 _STYLES = {
@@ -38,7 +38,7 @@ _STYLES = {
 class PairProbe:
     """SiteProbe over the operator's way to both sites: each call in a thread of its own."""
 
-    def __init__(self, pair: PairAccess) -> None:
+    def __init__(self, pair: Sites) -> None:
         self._pair = pair
 
     async def view(self, site: str) -> SiteView:
@@ -56,9 +56,9 @@ class PairProbe:
         return await asyncio.to_thread(self._pair.ask, site, "POST", "/v1/operations", body, key, MONITOR)
 
 
-def advise(pair: PairAccess, *, as_json: bool) -> None:
+def advise(pair: Sites, thresholds: Thresholds, *, as_json: bool) -> None:
     """One look, as two a moment apart. Leaves with the exit code of what was found."""
-    at_once = replace(pair.thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
+    at_once = replace(thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
     watcher = _watcher(pair, at_once, act=False, tell=lambda advice, became: None)
 
     async def look() -> Advice:
@@ -78,7 +78,7 @@ def advise(pair: PairAccess, *, as_json: bool) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def monitor(pair: PairAccess, *, act: bool, as_json: bool) -> None:
+def monitor(pair: Sites, thresholds: Thresholds, *, act: bool, as_json: bool) -> None:
     """Until Ctrl-C. Each change is a line, with --json a JSON document in a line."""
     def tell(advice: Advice, became: str) -> None:
         at = datetime.now(UTC)
@@ -88,10 +88,10 @@ def monitor(pair: PairAccess, *, act: bool, as_json: bool) -> None:
         else:
             out().print(advice_lines(at, advice, became), soft_wrap=True)
 
-    asyncio.run(_watcher(pair, pair.thresholds, act=act, tell=tell).run())
+    asyncio.run(_watcher(pair, thresholds, act=act, tell=tell).run())
 
 
-def _watcher(pair: PairAccess, settings: Thresholds, *, act: bool, tell: Any) -> Watcher:
+def _watcher(pair: Sites, settings: Thresholds, *, act: bool, tell: Any) -> Watcher:
     return Watcher(tuple(pair.urls), PairProbe(pair), SystemClock(), settings, act=act, tell=tell)
 
 

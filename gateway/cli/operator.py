@@ -8,7 +8,7 @@ Sources: product.md section 4, switchover-lessons.md (12 to 22).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -25,8 +25,12 @@ from gateway.cli.screens import (
     operation_screen,
     status_screen,
 )
-from gateway.client.pair_access import PairAccess
-from gateway.terminal import (
+from gateway.config.loading import monitor_thresholds
+from switchover.preflight.checks import KINDS
+from switchover.preflight.loss import UNKNOWN, at_risk
+from twinlog.errors import InvalidInput, PeerError, Refused
+from twinlog.sites import Sites
+from twinlog.terminal import (
     EXIT_CODES,
     ConfigOption,
     DryRunOption,
@@ -39,9 +43,6 @@ from gateway.terminal import (
     print_json,
     verb,
 )
-from switchover.preflight.checks import KINDS
-from switchover.preflight.loss import UNKNOWN, at_risk
-from twinlog.errors import InvalidInput, PeerError, Refused
 
 app = typer.Typer(rich_markup_mode="rich")
 CHANGE = "Change roles and modes"
@@ -50,12 +51,9 @@ _SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="T
 _ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 
 
-def connected(context: typer.Context, address: str) -> PairAccess:
-    """The pair, by the function that the root command has put into the context."""
-    if not address:
-        raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
-    connect: Callable[[str], PairAccess] = context.obj
-    pair = connect(address)
+def connected(context: typer.Context, address: str) -> Sites:
+    """Both sites, until the command ends."""
+    pair = Sites(address)
     context.call_on_close(pair.close)
     return pair
 
@@ -124,7 +122,7 @@ def validate(
 @verb
 def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
     """What should be done now, why, and on whose word? One look from here at both sites; nothing is changed."""
-    cli_monitor.advise(connected(context, config), as_json=as_json)
+    cli_monitor.advise(connected(context, config), monitor_thresholds(config), as_json=as_json)
 
 
 @app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
@@ -135,7 +133,7 @@ def monitor(
     as_json: JsonOption = False,
 ) -> None:
     """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
-    cli_monitor.monitor(connected(context, config), act=act, as_json=as_json)
+    cli_monitor.monitor(connected(context, config), monitor_thresholds(config), act=act, as_json=as_json)
 
 
 @app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
@@ -181,7 +179,7 @@ def failover(
         raise
 
 
-def _accepted_loss(pair: PairAccess, target: str, count: str) -> dict[str, Any]:
+def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
     """Show what may be lost now, and have the operator type it. The site compares what is typed with what is so by then."""
     manifest = pair.ask(target, "GET", "/v1/checks?for=failover").get("loss")
     if manifest is None:
@@ -266,7 +264,7 @@ def abort(
     _again(connected(context, config), operation, "abort", yes=yes, as_json=as_json)
 
 
-def _again(pair: PairAccess, operation: str, action: str, *, yes: bool, as_json: bool) -> None:
+def _again(pair: Sites, operation: str, action: str, *, yes: bool, as_json: bool) -> None:
     site, document = find(pair, operation)
     confirm(f"{action.capitalize()} {document.get('kind')} {operation} (state {document.get('state')})?", yes)
     document = pair.ask(site, "POST", f"/v1/operations/{operation}:{action}")
@@ -307,7 +305,7 @@ def history(
 
 
 def _run(
-    pair: PairAccess, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool
+    pair: Sites, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool
 ) -> None:
     given = {name: value for name, value in options.items() if value not in ("", False)}
     site, document = start(pair, order, kind, to, given, dry_run)
@@ -323,13 +321,13 @@ def _show(document: Mapping[str, Any], *, as_json: bool) -> None:
         out().print(operation_screen(document))
 
 
-def _active_first(pair: PairAccess) -> list[str]:
+def _active_first(pair: Sites) -> list[str]:
     """The active, then whoever else answers."""
     active = _active(pair)
     return [active, *_others(pair, active)] if active else list(pair.urls)
 
 
-def _active(pair: PairAccess) -> str | None:
+def _active(pair: Sites) -> str | None:
     answers = pair.ask_all("/v1/cluster")
     known = {site: answer for site, answer in answers.items() if isinstance(answer, dict)}
     if not known:
@@ -338,7 +336,7 @@ def _active(pair: PairAccess) -> str | None:
     return active if active in pair.urls else None
 
 
-def _other_than_active(pair: PairAccess) -> str:
+def _other_than_active(pair: Sites) -> str:
     active = _active(pair)
     others = _others(pair, active) if active else []
     if len(others) != 1:
@@ -346,11 +344,11 @@ def _other_than_active(pair: PairAccess) -> str:
     return others[0]
 
 
-def _others(pair: PairAccess, site: str | None) -> list[str]:
+def _others(pair: Sites, site: str | None) -> list[str]:
     return [other for other in pair.urls if other != site]
 
 
-def _checked_site(pair: PairAccess, site: str) -> str:
+def _checked_site(pair: Sites, site: str) -> str:
     if site not in pair.urls:
         raise InvalidInput(f"there is no site {site!r} in this pair: it must be {' or '.join(pair.urls)}")
     return site

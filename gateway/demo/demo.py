@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 from rich.markup import escape
 
-from gateway.client.operator import OperatorHttp
 from gateway.config.loading import load_site_config
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
-from gateway.terminal import Exit, notes, out, print_json
 from twinlog.errors import ConfigError, TwinlogError, Unavailable
+from twinlog.sites import Sites
+from twinlog.terminal import Exit, notes, out, print_json
 
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 15.0
@@ -131,12 +131,12 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    with closing(OperatorHttp(client_address(plan.urls))) as pair:
+    with closing(Sites(client_address(plan.urls))) as pair:
         return _wait_active(plan, processes, pair)
 
 
 def _wait_active(
-    plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], pair: OperatorHttp
+    plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]], pair: Sites
 ) -> dict[str, Any]:
     until_s = time.monotonic() + READY_DEADLINE_S
     while True:

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from gateway.terminal import notes
 from twinlog.errors import Unavailable
+from twinlog.terminal import notes
 
 ROOT = "/twinlog"
 READY_DEADLINE_S = 240.0

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import msgspec
 
-from gateway.client.problem_documents import error_from_problem
 from remote_log.replication.messages import decode_reply
 from twinlog.errors import PeerError
+from twinlog.problem_documents import error_from_problem
 
 CONTENT_TYPE = "application/x-msgpack"
 

@@ -20,12 +20,13 @@ import msgspec
 from msgspec.structs import replace
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gateway.client.calls import Ack
-from gateway.client.client import AsyncTwinlogClient, new_key
-from gateway.client.flow import Patience
 from gateway.load.sources import Source, open_source
-from gateway.terminal import notes
+from twinlog import AsyncClient
+from twinlog.calls import Ack
+from twinlog.client import new_key
 from twinlog.errors import Conflict, InvalidInput, TwinlogError
+from twinlog.flow import Patience
+from twinlog.terminal import notes
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -156,7 +157,7 @@ async def load(plan: LoadPlan) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         state = stack.enter_context(LoadState(plan.state, head))
         acks = stack.enter_context(plan.acks.open("ab")) if plan.acks is not None else None
-        async with AsyncTwinlogClient(plan.address, patience) as client:
+        async with AsyncClient(plan.address, patience) as client:
             await _ensure_table(client, source)
             progress = stack.enter_context(_progress_bar())
             loader = _Loader(client, source, plan, state, acks, progress)
@@ -164,7 +165,7 @@ async def load(plan: LoadPlan) -> dict[str, Any]:
     return {"source": source.name, "table": source.table, "load": state.head.load, **loader.tally.summary(time.monotonic())}
 
 
-async def _ensure_table(client: AsyncTwinlogClient, source: Source) -> None:
+async def _ensure_table(client: AsyncClient, source: Source) -> None:
     if source.table not in [table["name"] for table in await client.tables()]:
         await client.create_table(await asyncio.to_thread(source.table_body))
 
@@ -181,7 +182,7 @@ class _Loader:
     """Keeps some batches on the way at once; the first that fails for good ends the load."""
 
     def __init__(
-        self, client: AsyncTwinlogClient, source: Source, plan: LoadPlan, state: LoadState, acks: IO[bytes] | None,
+        self, client: AsyncClient, source: Source, plan: LoadPlan, state: LoadState, acks: IO[bytes] | None,
         progress: Progress,
     ) -> None:
         self._client, self._source, self._plan, self._state, self._acks = client, source, plan, state, acks

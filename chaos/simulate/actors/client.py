@@ -12,20 +12,17 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import msgspec
-
 from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
 from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.network import Call
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
 from gateway.api.api_context import ApiContext
-from gateway.api.documents import PageAnswer
-from gateway.client import calls
-from gateway.client.calls import Asked
-from gateway.client.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
 from gateway.service.receipts import decode_receipt
+from twinlog import calls
+from twinlog.calls import Asked, Page
 from twinlog.errors import OutcomeUnknown, TwinlogError
+from twinlog.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}
@@ -95,7 +92,7 @@ class SimClient:
             }
             return calls.check(table, operation.key, body, key)
         if operation.kind == "batch":
-            return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key, calls.JSON)
+            return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key)
         return self._single(table, operation.mutations[0], key)
 
     def _single(self, table: str, mutation: Mutation, key: str) -> Asked[Any]:
@@ -121,7 +118,7 @@ class SimClient:
                 operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(PAGE_ROWS, left),
                 as_of=operation.as_of, reverse=operation.reverse, page_token=token,
             )
-            page: PageAnswer = await self._run(Asked(asked.call, _page))
+            page: Page = await self._run(asked)
             rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
             token = page.next_page_token
             gave = (self.served_epoch or 0, self.served_s or 0.0, self.served_by)
@@ -190,8 +187,3 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 def _row(row: dict[str, Any], version: int) -> Row:
     return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version)
-
-
-def _page(reply: Reply) -> PageAnswer:
-    """Returns the page with its versions, which the library's own page leaves out."""
-    return msgspec.json.decode(reply.content, type=PageAnswer)

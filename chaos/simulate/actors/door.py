@@ -15,12 +15,12 @@ from gateway.api.batches import check_row, mutate_rows
 from gateway.api.bodies import encoded
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
-from gateway.api.request import JSON, Head, decoded_part, is_write_method, read_head
+from gateway.api.request import JSON, MSGPACK, Head, decoded_part, is_write_method, read_head, wanted_type
 from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
 from gateway.api.scans import Asked, plan_scan, read_page
-from gateway.client.flow import Reply, Request
 from storage.rows.schema import to_public
 from twinlog.errors import InvalidInput
+from twinlog.flow import Reply, Request
 
 ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]
@@ -45,7 +45,7 @@ async def _dispatch(context: ApiContext, request: Request) -> Answer:
     if parts[0] == "tables" and len(parts) == 3:
         if parts[2] == "rows:mutate":
             return await mutate_rows(context, head, decoded_part(parts[1]), request.content)
-        return await _scan(context, decoded_part(parts[1]), query)
+        return await _scan(context, head, decoded_part(parts[1]), query)
     if parts[0] == "tables":
         return await _table(context, head, parts[1:], request.content)
     if parts[0] == "cluster":
@@ -67,7 +67,7 @@ async def _row(context: ApiContext, head: Head, table: str, key: str, body: byte
     return await get_row(context, head, table, key)
 
 
-async def _scan(context: ApiContext, table: str, query: str) -> Answer:
+async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answer:
     asked = {name: values[-1] for name, values in parse_qs(query).items()}
     codec = context.codec(table)
     scan = plan_scan(codec, Asked(
@@ -75,8 +75,9 @@ async def _scan(context: ApiContext, table: str, query: str) -> Answer:
         as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true",
     ))
     rows, token = await read_page(context, codec, scan)
-    decode = codec.decoder(scan.columns)
-    return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), JSON)
+    kind = wanted_type(head, (JSON, MSGPACK))
+    decode = codec.decoder(scan.columns, native=kind == MSGPACK)
+    return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), kind)
 
 
 async def _table(context: ApiContext, head: Head, names: list[str], body: bytes) -> Answer:

@@ -15,9 +15,9 @@ import msgspec
 from chaos.simulate.twins.network import Call, Network
 from chaos.simulate.twins.process import Process
 from gateway.api.problems import answer_for
-from gateway.client.problem_documents import error_from_problem
 from remote_log.replication.messages import decode_reply
 from twinlog.errors import PeerError, TwinlogError
+from twinlog.problem_documents import error_from_problem
 
 
 class Served(Protocol):

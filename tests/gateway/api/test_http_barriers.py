@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.client.client import AsyncTwinlogClient, TwinlogClient
-from gateway.client.flow import Patience
 from gateway.service.audits import AUDITS, AuditBody, AuditNotes
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
 from tests.gateway.door_client import DoorClient
 from tests.gateway.two_sites import TwoSites
+from twinlog import AsyncClient, Client
 from twinlog.errors import InvalidInput, NotFound
+from twinlog.flow import Patience
 
 AUDIT: dict[str, Any] = {
     "id": "1", "job": "compare", "barrier": "one", "started_at": "2026-11-21T10:00:00Z", "finished_at": "2026-11-21T10:01:00Z",
@@ -100,7 +100,7 @@ async def test_the_last_of_each_job_and_the_last_good_one_are_kept() -> None:
 
 
 def test_the_client_asks_either_site() -> None:
-    with TwoSites() as sites, TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+    with TwoSites() as sites, Client(sites.address, Patience(deadline_s=5)) as client:
         taken = client.take_barrier("one")
         assert taken["name"] == "one"
         assert client.take_barrier()["name"].startswith("barrier-")
@@ -117,7 +117,7 @@ def test_the_client_asks_either_site() -> None:
 
 async def test_the_asynchronous_client_does_too() -> None:
     with TwoSites() as sites:
-        async with AsyncTwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+        async with AsyncClient(sites.address, Patience(deadline_s=5)) as client:
             assert (await client.take_barrier("one"))["name"] == "one"
             assert (await client.barrier("one"))["name"] == "one"
             assert [held["name"] for held in await client.barriers("a")] == ["one"]

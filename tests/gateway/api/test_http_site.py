@@ -11,10 +11,10 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.client.problem_documents import error_from_problem
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import ROWS, DoorClient, problem
 from twinlog import errors
+from twinlog.problem_documents import error_from_problem
 
 
 async def test_the_cluster_document(plain: DoorClient) -> None:

@@ -10,9 +10,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from gateway.api.problems import PROBLEMS, answer_for, known, plain_problem
-from gateway.client.problem_documents import classes_of, error_from_problem
 from storage.log.frame import BrokenFrame
 from twinlog import errors
+from twinlog.problem_documents import classes_of, error_from_problem
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.TwinlogError)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client.client import TwinlogClient
-from gateway.client.flow import Patience
-from gateway.client.operator import who
 from gateway.demo.files import write_files
 from tests.gateway.cli.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
+from twinlog import Client
+from twinlog.flow import Patience
+from twinlog.sites import who
 
 VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
@@ -169,7 +169,7 @@ def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: 
 
 def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert "no table yet" in run("tables").stdout
-    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+    with Client(sites.address, Patience(deadline_s=5)) as client:
         client.create_table(TABLE)
     assert "in both logs" in run("put", "things", "1", "name=x y", "weight=2.5").stdout
     ack = json.loads(run("put", "things", "2", "name=[b]", "weight=null", "--json").stdout)
@@ -201,7 +201,7 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
 def test_errors_say_what_is_wrong_and_end_with_their_code(
     run: Run, sites: TwoSites, arguments: list[str], code: int, problem: str
 ) -> None:
-    with TwinlogClient(sites.address, Patience(deadline_s=5)) as client:
+    with Client(sites.address, Patience(deadline_s=5)) as client:
         client.create_table(TABLE)
     result = run(*arguments)
     assert (result.exit_code, problem in result.stderr.replace("\n", " ")) == (code, True), result.stderr

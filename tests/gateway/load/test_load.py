@@ -14,10 +14,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
 
-from gateway.client.client import TwinlogClient
 from gateway.load.loading import LoadHead, LoadPlan, LoadState, run_load
 from gateway.load.sources import FLIGHTS_KEY, open_source
 from tests.gateway.two_sites import TwoSites
+from twinlog import Client
 from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError
 
 ROWS = 950
@@ -43,7 +43,7 @@ def plan(sites: TwoSites, csv: Path, **options: Any) -> LoadPlan:
 
 
 def stored(sites: TwoSites) -> list[dict[str, Any]]:
-    with TwinlogClient(sites.address) as client:
+    with Client(sites.address) as client:
         return list(client.scan("things"))
 
 
@@ -51,13 +51,13 @@ def test_a_file_becomes_a_table(sites: TwoSites, csv: Path, tmp_path: Path) -> N
     summary = run_load(plan(sites, csv, acks=tmp_path / "acks"))
     assert (summary["rows"], summary["batches"], summary["acknowledged"], summary["modes"]) == (ROWS, 10, 10, {"sync": 10})
     rows = stored(sites)
-    assert rows[5] == {"id": 5, "name": "name 5", "weight": 1.25, "at": "2013-01-01T00:00:00Z", "flag": True}
+    assert rows[5] == {"id": 5, "name": "name 5", "weight": 1.25, "at": datetime(2013, 1, 1, tzinfo=UTC), "flag": True}
     assert len(rows) == ROWS
     assert rows[4]["flag"] is None
     acks = [json.loads(line) for line in (tmp_path / "acks").read_text().splitlines()]
     assert sorted(ack["first_row"] for ack in acks) == list(range(0, ROWS, 100))
     assert sum(ack["rows"] for ack in acks) == ROWS
-    with TwinlogClient(sites.address) as client:
+    with Client(sites.address) as client:
         assert all(client.receipt(ack["receipt"]).outcome == "survived" for ack in acks)
 
 
@@ -124,7 +124,7 @@ def test_other_formats(sites: TwoSites, tmp_path: Path, suffix: str) -> None:
     else:
         path.write_text("".join(f'{{"id": {n}, "at": "2013-01-01T00:00:00", "kind": "x"}}\n' for n in (1, 2, 3)))
     assert run_load(plan(sites, path))["rows"] == 3
-    assert stored(sites)[0] == {"id": 1, "at": "2013-01-01T00:00:00Z", "kind": "x"}
+    assert stored(sites)[0] == {"id": 1, "at": datetime(2013, 1, 1, tzinfo=UTC), "kind": "x"}
 
 
 @pytest.mark.parametrize(("content", "key", "problem"), [

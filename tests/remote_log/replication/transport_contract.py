@@ -8,10 +8,10 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from gateway.client.problem_documents import classes_of
 from remote_log.replication.messages import Transport
 from twinlog import errors
 from twinlog.errors import EngineFailed, PeerError, TwinlogError
+from twinlog.problem_documents import classes_of
 
 TIMEOUT_S = 5.0
 SHORT_S = 0.3

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from gateway.client.client import TwinlogClient
 from gateway.config.loading import load_site_config
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import HdfsRoot
@@ -30,6 +29,7 @@ from storage.engines.sql.opening import SqlSettings
 from storage.rows.codec import RowCodec
 from storage.rows.schema import decode_schema
 from tests.crash.processes import Processes
+from twinlog import Client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,11 +94,11 @@ class AuditedPair(Processes):
         self.start("a")
         self.start("b")
         self.until("the pair opens", lambda: (self.role("a"), self.role("b")) == ("ACTIVE", "STANDBY"), START_S)
-        with TwinlogClient(self.address) as client:
+        with Client(self.address) as client:
             client.create_table(TABLE)
 
     def put(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        with TwinlogClient(self.address) as client:
+        with Client(self.address) as client:
             client.mutate(ITEMS, [{"op": "upsert", "row": row} for row in rows])
 
     def drain(self) -> None:

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gateway.client.flow import Call, Reply
 from twinlog.errors import InvalidInput, PeerError
+from twinlog.flow import Call, Reply
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -47,7 +47,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
+    """Part of a scan: rows, the version of each, and the token of the next page, if there may be one."""
+
     rows: list[dict[str, Any]]
+    versions: list[int]
     next_page_token: str | None = None
 
 
@@ -92,7 +95,7 @@ def _key_text(part: Any) -> str:
     if isinstance(part, bytes):
         return base64.b64encode(part).decode()
     if isinstance(part, float):
-        return str(_json_ready(part))
+        return str(json_ready(part))
     if isinstance(part, str | int | Decimal):
         return str(part)
     raise InvalidInput(f"{part!r} cannot be part of a key: use a text, number, boolean, time or bytes")
@@ -125,11 +128,11 @@ def list_tables() -> Asked[list[dict[str, Any]]]:
 
 
 def put(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
-    return Asked(_write("PUT", _row(table, key), row, request_key, conditions), _ack)
+    return Asked(_row_write("PUT", _row(table, key), row, request_key, conditions), _ack)
 
 
 def update(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
-    return Asked(_write("PATCH", _row(table, key), row, request_key, conditions), _ack)
+    return Asked(_row_write("PATCH", _row(table, key), row, request_key, conditions), _ack)
 
 
 def delete(table: str, key: Any, request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
@@ -146,10 +149,10 @@ def preconditions(if_version: int | None, if_absent: bool) -> dict[str, str]:
     return headers
 
 
-def mutate(table: str, mutations: Sequence[Mapping[str, Any]], request_key: str, content_type: str) -> Asked[Ack]:
+def mutate(table: str, mutations: Sequence[Mapping[str, Any]], request_key: str) -> Asked[Ack]:
     """All or nothing. A mutation is {"op": "upsert"|"insert"|"update", "row": {...}} or {"op": "delete", "key": {...}}."""
     path = f"{_table(table)}/rows:mutate"
-    return Asked(_write("POST", path, {"mutations": mutations}, request_key, content_type=content_type), _ack)
+    return Asked(_row_write("POST", path, {"mutations": mutations}, request_key), _ack)
 
 
 def upsert_arrow(table: str, batches: pa.RecordBatch | pa.Table, request_key: str) -> Asked[Ack]:
@@ -159,11 +162,11 @@ def upsert_arrow(table: str, batches: pa.RecordBatch | pa.Table, request_key: st
 
 
 def check(table: str, key: Any, body: Mapping[str, Any], request_key: str) -> Asked[Ack]:
-    return Asked(_write("POST", _row(table, key) + ":check", body, request_key), _ack)
+    return Asked(_row_write("POST", _row(table, key) + ":check", body, request_key), _ack)
 
 
 def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | None) -> Asked[Row]:
-    return Asked(_read(_row(table, key) + _query(columns=_joined(columns), as_of=as_of)), _reads_as(Row))
+    return Asked(_read(_row(table, key) + _query(columns=_joined(columns), as_of=as_of), MSGPACK), _native_row)
 
 
 def scan(
@@ -174,11 +177,11 @@ def scan(
         start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=_where(where),
         columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None, page_token=page_token,
     )
-    return Asked(_read(f"{_table(table)}/rows{query}"), _reads_as(Page))
+    return Asked(_read(f"{_table(table)}/rows{query}", MSGPACK), _native_page)
 
 
 def receipt(text: str) -> Asked[ReceiptOutcome]:
-    return Asked(_read(f"/v1/receipts/{quote(text, safe='')}"), _reads_as(ReceiptOutcome))
+    return Asked(_read(f"/v1/receipts/{quote(text, safe='')}"), _receipt)
 
 
 def cluster() -> Asked[dict[str, Any]]:
@@ -242,7 +245,7 @@ def _where(predicates: Sequence[Where]) -> str | None:
         {"column": column, "op": op} if op in ("is_null", "not_null") else {"column": column, "op": op, "value": value}
         for column, op, value in predicates
     ]
-    return msgspec.json.encode(_json_ready(documents), enc_hook=_plain).decode() if documents else None
+    return msgspec.json.encode(json_ready(documents), enc_hook=_plain).decode() if documents else None
 
 
 def _query(**parameters: Any) -> str:
@@ -251,29 +254,35 @@ def _query(**parameters: Any) -> str:
     return f"?{text}" if text else ""
 
 
-def _read(path: str) -> Call:
-    return Call("GET", path, {"Accept": JSON})
+def _read(path: str, accept: str = JSON) -> Call:
+    return Call("GET", path, {"Accept": accept})
 
 
-def _write(
-    method: str, path: str, body: Any, key: str, headers: Mapping[str, str] | None = None, content_type: str = JSON
+def _write(method: str, path: str, body: Any, key: str) -> Call:
+    return _encoded(method, path, key, JSON, lambda: msgspec.json.encode(json_ready(body), enc_hook=_plain))
+
+
+def _row_write(method: str, path: str, body: Any, key: str, headers: Mapping[str, str] | None = None) -> Call:
+    """Values in msgpack arrive as they are: bytes as bytes, NaN as NaN."""
+    return _encoded(method, path, key, MSGPACK, lambda: msgspec.msgpack.encode(body, enc_hook=_plain), headers)
+
+
+def _encoded(
+    method: str, path: str, key: str, content_type: str, encode: Callable[[], bytes], headers: Mapping[str, str] | None = None
 ) -> Call:
     try:
-        if content_type == MSGPACK:
-            content = msgspec.msgpack.encode(body, enc_hook=_plain)
-        else:
-            content = msgspec.json.encode(_json_ready(body), enc_hook=_plain)
+        content = encode()
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InvalidInput(f"the body cannot be encoded as {content_type}: {error}") from error
     return Call(method, path, {"Content-Type": content_type, "Accept": JSON, **(headers or {})}, content, key)
 
 
-def _json_ready(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """`value` with the floats that JSON lacks as the words that a site reads; msgspec would make them null."""
     if isinstance(value, Mapping):
-        return {name: _json_ready(item) for name, item in value.items()}
+        return {name: json_ready(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_ready(item) for item in value]
+        return [json_ready(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
@@ -288,10 +297,10 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"{type(value).__name__} is no column value")
 
 
-def _reads_as(kind: type[_T]) -> Callable[[Reply], _T]:
+def _reads_as(kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode) -> Callable[[Reply], _T]:
     def parse(reply: Reply) -> _T:
         try:
-            return msgspec.json.decode(reply.content, type=kind)
+            return decode(reply.content, type=kind)  # type: ignore[no-any-return]
         except msgspec.MsgspecError as error:
             raise PeerError(f"the site's answer does not read as {kind.__name__}: {error}; is it a twinlog gateway?") from error
 
@@ -302,3 +311,6 @@ _document = _reads_as(dict[str, Any])
 _tables = _reads_as(_Tables)
 _barriers = _reads_as(_Barriers)
 _ack = _reads_as(Ack)
+_receipt = _reads_as(ReceiptOutcome)
+_native_row = _reads_as(Row, msgspec.msgpack.decode)
+_native_page = _reads_as(Page, msgspec.msgpack.decode)

@@ -1,7 +1,7 @@
 """The client's side of the protocol, pure: which site to ask, when to ask again, when to stop, and what is then known.
 
 `call` is a generator: it yields `Send` (requests to make at the same time) or `Pause`, and is resumed with `Resumed` (the
-time, and one `Reply` or `Broken` for each request). Drivers in client.py perform that over httpx, blocking or not.
+time, and one `Reply` or `Broken` for each request). Drivers in client.py and async_client.py perform that over http.py.
 
 What always holds:
 - a request is sent again only when it is a read or carries an idempotency key; the key is the same each time;
@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from gateway.client.problem_documents import error_from_problem
 from twinlog.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
+from twinlog.problem_documents import error_from_problem
 
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
@@ -132,16 +131,6 @@ class PairView:
             self.active = None
 
 
-def parse_address(address: str) -> dict[str, str]:
-    """Site -> address of `twinlog://PAIR?a=http://...&b=http://...`. Raises InvalidInput."""
-    parts = urlsplit(address)
-    urls = dict(parse_qsl(parts.query))
-    wrong = [url for url in urls.values() if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname]
-    if parts.scheme != "twinlog" or not urls or wrong:
-        raise InvalidInput(f"{address!r} is no logical address: write twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT")
-    return urls
-
-
 def call(view: PairView, request: Call, patience: Patience, now_s: float, jitter: Callable[[], float]) -> Flow:
     """The reply (2xx) to `request` by whichever site is active. `jitter` returns numbers in [0, 1).
 
@@ -239,7 +228,7 @@ class _Attempt:
         """Take in a reply that is no success. Raises it when trying again would not change it."""
         error = error_from_problem(reply.status, reply.content)
         self.trouble = f"{url}: {error.message}"
-        if reply.status == 421:
+        if reply.status == 421 and self.request.site is None:
             if not self.view.learn(error.fields.get("active")) or self.view.active_url == url:
                 self.view.active = None
         elif reply.status == 429:

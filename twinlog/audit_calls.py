@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from gateway.client import calls
-from gateway.client.calls import Asked
+from twinlog import calls
+from twinlog.calls import Asked
 
 _T = TypeVar("_T")
 

@@ -11,20 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.flow import (
-    Broken,
-    Call,
-    PairView,
-    Patience,
-    Pause,
-    Reply,
-    Request,
-    Resumed,
-    Send,
-    call,
-    parse_address,
-)
-from gateway.client.problem_documents import error_from_problem
+from twinlog.addresses import parse_address
 from twinlog.errors import (
     Conflict,
     InvalidInput,
@@ -35,6 +22,19 @@ from twinlog.errors import (
     TwinlogError,
     Unavailable,
 )
+from twinlog.flow import (
+    Broken,
+    Call,
+    PairView,
+    Patience,
+    Pause,
+    Reply,
+    Request,
+    Resumed,
+    Send,
+    call,
+)
+from twinlog.problem_documents import error_from_problem
 
 URLS = {"a": "http://a", "b": "http://b"}
 WRITE = Call("PUT", "/v1/tables/t/rows/1", content=b"{}", key="k1")

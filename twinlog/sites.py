@@ -1,0 +1,107 @@
+"""Both sites of a pair, each asked by itself and once: what operators, audits and benches need. Apps use client.py.
+
+What always holds: a site that does not answer is a PeerError whose field `sent` says whether the request may have got
+there; whatever else a site answers that is no success is the error of its problem document.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import msgspec
+
+from twinlog.addresses import resolve_address
+from twinlog.errors import PeerError, TwinlogError
+from twinlog.flow import Broken, Request
+from twinlog.http import Http
+from twinlog.problem_documents import error_from_problem
+
+ASK_TIMEOUT_S = 30.0
+LOOK_TIMEOUT_S = 3.0
+VIEW_TIMEOUT_S = 7.0  # the site itself waits for the other one, both DFSs and the register
+EVENT_SILENCE_S = 40.0  # an idle stream carries a comment every 15 s
+ACTOR_HEADER = "Twinlog-Actor"
+
+
+def who() -> str:
+    """Who runs this process, for the history: user@host, in ASCII. It is what they say, and proves nothing."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user, as in a container
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()[:100]
+
+
+class Sites:
+    """`urls`: site -> its address. Safe to use from several threads."""
+
+    def __init__(self, address: str | Mapping[str, str], transport: httpx.BaseTransport | None = None) -> None:
+        self.urls: Mapping[str, str] = resolve_address(address)
+        self._http = Http(transport)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def ask(
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, who: str = ""
+    ) -> dict[str, Any]:
+        """One JSON exchange with `site`; {} for an answer without content.
+
+        `key`: the idempotency key of what must not be done twice. `who`: who asks through this user.
+        """
+        is_slow = method != "GET" or path.startswith("/v1/checks")
+        timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else LOOK_TIMEOUT_S
+        content = self._exchange(site, method, path, timeout_s, body, key, who)
+        try:
+            return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
+        except msgspec.MsgspecError as error:
+            url = self.urls[site]
+            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {error}", site=site) from error
+
+    def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
+        """GET `path` from every site at the same time: its document, or the error."""
+        def look(site: str) -> dict[str, Any] | Exception:
+            try:
+                return self.ask(site, "GET", path)
+            except TwinlogError as error:
+                return error
+
+        with ThreadPoolExecutor(len(self.urls)) as threads:
+            return dict(zip(self.urls, threads.map(look, self.urls), strict=True))
+
+    def metrics(self, site: str) -> dict[str, float]:
+        """The site's metrics, by name with labels, as in `twinlog_epoch` or `twinlog_acks_total{mode="sync"}`."""
+        lines = self._exchange(site, "GET", "/metrics", LOOK_TIMEOUT_S).decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+        """Documents pushed by a site. Ends when the site ends the stream. Raises PeerError when it breaks."""
+        for data in self._http.events(self.urls[site] + path, EVENT_SILENCE_S):
+            try:
+                yield msgspec.json.decode(data, type=dict[str, Any])
+            except msgspec.MsgspecError as error:
+                raise PeerError(f"site {site}: an event is not JSON: {error}", site=site, sent=True) from error
+
+    def _exchange(
+        self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,
+        key: str | None = None, asked_by: str = "",
+    ) -> bytes:
+        content = b"" if body is None else msgspec.json.encode(body)
+        actor = f"{asked_by} {who()}".strip()[:100]
+        headers = {"Content-Type": "application/json", ACTOR_HEADER: actor}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        url = self.urls[site]
+        answer = self._http.send(Request(url + path, method, headers, content, timeout_s))
+        if isinstance(answer, Broken):
+            raise PeerError(f"site {site} ({url}): {answer.detail}", site=site, sent=answer.sent)
+        if not 200 <= answer.status < 300:
+            raise error_from_problem(answer.status, answer.content)
+        return answer.content
