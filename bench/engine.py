@@ -18,7 +18,7 @@ from pathlib import Path
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 
 TABLE = 1
 VALUE = b"v" * 100
@@ -29,7 +29,7 @@ def frames_of(records: int, count: int, source: random.Random) -> list[Frame]:
     frames = []
     seq = 0
     for _ in range(count):
-        made = [Record(kind=int(Kind.UPSERT), table=TABLE, key=source.randbytes(9), value=VALUE) for _ in range(records)]
+        made = [Record(kind=int(RecordKind.UPSERT), table=TABLE, key=source.randbytes(9), value=VALUE) for _ in range(records)]
         frames.append(make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=seq + 1, committed=0, records=made))
         seq += records
     return frames

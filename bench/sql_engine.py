@@ -21,7 +21,7 @@ from chaos.servers.postgres import PostgresServer, running
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.codec import RowCodec
 from storage.rows.schema import TableSchema, encode_schema, parse_table
 
@@ -67,7 +67,7 @@ async def one_round(url: str, rows: int, batch: int) -> dict[str, float]:
     stored = [codec.encode_json_row(row(number)) for number in range(rows)]
     change = SchemaChange(kind="put", table=1, schema=encode_schema(schema), history_s=0)
     engine = await SqlEngine.open(SqlSettings(url, "bench", "a"))
-    await engine.apply([log.of([Record(kind=int(Kind.DDL), table=1, value=msgspec.msgpack.encode(change))])])
+    await engine.apply([log.of([Record(kind=int(RecordKind.DDL), table=1, value=msgspec.msgpack.encode(change))])])
 
     async def applied(make: Callable[[bytes, bytes], Record], of: list[tuple[bytes, bytes]], size: int) -> float:
         frames = [log.of([make(*pair) for pair in of[at : at + size]]) for at in range(0, len(of), size)]
@@ -78,10 +78,10 @@ async def one_round(url: str, rows: int, batch: int) -> dict[str, float]:
         return len(of) / (time.perf_counter() - begin)
 
     def upsert(key: bytes, value: bytes) -> Record:
-        return Record(kind=int(Kind.UPSERT), table=1, key=key, value=value)
+        return Record(kind=int(RecordKind.UPSERT), table=1, key=key, value=value)
 
     def update(key: bytes, _: bytes) -> Record:
-        return Record(kind=int(Kind.UPDATE), table=1, key=key, value=msgspec.msgpack.encode({6: 9.5}))
+        return Record(kind=int(RecordKind.UPDATE), table=1, key=key, value=msgspec.msgpack.encode({6: 9.5}))
 
     told = {
         "insert, rows/s": await applied(upsert, stored, batch), "replace, rows/s": await applied(upsert, stored, batch),

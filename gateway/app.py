@@ -39,7 +39,7 @@ from storage.clock import Clock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles, make_folders
 from storage.engine import StorageEngine
-from storage.engines.barriers import BarrierLimits
+from storage.engines.applying import BarrierLimits
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine

@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS
 
 
 class Clock(Protocol):

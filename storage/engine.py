@@ -22,7 +22,7 @@ from storage.log.frame import Frame
 
 
 class StoredRow(msgspec.Struct, frozen=True, gc=False):
-    """A row as stored: `key` encoded primary key, `value` encoded non-key columns (rows.py), `version` hybrid timestamp."""
+    """A row as stored: `key` encoded primary key, `value` encoded other columns (rows/codec.py), `version` hybrid timestamp."""
 
     key: bytes
     value: bytes

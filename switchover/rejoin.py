@@ -33,12 +33,11 @@ from remote_log.replication.messages import (
 from remote_log.replication.sink import Sink
 from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
-from storage.engines.barriers import Barriers
-from storage.engines.replay import replay
+from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR
 from twinlog.errors import Refused
@@ -47,7 +46,7 @@ ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronousl
 QUARANTINE = "quarantine"
 CALL_TIMEOUT_S = 10.0
 ROWS_PER_CALL = 1_000
-ROW_KINDS = (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)
+ROW_KINDS = (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Rejoin:
     """One rejoin of this site to the site that `transport` leads to."""
 
     def __init__(
-        self, *, site: str, engine: StorageEngine, barriers: Barriers, wal: Wal, files: Files, transport: Transport,
+        self, *, site: str, engine: StorageEngine, barriers: FrameApplier, wal: Wal, files: Files, transport: Transport,
         sink: Sink, failpoints: Failpoints,
     ) -> None:
         self._site, self._engine, self._barriers, self._wal, self._files = site, engine, barriers, wal, files
@@ -121,7 +120,7 @@ class Rejoin:
                 break
             good.append(frame)
         if good:
-            await replay(self._barriers, good)
+            await self._barriers.replay(good)
             await self._engine.flush()
         self.report.replayed_frames = len(good)
 
@@ -150,7 +149,7 @@ class Rejoin:
         self.report.end_seq = end
         if end >= engine.applied_seq or self.report.base_needed:
             return
-        if not reaches_back or any(r.kind == Kind.DDL for frame in touched for r in frame.records):
+        if not reaches_back or any(r.kind == RecordKind.DDL for frame in touched for r in frame.records):
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
             return
         await self._refetch(touched, end)
@@ -201,7 +200,7 @@ class Rejoin:
 
 
 def _asynchronous(frame: Frame) -> bool:
-    return bool(frame.flags & Flags.ASYNC) or any(r.kind == Kind.MODE and r.value == b"async" for r in frame.records)
+    return bool(frame.flags & Flags.ASYNC) or any(r.kind == RecordKind.MODE and r.value == b"async" for r in frame.records)
 
 
 def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
@@ -209,7 +208,7 @@ def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
     keys = [
         {
             "table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i,
-            "operation": Kind(r.kind).name,
+            "operation": RecordKind(r.kind).name,
         }
         for f in frames
         for i, r in enumerate(f.records)

@@ -25,10 +25,10 @@ PACKAGES = (*LAYERS, "spark_jobs", "chaos")
 OUTSIDE = ("chaos", "tests", "bench", "tools")
 PURE = (
     "twinlog.errors", "storage.rows.types", "storage.rows.keys", "storage.rows.schema", "storage.log.record",
-    "storage.log.frame", "storage.log.segment", "storage.log.chain", "storage.rows.merging", "storage.rows.codec",
+    "storage.log.frame", "storage.log.segment", "storage.log.chain", "storage.rows.codec",
     "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
     "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
-    "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine", "storage.log.timestamps",
+    "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine",
     "storage.disk.sealed_json", "storage.invariants", "remote_log.layout", "remote_log.fencing.read_lease",
     "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.epoch.commit_rule",
     "gateway.service.admission", "twinlog.flow", "twinlog.calls", "gateway.service.receipts",

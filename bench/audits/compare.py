@@ -33,7 +33,7 @@ from storage.engine import StoredRow
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
 from storage.rows.schema import TableSchema, decode_schema, encode_schema, parse_table
@@ -67,7 +67,7 @@ def log(schema: TableSchema, source: pa.Table, years: int) -> Iterator[Frame]:
     """All flights, `years` times, as the frames of one log."""
     change = SchemaChange(kind="put", table=TABLE, schema=encode_schema(schema), history_s=0)
     codec = RowCodec(schema)
-    records = [Record(kind=int(Kind.DDL), table=TABLE, value=msgspec.msgpack.encode(change))]
+    records = [Record(kind=int(RecordKind.DDL), table=TABLE, value=msgspec.msgpack.encode(change))]
     seq = 0
     for year in range(years):
         moved = pc.add(source.column("time_hour").cast(pa.int64()), year * _YEAR_US).cast(source.schema.field("time_hour").type)

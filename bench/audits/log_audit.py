@@ -25,7 +25,7 @@ from spark_jobs.logs.files import Place, list_log
 from spark_jobs.logs.runs_folded import run_batch
 from spark_jobs.logs.walk import walk
 from storage.log.frame import make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentHeader, encode_header, wal_name
 
 SEGMENT_BYTES = 16 << 20
@@ -54,7 +54,10 @@ def make_wal(folder: Path, size: int, records: int) -> int:
         header = encode_header(SegmentHeader(0, 1, seq + 1, wal_name(1, index)))
         parts, length = [header], len(header)
         while length < SEGMENT_BYTES and written + length < size:
-            rows = [Record(Kind.UPSERT, 1, b"key%012d" % (seq + place), noise.randbytes(ROW_BYTES)) for place in range(records)]
+            rows = [
+                Record(RecordKind.UPSERT, 1, b"key%012d" % (seq + place), noise.randbytes(ROW_BYTES))
+                for place in range(records)
+            ]
             frame = make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=(seq + 1) << 16, committed=seq, records=rows)
             parts.append(frame.data)
             length += len(frame.data)

@@ -40,7 +40,7 @@ from gateway.site.supervisor import Supervisor
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
-from storage.engines.barriers import BarrierLimits
+from storage.engines.applying import BarrierLimits
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings

@@ -20,8 +20,8 @@ from starlette.exceptions import HTTPException
 from gateway.config.model import HttpConfig
 from gateway.service.port import Condition
 from storage.engine import StoredRow
+from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
-from storage.log.timestamps import COUNTER_BITS
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 JSON = "application/json"

@@ -28,7 +28,7 @@ from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
@@ -213,7 +213,8 @@ def _show_frame(file: SegmentFile, frame: Frame, *, records: bool, as_json: bool
     for index, record in enumerate(frame.records):
         entry = {
             "epoch": frame.epoch, "seq": frame.first_seq + index, "version": frame.timestamp + index,
-            "kind": Kind(record.kind).name, "table": record.table, "key": record.key.hex(), "value": _readable(record.value),
+            "kind": RecordKind(record.kind).name, "table": record.table, "key": record.key.hex(),
+            "value": _readable(record.value),
         }
         if as_json:
             typer.echo(msgspec.json.encode(entry, enc_hook=str).decode())

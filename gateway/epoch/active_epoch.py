@@ -28,10 +28,10 @@ from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.engines.barriers import Barriers
+from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
 from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, Coordinator, PairState
@@ -61,7 +61,7 @@ class ActivePorts:
     hybrid: HybridClock
     wal: Wal
     engine: StorageEngine
-    barriers: Barriers
+    barriers: FrameApplier
     coordinator: Coordinator
     transport: Transport
     peer_dfs: Dfs
@@ -175,7 +175,7 @@ class ActiveEpoch:
                     await self._renew()
                     continue
                 if self._proof_age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
-                    self.commit.submit_mark(Record(Kind.NOOP), settings.lease_s)
+                    self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease_s)
                 if self._proof_age_s >= settings.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
             except Fenced as error:

@@ -26,10 +26,10 @@ import structlog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, Committed
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
-from storage.engines.barriers import Barriers
+from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.frame import Flags, Frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
 from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
@@ -91,7 +91,7 @@ class CommitLog:
     """The write path of one active epoch. `stop` ends it for good; the next epoch makes a new one."""
 
     def __init__(
-        self, core: CommitCore, *, wal: Wal, barriers: Barriers, clock: Clock, hybrid: HybridClock, lease: ReadLease,
+        self, core: CommitCore, *, wal: Wal, barriers: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
         failpoints: Failpoints,
     ) -> None:
@@ -149,7 +149,7 @@ class CommitLog:
 
     def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Ack]:
         """Log a barrier behind which every site keeps a snapshot. Acknowledged when this site has tried to."""
-        record = Record(Kind.BARRIER, key=name.encode())
+        record = Record(RecordKind.BARRIER, key=name.encode())
         pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=int(Flags.BARRIER))
         self.submit(pending)
         return pending.answer

@@ -26,7 +26,7 @@ from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.failpoints import Failpoints
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from switchover.register.port import Coordinator, PairState, update
 from switchover.register.transitions import downgrade, renew_lease, resync
 from switchover.rejoin import ASYNC_EPOCH
@@ -87,7 +87,7 @@ class Modes:
         remote, self.remote, self._commit.remote = self.remote, None, None
         self._change(CommitMode.ASYNC)
         if was_sync:
-            self._commit.submit_mark(Record(Kind.MODE, value=b"async"), MARK_TIMEOUT_S)
+            self._commit.submit_mark(Record(RecordKind.MODE, value=b"async"), MARK_TIMEOUT_S)
         if remote is not None:
             await remote.close()
 
@@ -124,7 +124,7 @@ class Modes:
             return
         self._failpoints.hit("resync.recorded")
         self._change(CommitMode.SYNC)
-        self._commit.submit_mark(Record(Kind.MODE, value=b"sync"), MARK_TIMEOUT_S)
+        self._commit.submit_mark(Record(RecordKind.MODE, value=b"sync"), MARK_TIMEOUT_S)
         await self._engine.set_meta(ASYNC_EPOCH, None)
 
     async def _tightened(self) -> None:

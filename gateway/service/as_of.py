@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS
 from storage.rows.schema import TableSchema
 from twinlog.errors import HistoryNotHeld
 

@@ -16,13 +16,13 @@ from typing import Any
 from gateway.service.rows import ActiveSource
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
-from storage.engines.barriers import Barriers
+from storage.engines.applying import FrameApplier
 from twinlog.errors import Conflict, EngineFailed, NotFound, Unavailable
 
 
 class BarrierService:
     def __init__(
-        self, source: ActiveSource, barriers: Barriers, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
+        self, source: ActiveSource, barriers: FrameApplier, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
     ) -> None:
         self._source, self._barriers, self._site = source, barriers, site
         self._engine, self._clock, self._deadline_s = engine, clock, deadline_s

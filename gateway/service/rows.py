@@ -26,13 +26,13 @@ from gateway.service.receipts import encode_receipt
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.log.record import Kind, Record, RequestMark
+from storage.log.record import Record, RecordKind, RequestMark
 from storage.rows.schema import TableSchema
 from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
 
 RECORD_OVERHEAD_BYTES = 24
 LEASE_POLL_S = 0.01
-KINDS = {"upsert": Kind.UPSERT, "insert": Kind.UPSERT, "update": Kind.UPDATE, "delete": Kind.DELETE}
+KINDS = {"upsert": RecordKind.UPSERT, "insert": RecordKind.UPSERT, "update": RecordKind.UPDATE, "delete": RecordKind.DELETE}
 _T = TypeVar("_T")
 
 

@@ -21,7 +21,7 @@ from gateway.service.catalog import Catalog
 from gateway.service.rows import ActiveSource
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.log.record import Kind, Record, RequestMark, SchemaChange
+from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from twinlog.errors import Conflict, InvalidInput, Unavailable
 
@@ -114,7 +114,7 @@ class TablesService:
         schema = encode_schema(table) if kind == "put" else b""
         change = SchemaChange(kind, table.id, schema, table.history_s)
         request = b"" if mark is None else msgspec.msgpack.encode(mark)
-        record = Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
+        record = Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
         pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
         self.dropping = table.id if kind == "drop" else None

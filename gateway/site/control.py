@@ -13,7 +13,7 @@ from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, fro
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
 from storage.log.frame import Frame, parse_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest, OpenedEpoch
 from switchover.facts import SiteFacts
@@ -28,7 +28,7 @@ CANARY_TIMEOUT_S = 10.0
 MERGE_CHUNK = 500
 MERGE_TIMEOUT_S = 60.0
 MergeRow = tuple[int, str, bytes, bytes, int]  # table, operation, key, value, version
-OPERATIONS = {Kind.UPSERT: "upsert", Kind.UPDATE: "update", Kind.DELETE: "delete"}
+OPERATIONS = {RecordKind.UPSERT: "upsert", RecordKind.UPDATE: "update", RecordKind.DELETE: "delete"}
 
 
 class Control:
@@ -112,7 +112,7 @@ class Control:
         return await self._site.ports.engine.flush()
 
     async def canary(self) -> int:
-        record = Record(Kind.BARRIER, key=f"canary-{self.epoch}".encode())
+        record = Record(RecordKind.BARRIER, key=f"canary-{self.epoch}".encode())
         ack = await self._site.for_reads().commit.submit_mark(record, CANARY_TIMEOUT_S)
         return ack.seq
 
@@ -196,8 +196,8 @@ def _rows(frames: list[Frame]) -> list[MergeRow]:
     rows = []
     for frame in frames:
         for index, record in enumerate(frame.records):
-            kind = Kind(record.kind)
-            if kind is Kind.DDL:
+            kind = RecordKind(record.kind)
+            if kind is RecordKind.DDL:
                 raise Refused(
                     f"the quarantine changes table {record.table}: merge its rows by hand (sequence {frame.first_seq})"
                 )

@@ -34,7 +34,7 @@ from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
 from storage.disk.port import Files
 from storage.engine import StorageEngine
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
@@ -103,7 +103,7 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
-        self.barriers = Barriers(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
+        self.barriers = FrameApplier(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
         self.sink = Sink(
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )

@@ -31,7 +31,7 @@ from remote_log.replication.messages import (
 )
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
-from storage.engines.barriers import Barriers
+from storage.engines.applying import FrameApplier
 from storage.log.frame import Frame, parse_frame
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
 from twinlog.errors import Fenced, Refused, Unavailable
@@ -46,7 +46,7 @@ class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, barriers: Barriers, *, refusal: Callable[[], str | None],
+        self, engine: StorageEngine, clock: Clock, barriers: FrameApplier, *, refusal: Callable[[], str | None],
         on_applied: Callable[[], None],
     ) -> None:
         self._engine, self._clock, self._barriers = engine, clock, barriers

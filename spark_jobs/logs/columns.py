@@ -29,12 +29,12 @@ from pyspark.sql.types import (
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import Walk
 from storage.log.frame import Frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from twinlog.errors import InvalidInput, LogError
 
 FRAME, RUN, SEGMENT = "frame", "run", "segment"
 COUNTER_BITS = 16  # of a version; above them are milliseconds
-OPERATIONS = {int(kind): kind.name.lower() for kind in Kind}
+OPERATIONS = {int(kind): kind.name.lower() for kind in RecordKind}
 
 
 def _schema(**columns: DataType) -> StructType:

@@ -18,7 +18,7 @@ from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import BrokenFrame, parse_frame, sound_header
-from storage.log.record import EpochStart, Kind
+from storage.log.record import EpochStart, RecordKind
 from storage.log.segment import (
     HEADER_BYTES,
     BrokenHeader,
@@ -168,7 +168,7 @@ def _epoch_start(data: bytes, offset: int, found: Walk) -> None:
     end = offset + len(frame.data)
     try:
         record = frame.records[0]
-        if record.kind != Kind.EPOCH_START:
+        if record.kind != RecordKind.EPOCH_START:
             return
         start = msgspec.msgpack.decode(record.value, type=EpochStart)
     except (LogError, msgspec.MsgspecError) as error:

@@ -21,13 +21,13 @@ from spark_jobs.logs.source import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
 from storage.log.frame import BrokenFrame, Frame, parse_frame
-from storage.log.record import Kind, SchemaChange
-from storage.rows.merging import merge_values
+from storage.log.record import RecordKind, SchemaChange
+from storage.rows.codec import merge_values
 from storage.rows.schema import TableSchema, decode_schema
 from twinlog.errors import DamagedLog, InvalidInput, LogError, NotFound
 
 FRAMES, MANIFEST = ".frames", ".json"
-OPERATIONS = {int(kind): kind.name.lower() for kind in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)}
+OPERATIONS = {int(kind): kind.name.lower() for kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)}
 _SHAPES = "a quarantine's .frames file or .json manifest, a folder of .frames files, or a folder of WAL segments"
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 
@@ -53,14 +53,15 @@ class Tail:
 
     def add(self, frame: Frame) -> None:
         for index, record in enumerate(frame.records):
-            if record.kind == Kind.DDL:
+            if record.kind == RecordKind.DDL:
                 change = _decode_change(record.value)
                 self.schemas[change.table] = decode_schema(change.schema) if change.kind == "put" else None
                 if change.kind != "put":  # it took its rows with it
                     self.changes = {key: each for key, each in self.changes.items() if key[0] != change.table}
             elif record.kind in OPERATIONS:
                 self.put(
-                    record.table, record.key, OPERATIONS[record.kind], None if record.kind == Kind.DELETE else record.value,
+                    record.table, record.key, OPERATIONS[record.kind],
+                    None if record.kind == RecordKind.DELETE else record.value,
                     (frame.timestamp + index, frame.first_seq + index, frame.epoch),
                 )
 

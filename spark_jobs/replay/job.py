@@ -30,14 +30,14 @@ from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import View
 from storage.log.frame import parse_frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from twinlog.errors import InvalidInput, LogGap, NotFound, Refused
 
 LOG, BASE, INTO = "log", "base", "into"
 PART_BYTES = 32 << 20  # of the log: what one task folds lies in its memory
 SAMPLES = 200  # frames that are looked at for where to cut the keys
 ROCKSDB = "rocksdb"
-_ROWS = (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)
+_ROWS = (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)
 
 
 def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:

@@ -37,7 +37,7 @@ from storage.engines.entries.layout import (
 )
 from storage.engines.meaning import Tables, epoch_entry, request_outcome
 from storage.log.frame import Frame, parse_frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from twinlog.errors import LogError
 
 FRAMES = "segment string, offsets array<bigint>"
@@ -45,8 +45,8 @@ ENTRIES = "part int, seq bigint, entries binary"  # msgpack of [Entry]: what one
 FILES = "part int, path string, entries bigint, begin binary, end binary"  # a file, or a range that is deleted before
 BATCH_BYTES = 4 << 20
 _PUT = 0
-_ROWS = frozenset(map(int, (Kind.UPSERT, Kind.UPDATE, Kind.DELETE)))
-_MARKS = frozenset(map(int, (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP)))
+_ROWS = frozenset(map(int, (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)))
+_MARKS = frozenset(map(int, (RecordKind.MODE, RecordKind.BARRIER, RecordKind.CURSOR, RecordKind.NOOP)))
 _ENTRIES = pa.schema([("part", pa.int32()), ("seq", pa.int64()), ("entries", pa.binary())])
 _FILES = pa.schema([
     ("part", pa.int32()), ("path", pa.string()), ("entries", pa.int64()), ("begin", pa.binary()), ("end", pa.binary()),
@@ -119,10 +119,10 @@ def _split(plan: Plan, frame: Frame) -> dict[int, list[Entry]]:
         if kind in _ROWS:
             part = bisect_right(cuts, row_prefix(table) + record.key) if cuts else 0
             found[part].append(Entry(version + index, kind, table, record.key, record.value))
-        elif kind == Kind.DDL:
+        elif kind == RecordKind.DDL:
             for part in range(plan.parts):
                 found[part].append(Entry(version + index, kind, table, b"", record.value))
-        elif kind == Kind.EPOCH_START:
+        elif kind == RecordKind.EPOCH_START:
             entry = epoch_entry(frame, index, record.value)
             found[0].append(Entry(version + index, _PUT, 0, epoch_key(entry.epoch), encode(entry)))
         elif kind not in _MARKS:

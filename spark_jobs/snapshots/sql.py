@@ -20,10 +20,10 @@ from sqlalchemy.pool import NullPool
 
 from spark_jobs.snapshots.snapshot import Catalog, catalog_of
 from storage.engines.entries.layout import VERSION_BYTES
-from storage.engines.sql import tables as place
+from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.reading import load
-from storage.engines.sql.tables import Home
+from storage.engines.sql.tables import TablePlace
 from twinlog.errors import ConfigError, EngineFailed, NotFound, Refused
 
 _FETCHED_ROWS = 500
@@ -39,23 +39,23 @@ class SqlSnapshot:
         self._connection = connection
 
     @cached_property
-    def _found(self) -> tuple[Catalog, dict[int, Home]]:
+    def _found(self) -> tuple[Catalog, dict[int, TablePlace]]:
         with _sql_errors():
-            kept = self._connection.execute(select(place.state.c.format)).scalar()
-            if kept != place.FORMAT:
-                raise Refused(f"the database is of format {kept}, this release reads {place.FORMAT}")
-            state, homes = load(self._connection)
-        return catalog_of(state.seq, state.epoch, state.base, state.tables), homes
+            kept = self._connection.execute(select(own.state.c.format)).scalar()
+            if kept != own.FORMAT:
+                raise Refused(f"the database is of format {kept}, this release reads {own.FORMAT}")
+            state, places = load(self._connection)
+        return catalog_of(state.seq, state.epoch, state.base, state.tables), places
 
     def catalog(self) -> Catalog:
         return self._found[0]
 
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """HOT."""
-        home = self._found[1].get(table)
-        if home is None:
+        place = self._found[1].get(table)
+        if place is None:
             return
-        columns = home.table.c
+        columns = place.table.c
         wanted = select(columns[KEY], columns[ROW_VERSION], columns[VALUE]).order_by(columns[KEY])
         if start:
             wanted = wanted.where(columns[KEY] >= start)
@@ -71,24 +71,24 @@ class SqlSnapshot:
 
     def cuts(self, table: int, rows: int) -> list[bytes]:
         """PostgreSQL: from the keys on a few of its pages; SQLite: from its index, read once."""
-        home = self._found[1].get(table)
-        if home is None:
+        place = self._found[1].get(table)
+        if place is None:
             return []
         with _sql_errors():
-            if home.dialect == "sqlite":
-                return self._every(home, rows)
+            if place.dialect == "sqlite":
+                return self._every(place, rows)
             asked = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
-            size, pages = self._connection.execute(asked, {"name": place.quoted(self._connection, home.name)}).one()
+            size, pages = self._connection.execute(asked, {"name": own.quoted(self._connection, place.name)}).one()
             pieces = size // (rows * _BYTES_A_ROW)
             if pieces < 2:
                 return []
             percent = min(100.0, 100.0 * _SAMPLED_PAGES * pieces / pages)
-            sampled = select(home.table.tablesample(func.system(percent), seed=literal(1)).c[KEY])
+            sampled = select(place.table.tablesample(func.system(percent), seed=literal(1)).c[KEY])
             keys = sorted(self._connection.execute(sampled).scalars())
         return sorted({keys[len(keys) * step // pieces] for step in range(1, pieces)}) if keys else []
 
-    def _every(self, home: Home, rows: int) -> list[bytes]:
-        key = home.table.c[KEY]
+    def _every(self, place: TablePlace, rows: int) -> list[bytes]:
+        key = place.table.c[KEY]
         numbered = select(key, func.row_number().over(order_by=key).label("n")).subquery()
         every = select(numbered.c[KEY]).where(numbered.c.n % rows == 0).order_by(numbered.c[KEY])
         return list(self._connection.execute(every).scalars().all())

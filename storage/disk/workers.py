@@ -105,7 +105,7 @@ class Worker(_Thread):
                 self._finish(((future, result, None),))
 
 
-class Crew:
+class HangTolerantPool:
     """Workers for calls that may hang: each call has one to itself, made when none is idle, `size_max` at most.
 
     Unlike the threads of a ThreadPoolExecutor, those that hang for ever do not hold up the end of the process.

@@ -33,7 +33,7 @@ class _About(msgspec.Struct, array_like=True, frozen=True):
 _decode_about = msgspec.msgpack.Decoder(_About).decode
 
 
-class KeptFolder:
+class SnapshotFolder:
     """`engine` begins every place, `content` is the name of what each folder holds."""
 
     def __init__(self, folder: Path, engine: str, content: str) -> None:

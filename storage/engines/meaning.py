@@ -11,9 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome
-from storage.log.frame import Flags, Frame
+from storage.log.frame import COUNTER_BITS, Flags, Frame
 from storage.log.record import EpochStart, RequestMark, SchemaChange
-from storage.log.timestamps import COUNTER_BITS
 from storage.rows.schema import decode_schema
 from twinlog.errors import EngineFailed, LogError, LogGap, Refused
 

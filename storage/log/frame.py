@@ -35,6 +35,7 @@ PAYLOAD_BYTES_MAX = 64 << 20  # as records, before it is compressed
 COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
 _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4
+COUNTER_BITS = 16  # of a hybrid timestamp, below 48 bits of wall milliseconds; storage/clock.py makes them
 
 
 class Flags(IntEnum):
@@ -43,7 +44,7 @@ class Flags(IntEnum):
     NONE = 0
     ASYNC = 1  # made while only the local log was needed for the acknowledgement
     COMPRESSED = 2
-    BARRIER = 4  # its last record is a barrier behind which every site keeps a snapshot (barriers.py)
+    BARRIER = 4  # its last record is a barrier behind which every site keeps a snapshot (engines/applying.py)
 
 
 _KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)

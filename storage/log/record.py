@@ -14,11 +14,11 @@ import msgspec
 from twinlog.errors import LogError
 
 
-class Kind(IntEnum):
-    UPSERT = 1  # value: the whole stored row (rows.py)
+class RecordKind(IntEnum):
+    UPSERT = 1  # value: the whole stored row (rows/codec.py)
     UPDATE = 2  # value: the changed columns only, merged at apply
     DELETE = 3  # value: empty
-    DDL = 4  # table: its id, key: empty, value: msgpack of a SchemaChange (schema.py)
+    DDL = 4  # table: its id, key: empty, value: msgpack of a SchemaChange (rows/schema.py)
     EPOCH_START = 5  # value: msgpack of EpochStart
     MODE = 6  # value: b"sync" or b"async": how frames after this one are acknowledged
     BARRIER = 7  # key: the barrier's name
@@ -29,7 +29,7 @@ class Kind(IntEnum):
 class Record(msgspec.Struct, array_like=True, gc=False):
     """One mutation.
 
-    `key` is the encoded primary key (keys.py) without the table prefix; `request` is the idempotency entry of the
+    `key` is the encoded primary key (rows/keys.py) without the table prefix; `request` is the idempotency entry of the
     client request that this record is the FIRST of (msgpack of `RequestMark`), else empty.
     """
 
@@ -75,7 +75,7 @@ def decode_records(payload: bytes | memoryview) -> list[Record]:
 
 
 class SchemaChange(msgspec.Struct, array_like=True, gc=False):
-    """Value of a DDL record. `schema` is msgpack of the whole new TableSchema (schema.py); empty when dropped."""
+    """Value of a DDL record. `schema` is msgpack of the whole new TableSchema (rows/schema.py); empty when dropped."""
 
     kind: str  # "put" | "drop"
     table: int

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.rows.arrow_columns import Values, check_type, fault, is_binary, is_text, plain_array, stored_array
 from storage.rows.codec import RowCodec
 from storage.rows.compiled import columns_encoder
@@ -52,7 +52,7 @@ def arrow_records(
     keys = _keys(codec, stored)
     values = _values(codec, stored, count)
     _check_rows(codec, keys, values)
-    return list(map(Record, repeat(int(Kind.UPSERT)), repeat(codec.schema.id), keys, values))
+    return list(map(Record, repeat(int(RecordKind.UPSERT)), repeat(codec.schema.id), keys, values))
 
 
 def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int) -> pa.Table:

@@ -1,6 +1,6 @@
 """Rows of one table: from a client's object to (key, stored value) and back. On the path of every write and read.
 
-A stored value is a msgpack map {column id: stored value} of the columns outside the key (values.py merges two).
+A stored value is a msgpack map {column id: stored value} of the columns outside the key (`merge_values` puts one over another).
 What always holds: a whole row stores every column of its schema, in schema order, nulls too, so that its bytes depend on
 nothing but row and schema; a column that a stored row lacks was added later and reads as its default, or null; ids that
 the schema no longer has are ignored. `native` bodies came from msgpack: bytes are bytes, timestamps may be integers
@@ -24,6 +24,18 @@ ROW_BYTES_MAX = 1 << 20
 _DECODERS_MAX = 64
 
 _pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(dict[int, Any]).decode
+
+
+def merge_values(old: bytes, changes: bytes) -> bytes:
+    """The old row's stored value with the columns of `changes` put over it.
+
+    It depends on these bytes only, so both sites merge to the same bytes: columns of the old row keep their order, new ones
+    follow.
+    """
+    row = _unpack(old)
+    row.update(_unpack(changes))
+    return _pack(row)
 
 
 class _Form:

@@ -1,4 +1,4 @@
-"""Straight-line functions made for one schema: the hot inner part of rows.py and arrow_rows.py.
+"""Straight-line functions made for one schema: the hot inner part of codec.py and arrow.py.
 
 The source that is compiled here holds nothing of a client but column names (schema.py allows letters, digits and _ only)
 and column ids; values and functions come in by name. What always holds: a generated check only lets pass what the

@@ -25,10 +25,9 @@ from remote_log.dfs.retrying import PatientDfs, patiently
 from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs
 from remote_log.fencing.fence import fence
 from remote_log.fencing.reading import missing_from, read_frames
-from storage.engines.replay import replay
 from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.prefix import floor_of
 from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
 from switchover.activation.opening import Opening
@@ -320,7 +319,7 @@ class Activation:
 
     async def _apply(self, frames: list[Frame]) -> None:
         """What was read, and the start, go to the storage, which is then made durable: what was read may be deleted then."""
-        await replay(self.ports.barriers, frames)
+        await self.ports.barriers.replay(frames)
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()
 
@@ -374,7 +373,7 @@ class Activation:
         return make_frame(
             epoch=self.epoch, first_seq=self._high_seq + 1, previous=self._end, committed=self._end,
             timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
-            records=[Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
+            records=[Record(RecordKind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
         )
 
     async def _open_remote(self, mode: str, start: Frame) -> RemoteLogOpener | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from storage.log.chain import reachable, standing, tail_after
 from storage.log.frame import Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from twinlog.errors import LogGap
 
 
@@ -50,7 +50,7 @@ def _led(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
 
 
 def _begins_epoch(frame: Frame) -> bool:
-    return frame.records[0].kind == Kind.EPOCH_START
+    return frame.records[0].kind == RecordKind.EPOCH_START
 
 
 def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int, *, whole: bool) -> list[Frame]:

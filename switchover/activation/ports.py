@@ -11,7 +11,7 @@ from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock, HybridClock
 from storage.engine import StorageEngine
-from storage.engines.barriers import Barriers
+from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.frame import Frame
 from storage.log.wal import Wal
@@ -55,7 +55,7 @@ class ActivationPorts:
     layout: RemoteLayout
     wal: Wal
     engine: StorageEngine
-    barriers: Barriers
+    barriers: FrameApplier
     coordinator: Coordinator
     clock: Clock
     hybrid: HybridClock

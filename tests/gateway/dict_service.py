@@ -21,10 +21,10 @@ from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import check_condition, conditions_of, to_records
 from storage.clock import SystemClock
 from storage.engine import StoredRow
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.frame import make_frame
-from storage.log.record import Kind, Record, RequestMark, SchemaChange
+from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from switchover.facts import SiteFacts
 from switchover.monitor.views import SiteView
@@ -82,7 +82,7 @@ class DictService:
 
     async def _change(self, kind: str, table: TableSchema) -> None:
         change = SchemaChange(kind, table.id, encode_schema(table) if kind == "put" else b"", table.history_s)
-        await self._apply([Record(Kind.DDL, table.id, value=msgspec.msgpack.encode(change))])
+        await self._apply([Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change))])
         self.catalog.reload()
 
     # rows
@@ -208,7 +208,7 @@ class DictService:
     @property
     def barrier_calls(self) -> BarrierService:
         clock = SystemClock()
-        barriers = Barriers(self.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
+        barriers = FrameApplier(self.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
         return BarrierService(None, barriers, site=self.site, engine=self.engine, clock=clock, deadline_s=1)  # type: ignore[arg-type]
 
     def barriers(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
-from storage.engines.barriers import BarrierLimits
+from storage.engines.applying import BarrierLimits
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.failpoints import Failpoints

@@ -15,10 +15,10 @@ import pytest
 from gateway.service.port import Mutation, WriteRequest
 from gateway.site.site import Site
 from storage.engine import StorageEngine
-from storage.engines.barriers import BarrierLimits
+from storage.engines.applying import BarrierLimits
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, epoch, site
@@ -144,7 +144,8 @@ async def test_a_frame_ends_with_its_barrier(rocks: Pair) -> None:
     """Whatever comes with it: what was asked for before is in the snapshot, what was asked for after is not."""
     commit = epoch(rocks, "a").commit
     before, barrier, after = (
-        commit.submit_mark(Record(Kind.NOOP), 5.0), commit.submit_barrier("x", 5.0), commit.submit_mark(Record(Kind.NOOP), 5.0)
+        commit.submit_mark(Record(RecordKind.NOOP), 5.0), commit.submit_barrier("x", 5.0),
+        commit.submit_mark(Record(RecordKind.NOOP), 5.0),
     )
     acks = await asyncio.gather(before, barrier, after)
     (kept,) = site(rocks, "a").ports.engine.kept_snapshots()

@@ -13,7 +13,7 @@ from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from storage.log.frame import Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from storage.log.segment import scan_segment
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
@@ -58,7 +58,7 @@ async def holds(pair: Pair, name: str, expected: dict[int, str]) -> bool:
 
 
 def values_in(frames: list[Frame]) -> list[bytes]:
-    return [record.value for frame in frames for record in frame.records if record.kind == Kind.UPSERT]
+    return [record.value for frame in frames for record in frame.records if record.kind == RecordKind.UPSERT]
 
 
 async def remote_frames(pair: Pair) -> list[Frame]:

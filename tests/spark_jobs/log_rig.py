@@ -11,7 +11,7 @@ import msgspec
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.segment import HEADER_BYTES, parse_wal_name, wal_name
 from tests.storage.log.frames import segment_bytes
 
@@ -45,7 +45,7 @@ def epoch_start(epoch: int, first_seq: int, previous: int) -> Frame:
     value = msgspec.msgpack.encode(EpochStart(epoch, "a", "takeover", "plan"))
     return make_frame(
         epoch=epoch, first_seq=first_seq, previous=previous, timestamp=first_seq, committed=0,
-        records=[Record(Kind.EPOCH_START, value=value)],
+        records=[Record(RecordKind.EPOCH_START, value=value)],
     )
 
 

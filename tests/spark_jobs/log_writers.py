@@ -15,7 +15,7 @@ from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import SystemClock
 from storage.disk.os_files import OsFiles
 from storage.log.frame import make_frame
-from storage.log.record import EpochStart, Kind, Record
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.wal import Wal, WalSettings
 from twinlog.errors import Fenced
 
@@ -44,7 +44,8 @@ class Logs:
             on_synced=self._on_synced, on_fenced=self._on_fenced, wal_name=lambda: self.wal.segments()[-1].name,
         )
         await self.remote.open(1)
-        await self.write([Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(EpochStart(1, "a", "bootstrap", "plan")))])
+        start = msgspec.msgpack.encode(EpochStart(1, "a", "bootstrap", "plan"))
+        await self.write([Record(RecordKind.EPOCH_START, value=start)])
 
     async def write(self, records: list[Record]) -> None:
         """One frame, until it is in both logs."""
@@ -62,7 +63,7 @@ class Logs:
 
     async def rows(self, frames: int) -> None:
         for number in range(frames):
-            await self.write([Record(Kind.UPSERT, 1, b"k%d" % (self.seq + n), b"v" * 200) for n in range(1 + number % 5)])
+            await self.write([Record(RecordKind.UPSERT, 1, b"k%d" % (self.seq + n), b"v" * 200) for n in range(1 + number % 5)])
 
     async def trim(self, durable_seq: int) -> None:
         """As the trimmers do, but for what they look at."""

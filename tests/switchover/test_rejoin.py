@@ -10,7 +10,7 @@ import pytest
 from remote_log.replication.messages import EpochsReply, pack_history, to_message
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.failpoints import Failpoints
 from switchover.rejoin import QUARANTINE, Rejoin
@@ -48,8 +48,9 @@ async def test_what_was_being_appended_has_ended_before_the_log_is_read(first_fa
     await engine.apply(run(1, 8))
     sink: Any = Sink()
     rejoin = Rejoin(
-        site="a", engine=engine, barriers=Barriers(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
-        wal=wal, files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
+        site="a", engine=engine, wal=wal,
+        barriers=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
+        files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
     )
     first, second = paths(files)
     running = asyncio.ensure_future(rejoin.run())

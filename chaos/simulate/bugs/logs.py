@@ -15,9 +15,8 @@ from gateway.epoch.commit_rule import CommitCore, Committed, Failed
 from remote_log.replication.messages import Position
 from remote_log.replication.sink import Sink
 from remote_log.writing.trimmer import Trimmer
-from storage.engines.barriers import Barriers
-from storage.log.frame import Flags, Frame, make_frame
-from storage.log.timestamps import COUNTER_BITS
+from storage.engines.applying import FrameApplier
+from storage.log.frame import COUNTER_BITS, Flags, Frame, make_frame
 from storage.log.wal import Wal
 
 _append = Wal.append
@@ -79,7 +78,7 @@ async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[
     return await _trim(self, writers, durable_seq + 50)
 
 
-async def _keep_late(self: Barriers, frames: Sequence[Frame]) -> None:
+async def _keep_late(self: FrameApplier, frames: Sequence[Frame]) -> None:
     await self._engine.apply(frames)
     for frame in frames:
         if frame.flags & Flags.BARRIER:
@@ -122,6 +121,6 @@ BUGS = (
     ),
     Bug(
         "snapshot-behind-the-group", "A barrier's snapshot is kept when all the frames that came together are applied.", "P4",
-        ("barriers",), 0, 20, ((Barriers, "apply", _keep_late),), ("barrier",),
+        ("barriers",), 0, 20, ((FrameApplier, "apply", _keep_late),), ("barrier",),
     ),
 )

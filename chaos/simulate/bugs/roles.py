@@ -16,7 +16,7 @@ from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
-from storage.engines.replay import replay
+from storage.engines.applying import transactions
 from storage.log.segment import scan_segment
 from switchover.activation.activation import Activation
 from switchover.activation.ports import OpenedEpoch
@@ -103,7 +103,8 @@ _restarts: dict[str, Switching] = {}
 
 
 async def _apply_only(self: Activation, frames: Any) -> None:
-    await replay(self.ports.engine, frames)
+    for group in transactions(frames):
+        await self.ports.engine.apply(group)
 
 
 async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:

@@ -29,7 +29,7 @@ from remote_log.dfs.hdfs.jvm import Java
 from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
 from remote_log.dfs.port import DfsEntry, path_parts
-from storage.disk.workers import Crew, Worker
+from storage.disk.workers import HangTolerantPool, Worker
 from twinlog.errors import DfsError, DfsNotFound
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class HdfsDfs:
 
     def __init__(self, settings: HdfsSettings, java: Java) -> None:
         self._settings, self._java = settings, java
-        self._crew = Crew(f"hdfs {settings.section}", CALLS_MAX)
+        self._crew = HangTolerantPool(f"hdfs {settings.section}", CALLS_MAX)
         self._looker = Worker(f"hdfs {settings.section} marks")
         self._login = KeytabLogin(java, settings) if settings.kerberos_keytab is not None else None
         self._connecting = threading.Lock()

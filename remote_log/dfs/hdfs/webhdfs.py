@@ -25,7 +25,7 @@ from hdfs.util import HdfsError  # type: ignore[import-untyped]
 
 from remote_log.dfs.hdfs.errors import judged
 from remote_log.dfs.port import DfsEntry, DfsWriter, path_parts
-from storage.disk.workers import Crew
+from storage.disk.workers import HangTolerantPool
 from twinlog.errors import ConfigError, DfsError, DfsNotFound
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class WebHdfs:
         self._settings = settings
         self._root = settings.root.rstrip("/")
         self._client = _client(settings)
-        self._crew = Crew(f"webhdfs {settings.section}", CALLS_MAX)
+        self._crew = HangTolerantPool(f"webhdfs {settings.section}", CALLS_MAX)
         self._root_id: int | None = None
 
     async def create_file(self, path: str, content: bytes) -> None:

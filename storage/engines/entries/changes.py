@@ -28,17 +28,17 @@ from storage.engines.entries.layout import (
 )
 from storage.engines.meaning import Tables, epoch_entry, request_outcome, schema_change
 from storage.log.frame import Frame
-from storage.log.record import Kind, Record
-from storage.rows.merging import merge_values
+from storage.log.record import Record, RecordKind
+from storage.rows.codec import merge_values
 from twinlog.errors import LogError
 
 # Plain ints: comparing with a member of an IntEnum costs several times as much.
-_UPSERT: Final = int(Kind.UPSERT)
-_UPDATE: Final = int(Kind.UPDATE)
-_DELETE: Final = int(Kind.DELETE)
-_DDL: Final = int(Kind.DDL)
-_EPOCH_START: Final = int(Kind.EPOCH_START)
-_MARKS: Final = frozenset(map(int, (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP)))
+_UPSERT: Final = int(RecordKind.UPSERT)
+_UPDATE: Final = int(RecordKind.UPDATE)
+_DELETE: Final = int(RecordKind.DELETE)
+_DDL: Final = int(RecordKind.DDL)
+_EPOCH_START: Final = int(RecordKind.EPOCH_START)
+_MARKS: Final = frozenset(map(int, (RecordKind.MODE, RecordKind.BARRIER, RecordKind.CURSOR, RecordKind.NOOP)))
 
 
 class Changes:

@@ -1,7 +1,7 @@
 """The engine contract in plain Python: the dumb twin that clever engines are compared with, and the simulator's storage.
 
 What always holds: deterministic, no thread, no file; what was there before each change since the last `flush` (or move that
-must be durable) is noted, so that `crash` can go back; every effect is written down record by record (memory_state.py), with
+must be durable) is noted, so that `crash` can go back; every effect is written down record by record (memory/state.py), with
 nothing shared with the clever engines but the meaning of marks. Source: storage/engine.py.
 """
 
@@ -14,8 +14,7 @@ from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
 from storage.engines.applied import Applied
 from storage.engines.meaning import Tables, admit, by_age, refuse_unless_loading, refuse_while_loading, snapshot_ended
 from storage.engines.memory.state import MemoryState, apply_record, name_tables, row_as_of, scan_state
-from storage.log.frame import Frame
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Frame
 
 REQUEST_TTL_S = 24 * 3600
 

@@ -15,8 +15,8 @@ import msgspec
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.meaning import Table, Tables, epoch_entry, request_outcome, schema_change
 from storage.log.frame import Frame
-from storage.log.record import Kind, Record
-from storage.rows.merging import merge_values
+from storage.log.record import Record, RecordKind
+from storage.rows.codec import merge_values
 from twinlog.errors import LogError
 
 Place = tuple[int, bytes]  # table, key
@@ -88,20 +88,20 @@ class MemoryState:
 def apply_record(state: MemoryState, frame: Frame, index: int, record: Record) -> None:
     version = frame.timestamp + index
     place = (record.table, record.key)
-    if record.kind == Kind.UPSERT:
+    if record.kind == RecordKind.UPSERT:
         _put(state, place, StoredRow(record.key, record.value, version), version)
-    elif record.kind == Kind.UPDATE:
+    elif record.kind == RecordKind.UPDATE:
         row = state.rows.get(place)
         if row is not None:
             _put(state, place, StoredRow(record.key, merge_values(row.value, record.value), version), version)
-    elif record.kind == Kind.DELETE:
+    elif record.kind == RecordKind.DELETE:
         _put(state, place, None, version)
-    elif record.kind == Kind.DDL:
+    elif record.kind == RecordKind.DDL:
         _change_schema(state, record.value, version)
-    elif record.kind == Kind.EPOCH_START:
+    elif record.kind == RecordKind.EPOCH_START:
         entry = epoch_entry(frame, index, record.value)
         state.put(state.epochs, entry.epoch, entry)
-    elif record.kind not in (Kind.MODE, Kind.BARRIER, Kind.CURSOR, Kind.NOOP):
+    elif record.kind not in (RecordKind.MODE, RecordKind.BARRIER, RecordKind.CURSOR, RecordKind.NOOP):
         raise LogError(f"{frame!r} has a record of kind {record.kind}, which this release does not know")
     if record.request:
         key, outcome = request_outcome(frame, index, record.request)

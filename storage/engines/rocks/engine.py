@@ -28,8 +28,15 @@ from storage.engines.entries import layout
 from storage.engines.entries.changes import Changes
 from storage.engines.meaning import admit, horizon, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks import purging
-from storage.engines.rocks.folder import Opened, figures, keep_checkpoint, open_folder
-from storage.engines.rocks.opening import RocksSettings, check_room, write_options
+from storage.engines.rocks.opening import (
+    RocksParts,
+    RocksSettings,
+    check_room,
+    figures,
+    keep_checkpoint,
+    open_folder,
+    write_options,
+)
 from storage.engines.rocks.state import Replacement, Write, base_end, base_part, cut
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
 from storage.log.frame import Frame
@@ -43,7 +50,7 @@ _STALL_WAIT_S = 0.002
 class RocksEngine(AppliedState):
     """StorageEngine on a folder of its own. Make it with `open`."""
 
-    def __init__(self, path: Path, opened: Opened, settings: RocksSettings, upkeep: Worker) -> None:
+    def __init__(self, path: Path, opened: RocksParts, settings: RocksSettings, upkeep: Worker) -> None:
         self._path, self._settings = path, settings
         self._notes, self._database, self._state, self._kept = opened
         self._durable_seq = self._state.seq

@@ -1,10 +1,11 @@
-"""Opening a RocksDB directory: options, format, and the small file of notes beside it. Blocking.
+"""Opening the folder of a RocksDB engine: database, notes beside it, and kept snapshots, which are checkpoints. Blocking.
 
 What always holds: RocksDB's own log is off (twinlog's WAL is the log) and everything is in one column family, so after
 a crash the database is what the last finished memtable flush left, a prefix of what was written; memory, open files and
 RocksDB's info log are bounded; a directory that is damaged, in use or of another format is a DataDirectoryError.
 The notes are a file of their own, replaced atomically, because a note must be durable at once, and the only other way
-to that would be to flush up to a whole memtable for a few bytes.
+to that would be to flush up to a whole memtable for a few bytes. A checkpoint is made of files that are on the disk: its
+caller flushes first, and lets nobody write between.
 Source: product.md 3, protocol.md 4.
 """
 
@@ -13,15 +14,25 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteOptions
+from rocksdict import BlockBasedOptions, Cache, Checkpoint, DbClosedError, DBCompressionType, Options, Rdict, WriteOptions
 
 from storage.disk.os_files import make_folders, write_whole
+from storage.engines.applied import State
 from storage.engines.entries.layout import FORMAT, FORMAT_KEY
+from storage.engines.kept_snapshots import SnapshotFolder
+from storage.engines.rocks.state import load_state
+from storage.engines.rocks.view import ROCKS_ERRORS, View
 from twinlog.errors import DataDirectoryError, EngineFailed
 
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
+_FIGURES = {
+    "disk_bytes": "rocksdb.live-sst-files-size",
+    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "pending_compaction_bytes": "rocksdb.estimate-pending-compaction-bytes",
+}
 _decode_notes = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
@@ -147,3 +158,35 @@ class Notes:
         except OSError as error:
             raise EngineFailed(f"{self._path} could not be written: {error}; look at the file system") from error
         self._notes = kept
+
+
+class RocksParts(NamedTuple):
+    """What an engine works with: notes, database, the state that the database holds, and the kept snapshots."""
+
+    notes: Notes
+    database: Rdict
+    state: State
+    kept: SnapshotFolder
+
+
+def open_folder(path: Path, settings: RocksSettings) -> RocksParts:
+    """The parts in the folder `path`, made when it is not there. Raises DataDirectoryError."""
+    notes = Notes(path / "notes")
+    database = open_database(path / "rocksdb", settings)
+    with ROCKS_ERRORS:
+        return RocksParts(notes, database, load_state(View(database)), SnapshotFolder(path / "kept", "rocksdb", "rocksdb"))
+
+
+def keep_checkpoint(kept: SnapshotFolder, database: Rdict, state: State, name: str, taken_ms: int) -> None:
+    """Keeps a checkpoint of `state`, which is all on the disk, under `name`. Raises EngineFailed."""
+    with ROCKS_ERRORS:
+        make = Checkpoint(database).create_checkpoint
+        kept.keep(name, state.seq, state.epoch, taken_ms, lambda path: make(str(path)))
+
+
+def figures(database: Rdict) -> dict[str, int]:
+    """Sizes in bytes, for metrics."""
+    try:
+        return {name: database.property_int_value(key) or 0 for name, key in _FIGURES.items()}
+    except DbClosedError:
+        return {}  # it failed, and could not be opened anew yet

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Dialect, bindparam, inspect, text
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import CompileError
 
-from storage.engines.sql import tables as place
-from storage.engines.sql.tables import Home
+from storage.engines.sql import tables as own
+from storage.engines.sql.tables import TablePlace
 from twinlog.errors import ConfigError
 
 SETTING = "engine.url"
@@ -40,9 +40,9 @@ def check_rights(connection: Connection) -> None:
         raise refused(f"lacks rights: {user} may not make temporary tables, through which rows go in", grant)
 
 
-def check_tables(connection: Connection, homes: Iterable[Home]) -> None:
+def check_tables(connection: Connection, places: Iterable[TablePlace]) -> None:
     """Ours, and the tables of the log: whose they are, their columns, types and keys."""
-    tables = [*place.metadata.sorted_tables, *(home.table for home in homes)]
+    tables = [*own.metadata.sorted_tables, *(place.table for place in places)]
     names = [table.name for table in tables]
     if connection.dialect.name == "postgresql":
         _check_owners(connection, names)

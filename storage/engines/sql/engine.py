@@ -28,9 +28,9 @@ from storage.engines.entries.changes import Changes
 from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
 from storage.engines.rocks.state import Replacement, Write, base_end, base_part
 from storage.engines.sql import reading
-from storage.engines.sql.kept_snapshots import Kept, kept_of
+from storage.engines.sql.kept_snapshots import SqlSnapshots, snapshots_of
 from storage.engines.sql.opening import (
-    Opened,
+    SqlParts,
     SqlSettings,
     let_go,
     make_durable,
@@ -40,19 +40,19 @@ from storage.engines.sql.opening import (
     sql_errors,
 )
 from storage.engines.sql.snapshot import SqlSnapshot
-from storage.engines.sql.writing import PURGE_ROWS, Homes, cut, over, perform, put_note
+from storage.engines.sql.writing import PURGE_ROWS, TablePlaces, cut, expired_deletes, perform, put_note
 from storage.log.frame import Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 from twinlog.errors import ConfigError, EngineFailed, LogError
 
 T = TypeVar("T")
-_DDL: Final = int(Kind.DDL)
+_DDL: Final = int(RecordKind.DDL)
 
 
 class SqlEngine(AppliedState):
     """StorageEngine on a database of its own. Make it with `open`."""
 
-    def __init__(self, settings: SqlSettings, engine: Engine, opened: Opened, kept: Kept, upkeep: Worker) -> None:
+    def __init__(self, settings: SqlSettings, engine: Engine, opened: SqlParts, kept: SqlSnapshots, upkeep: Worker) -> None:
         self._settings, self._engine, self._kept = settings, engine, kept
         self._take(opened)
         self._applier, self._getter, self._reader = Worker("sql-apply"), Worker("sql-get"), Worker("sql-read")
@@ -64,9 +64,9 @@ class SqlEngine(AppliedState):
         self._changing = 0  # changes of schemas under way
         self._disk_bytes = self._kept_bytes = 0
 
-    def _take(self, opened: Opened) -> None:
+    def _take(self, opened: SqlParts) -> None:
         self._writer: Connection = opened.writer
-        self._homes: Homes = opened.homes
+        self._places: TablePlaces = opened.places
         self._state, self._notes = opened.state, opened.notes
         self._durable_seq = opened.state.seq
 
@@ -76,7 +76,7 @@ class SqlEngine(AppliedState):
         upkeep = Worker("sql-upkeep")
         engine = make_engine(settings)
         try:
-            opened, kept = await upkeep.submit(lambda: (open_database(engine, settings, reading.notes), kept_of(engine)))
+            opened, kept = await upkeep.submit(lambda: (open_database(engine, settings, reading.notes), snapshots_of(engine)))
         except BaseException:
             await upkeep.submit(engine.dispose)
             await upkeep.close()
@@ -137,33 +137,33 @@ class SqlEngine(AppliedState):
     def _apply(self, frames: list[Frame]) -> None:
         state = self._state
 
-        def work(connection: Connection) -> tuple[State, Homes]:
-            current = reading.current_rows(connection, self._homes, state.tables.with_history, frames)
+        def work(connection: Connection) -> tuple[State, TablePlaces]:
+            current = reading.current_rows(connection, self._places, state.tables.with_history, frames)
             changes = Changes(current, state.tables, state.timestamp)
             for frame in frames:
                 changes.add(frame)
             epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
             after = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
-            return after, perform(connection, self._homes, state, Write(changes.ranges, changes.changes, after))
+            return after, perform(connection, self._places, state, Write(changes.ranges, changes.changes, after))
 
         with self._writing:
             self._hold(*self._write(work))
 
-    def _hold(self, state: State, homes: Homes) -> None:
+    def _hold(self, state: State, places: TablePlaces) -> None:
         self._durable_seq = min(self._durable_seq, state.seq)
-        self._homes, self._state = homes, state
+        self._places, self._state = places, state
 
     # --- reads ---
 
     async def get(self, table: int, key: bytes) -> StoredRow | None:
-        return await self._getter.submit(lambda: self._read(lambda one: reading.row(one, self._homes.get(table), key)))
+        return await self._getter.submit(lambda: self._read(lambda one: reading.row(one, self._places.get(table), key)))
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
         return await self._getter.submit(lambda: self._read(lambda one: reading.outcome(one, key)))
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
         def read(connection: Connection) -> StoredRow | None:
-            return reading.row_as_of(connection, self._homes.get(table), table, key, as_of)
+            return reading.row_as_of(connection, self._places.get(table), table, key, as_of)
 
         return await self._reader.submit(lambda: self._read(read, one_moment=True))
 
@@ -171,10 +171,10 @@ class SqlEngine(AppliedState):
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None = None
     ) -> Sequence[StoredRow]:
         def read(connection: Connection) -> Sequence[StoredRow]:
-            home = self._homes.get(table)
+            place = self._places.get(table)
             if as_of is None:
-                return reading.rows(connection, home, start, end, reverse, limit)
-            return reading.rows_as_of(connection, home, table, start, end, reverse, limit, as_of)
+                return reading.rows(connection, place, start, end, reverse, limit)
+            return reading.rows_as_of(connection, place, table, start, end, reverse, limit, as_of)
 
         return await self._reader.submit(lambda: self._read(read, one_moment=as_of is not None))
 
@@ -209,7 +209,7 @@ class SqlEngine(AppliedState):
 
         def take() -> SqlSnapshot:
             with sql_errors("the storage cannot read"), self._writing:
-                return SqlSnapshot(self._connect("REPEATABLE READ"), dict(self._homes), self._reader, self._snapshots)
+                return SqlSnapshot(self._connect("REPEATABLE READ"), dict(self._places), self._reader, self._snapshots)
 
         snapshot = await self._reader.submit(take)
         self._snapshots.add(snapshot)
@@ -276,7 +276,7 @@ class SqlEngine(AppliedState):
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
-        for some in over(self._state.tables, now_ms, self._settings.request_ttl_s):
+        for some in expired_deletes(self._state.tables, now_ms, self._settings.request_ttl_s):
             while await self._upkeep.submit(partial(self._purge, some)) == PURGE_ROWS:
                 pass  # so many at a time that an apply does not wait long for its turn
         self._disk_bytes = await self._reader.submit(lambda: self._read(reading.size))
@@ -318,8 +318,8 @@ class SqlEngine(AppliedState):
                 tables = state.tables.without_history({table for table, _, _ in rows}, last_timestamp)
                 kept = tuple(entry for entry in state.epochs if entry.epoch <= applied_epoch)
                 after = state._replace(seq=applied_seq, epoch=applied_epoch, tables=tables, epochs=kept)
-                homes = self._write(lambda connection: cut(connection, self._homes, state, after, rows))
-                self._hold(after, homes)
+                places = self._write(lambda connection: cut(connection, self._places, state, after, rows))
+                self._hold(after, places)
 
         await self._upkeep.submit(work)
         await self.flush()
@@ -341,8 +341,8 @@ class SqlEngine(AppliedState):
         def work() -> None:
             with self._writing:
                 write = make()
-                homes = self._write(lambda connection: perform(connection, self._homes, self._state, write))
-                self._hold(write.state, homes)
+                places = self._write(lambda connection: perform(connection, self._places, self._state, write))
+                self._hold(write.state, places)
 
         self._changing += 1
         try:

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from storage.engine import KeptSnapshot
-from storage.engines.kept_snapshots import KeptFolder
+from storage.engines.kept_snapshots import SnapshotFolder
 from storage.engines.meaning import by_age
 from storage.engines.sql.opening import sql_errors
 from twinlog.errors import EngineFailed
@@ -30,7 +30,7 @@ _NO_TIMEOUTS = text(
 )
 
 
-class Kept(Protocol):
+class SqlSnapshots(Protocol):
     """All but `held` in a thread, one at a time, while nothing is being applied."""
 
     def held(self) -> list[KeptSnapshot]: ...
@@ -42,7 +42,7 @@ class Kept(Protocol):
     def pinned_bytes(self) -> int: ...
 
 
-def kept_of(engine: Engine) -> Kept:
+def snapshots_of(engine: Engine) -> SqlSnapshots:
     """For a database that is open."""
     if engine.dialect.name == "sqlite":
         assert engine.url.database is not None
@@ -113,7 +113,7 @@ def _close(connection: Connection) -> None:
 class _Copies:
     def __init__(self, database: Path) -> None:
         self._database = database
-        self._folder = KeptFolder(database.with_name(database.name + ".kept"), "sqlite", "rows.db")
+        self._folder = SnapshotFolder(database.with_name(database.name + ".kept"), "sqlite", "rows.db")
 
     def held(self) -> list[KeptSnapshot]:
         return self._folder.held()

@@ -19,10 +19,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import QueuePool
 
 from storage.engines.applied import State
-from storage.engines.sql import tables as place
+from storage.engines.sql import tables as own
 from storage.engines.sql.checks import SETTING, check_rights, check_shape, check_tables, refused
 from storage.engines.sql.reading import load
-from storage.engines.sql.tables import Home
+from storage.engines.sql.tables import TablePlace
 from twinlog.errors import ConfigError, EngineFailed
 
 _LOCK_WAIT_S = 10.0  # a gateway that was killed leaves its session for a moment
@@ -94,16 +94,16 @@ def _sqlite_begins(connection: Connection) -> None:
 
 
 @dataclass(frozen=True)
-class Opened:
+class SqlParts:
     """The writing connection with what the database holds; everything of it is durable."""
 
     writer: Connection
     state: State
-    homes: dict[int, Home]
+    places: dict[int, TablePlace]
     notes: dict[str, bytes]
 
 
-def open_database(engine: Engine, settings: SqlSettings, notes: Callable[[Connection], dict[str, bytes]]) -> Opened:
+def open_database(engine: Engine, settings: SqlSettings, notes: Callable[[Connection], dict[str, bytes]]) -> SqlParts:
     """The database, with the engine's tables made when it has none. Raises ConfigError."""
     try:
         writer = engine.connect().execution_options(writes=True)
@@ -116,9 +116,9 @@ def open_database(engine: Engine, settings: SqlSettings, notes: Callable[[Connec
             _make_tables(writer, settings)
         make_durable(writer)
         with writer.begin():
-            state, homes = load(writer)
-            check_tables(writer, homes.values())
-            opened = Opened(writer, state, homes, notes(writer))
+            state, places = load(writer)
+            check_tables(writer, places.values())
+            opened = SqlParts(writer, state, places, notes(writer))
         return opened
     except (SQLAlchemyError, psycopg.Error) as error:
         writer.invalidate()
@@ -161,7 +161,7 @@ def let_go(writer: Connection, engine: Engine) -> None:
 
 def make_durable(writer: Connection) -> None:
     """Everything committed so far survives a crash of the machine."""
-    count = place.state.update().values(flushes=place.state.c.flushes + 1)
+    count = own.state.update().values(flushes=own.state.c.flushes + 1)
     if writer.dialect.name == "sqlite":
         driver = writer.connection.driver_connection
         assert driver is not None
@@ -186,28 +186,28 @@ def wait_for_disk(connection: Connection) -> None:
 def _make_tables(writer: Connection, settings: SqlSettings) -> None:
     """The engine's own tables, and whose they are."""
     found = inspect(writer)
-    missing = [table for table in place.metadata.sorted_tables if not found.has_table(table.name)]
-    if place.state not in missing:
+    missing = [table for table in own.metadata.sorted_tables if not found.has_table(table.name)]
+    if own.state not in missing:
         _check_owner(writer, settings)
     for table in missing:
-        if place.is_taken(writer, table.name):
+        if own.is_taken(writer, table.name):
             raise refused(f"holds something else under the name {table.name}", "give the site a database of its own")
     if missing:
-        place.metadata.create_all(writer, missing)
-    if place.state in missing:
+        own.metadata.create_all(writer, missing)
+    if own.state in missing:
         first = {"seq": 0, "epoch": 0, "timestamp": 0, "base": None, "flushes": 0}
-        whose = {"one": 1, "format": place.FORMAT, "pair": settings.pair, "site": settings.site}
-        writer.execute(insert(place.state).values(whose | first))
+        whose = {"one": 1, "format": own.FORMAT, "pair": settings.pair, "site": settings.site}
+        writer.execute(insert(own.state).values(whose | first))
 
 
 def _check_owner(writer: Connection, settings: SqlSettings) -> None:
-    found, name = inspect(writer), place.state.name
-    check_shape(writer.dialect, place.state, found.get_columns(name), found.get_pk_constraint(name)["constrained_columns"])
-    marked = writer.execute(select(place.state)).one_or_none()
+    found, name = inspect(writer), own.state.name
+    check_shape(writer.dialect, own.state, found.get_columns(name), found.get_pk_constraint(name)["constrained_columns"])
+    marked = writer.execute(select(own.state)).one_or_none()
     if marked is None:
         raise refused("holds an empty table twinlog_state", "drop twinlog's tables in it, and the site is filled by its peer")
-    if marked.format != place.FORMAT:
-        raise refused(f"is of format {marked.format}, this release reads {place.FORMAT}", "it belongs to another release")
+    if marked.format != own.FORMAT:
+        raise refused(f"is of format {marked.format}, this release reads {own.FORMAT}", "it belongs to another release")
     if (marked.pair, marked.site) != (settings.pair, settings.site):
         raise refused(
             f"is the storage of site {marked.site} of pair {marked.pair}, not of site {settings.site} of pair {settings.pair}",

@@ -18,53 +18,53 @@ from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.applied import State
 from storage.engines.entries import layout
 from storage.engines.meaning import Table, Tables
-from storage.engines.sql import tables as place
+from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
-from storage.engines.sql.tables import Home, driver_of, home_of, signed, unsigned
+from storage.engines.sql.tables import TablePlace, driver_of, place_of, signed, unsigned
 from storage.log.frame import Frame
-from storage.log.record import Kind
+from storage.log.record import RecordKind
 
 FETCHED_ROWS = 500
-_UPDATE: Final = int(Kind.UPDATE)  # plain ints: see rocks_changes.py
-_REPLACES: Final = frozenset((int(Kind.UPSERT), int(Kind.DELETE)))
+_UPDATE: Final = int(RecordKind.UPDATE)  # plain ints: see rocks_changes.py
+_REPLACES: Final = frozenset((int(RecordKind.UPSERT), int(RecordKind.DELETE)))
 KEYS_AT_ONCE = 1000
 
 
-def row(connection: Connection, home: Home | None, key: bytes) -> StoredRow | None:
-    if home is None:
+def row(connection: Connection, place: TablePlace | None, key: bytes) -> StoredRow | None:
+    if place is None:
         return None
-    return next((StoredRow(key, value, version) for version, value in connection.execute(home.point, {"one": key})), None)
+    return next((StoredRow(key, value, version) for version, value in connection.execute(place.point, {"one": key})), None)
 
 
-def stored_of_keys(connection: Connection, home: Home | None, keys: list[bytes]) -> Iterable[tuple[bytes, int, bytes]]:
+def stored_of_keys(connection: Connection, place: TablePlace | None, keys: list[bytes]) -> Iterable[tuple[bytes, int, bytes]]:
     """HOT. Key, version and value of those of the rows that there are."""
-    if home is None:
+    if place is None:
         return
-    if home.dialect == "postgresql":  # by the driver itself, in its binary form: a third of the time
+    if place.dialect == "postgresql":  # by the driver itself, in its binary form: a third of the time
         with driver_of(connection).cursor(binary=True) as cursor:
-            yield from cursor.execute(home.of_keys, [keys]).fetchall()
+            yield from cursor.execute(place.of_keys, [keys]).fetchall()
         return
     for at in range(0, len(keys), KEYS_AT_ONCE):
-        wanted = _columns(home).where(is_one_of(home, keys[at : at + KEYS_AT_ONCE]))
+        wanted = _columns(place).where(is_one_of(place, keys[at : at + KEYS_AT_ONCE]))
         yield from ((key, version, value) for key, version, value in connection.execute(wanted))
 
 
-def is_one_of(home: Home, keys: Sequence[bytes]) -> ColumnElement[bool]:
+def is_one_of(place: TablePlace, keys: Sequence[bytes]) -> ColumnElement[bool]:
     """The condition that a row's key is among `keys`. PostgreSQL takes them as one array, several times as fast as a list."""
-    column = home.table.c[KEY]
-    if home.dialect == "sqlite":
+    column = place.table.c[KEY]
+    if place.dialect == "sqlite":
         return column.in_(keys)
     return column == any_(bindparam("keys", list(keys), type_=ARRAY(LargeBinary)))
 
 
 def rows(
-    connection: Connection, home: Home | None, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
+    connection: Connection, place: TablePlace | None, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
     bytes_max: int | None = None,
 ) -> list[StoredRow]:
     """At most `limit` rows of `[start, end)`, up to the one that brings keys and values to `bytes_max`."""
-    if home is None or limit <= 0:
+    if place is None or limit <= 0:
         return []
-    wanted = _between(_columns(home), home.table.c[KEY], start, end, reverse).limit(limit)
+    wanted = _between(_columns(place), place.table.c[KEY], start, end, reverse).limit(limit)
     if bytes_max is None:
         return [StoredRow(key, value, version) for key, version, value in connection.execute(wanted)]
     found: list[StoredRow] = []
@@ -79,7 +79,7 @@ def rows(
 
 
 def current_rows(
-    connection: Connection, homes: Mapping[int, Home], with_history: Collection[int], frames: Sequence[Frame]
+    connection: Connection, places: Mapping[int, TablePlace], with_history: Collection[int], frames: Sequence[Frame]
 ) -> Callable[[bytes], bytes | None]:
     """The rows that the updates of `frames` build on and that histories keep, read at once, as a function from their place in
     RocksDB's layout; a row that nobody foresaw is read alone."""
@@ -92,52 +92,52 @@ def current_rows(
     for number, keys in wanted.items():
         prefix = layout.row_prefix(number)
         found.update((prefix + key, None) for key in keys)
-        for key, version, value in stored_of_keys(connection, homes.get(number), list(keys)):
+        for key, version, value in stored_of_keys(connection, places.get(number), list(keys)):
             found[prefix + key] = layout.pack_row(version, value)
 
     def current(where: bytes) -> bytes | None:
         if where not in found:
             number, key = int.from_bytes(where[1 : layout.PREFIX_BYTES], "big"), where[layout.PREFIX_BYTES :]
-            one = row(connection, homes.get(number), key)
+            one = row(connection, places.get(number), key)
             found[where] = None if one is None else layout.pack_row(one.version, one.value)
         return found[where]
 
     return current
 
 
-def row_as_of(connection: Connection, home: Home | None, number: int, key: bytes, as_of: int) -> StoredRow | None:
+def row_as_of(connection: Connection, place: TablePlace | None, number: int, key: bytes, as_of: int) -> StoredRow | None:
     """The row as it was at version `as_of`."""
-    now = row(connection, home, key)
+    now = row(connection, place, key)
     if now is not None and now.version <= as_of:
         return now
-    old = _replaced(number, as_of).where(place.history.c.key == key)
+    old = _replaced(number, as_of).where(own.history.c.key == key)
     return next((StoredRow(*one) for one in connection.execute(old)), None)
 
 
 def rows_as_of(
-    connection: Connection, home: Home | None, number: int, start: bytes | None, end: bytes | None, reverse: bool, limit: int,
-    as_of: int,
+    connection: Connection, place: TablePlace | None, number: int, start: bytes | None, end: bytes | None, reverse: bool,
+    limit: int, as_of: int,
 ) -> list[StoredRow]:
     """At most `limit` rows of `[start, end)` as they were: a key's is its row of today or one of its history, never both."""
     if limit <= 0:
         return []
     found = []
-    if home is not None:
-        now = _columns(home).where(home.table.c[ROW_VERSION] <= as_of)
-        now = _between(now, home.table.c[KEY], start, end, reverse).limit(limit)
+    if place is not None:
+        now = _columns(place).where(place.table.c[ROW_VERSION] <= as_of)
+        now = _between(now, place.table.c[KEY], start, end, reverse).limit(limit)
         found = [StoredRow(key, value, version) for key, version, value in connection.execute(now)]
-    old = _between(_replaced(number, as_of), place.history.c.key, start, end, reverse).limit(limit)
+    old = _between(_replaced(number, as_of), own.history.c.key, start, end, reverse).limit(limit)
     both = chain(found, (StoredRow(*one) for one in connection.execute(old)))
     return sorted(both, key=lambda stored: stored.key, reverse=reverse)[:limit]
 
 
-def _columns(home: Home) -> Select[Any]:
-    table = home.table
+def _columns(place: TablePlace) -> Select[Any]:
+    table = place.table
     return select(table.c[KEY], table.c[ROW_VERSION], table.c[VALUE])
 
 
 def _replaced(number: int, as_of: int) -> Select[Any]:
-    of = place.history.c
+    of = own.history.c
     there = (of.table_id == signed(number)) & (of.version <= as_of) & (of.until > as_of)
     return select(of.key, of.value, of.version).where(there)
 
@@ -154,15 +154,15 @@ def _between(
 
 def outcome(connection: Connection, key: str) -> RequestOutcome | None:
     """What an idempotency key answered."""
-    wanted = select(place.requests).where(place.requests.c.key == key.encode())
+    wanted = select(own.requests).where(own.requests.c.key == key.encode())
     return next((_outcome(one) for one in connection.execute(wanted)), None)
 
 
 def outcomes(connection: Connection, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:
     """At most `limit` idempotency keys above `after`, in the order of their UTF-8."""
-    wanted = select(place.requests).order_by(place.requests.c.key).limit(limit)
+    wanted = select(own.requests).order_by(own.requests.c.key).limit(limit)
     if after is not None:
-        wanted = wanted.where(place.requests.c.key > after.encode())
+        wanted = wanted.where(own.requests.c.key > after.encode())
     return [(one.key.decode(), _outcome(one)) for one in connection.execute(wanted)]
 
 
@@ -171,24 +171,24 @@ def _outcome(one: Any) -> RequestOutcome:
 
 
 def applied_seq(connection: Connection) -> int:
-    seq: int = connection.execute(select(place.state.c.seq)).scalar_one()
+    seq: int = connection.execute(select(own.state.c.seq)).scalar_one()
     return seq
 
 
-def load(connection: Connection) -> tuple[State, dict[int, Home]]:
+def load(connection: Connection) -> tuple[State, dict[int, TablePlace]]:
     """The state as the database has it, and where each table lies."""
-    marked = connection.execute(select(place.state)).one()
-    homes, tables = {}, {}
-    for one in connection.execute(select(place.tables)):
+    marked = connection.execute(select(own.state)).one()
+    places, tables = {}, {}
+    for one in connection.execute(select(own.tables)):
         number = unsigned(one.id)
-        homes[number] = home_of(number, one.name, one.schema, connection.dialect.name)
+        places[number] = place_of(number, one.name, one.schema, connection.dialect.name)
         if one.schema is not None:
             tables[number] = Table(one.schema, one.history_s, one.since)
     epochs = tuple(
         EpochEntry(one.epoch, one.first_seq, one.previous, one.site, one.kind)
-        for one in connection.execute(select(place.epochs).order_by(place.epochs.c.epoch))
+        for one in connection.execute(select(own.epochs).order_by(own.epochs.c.epoch))
     )
-    return State(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), homes
+    return State(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), places
 
 
 def size(connection: Connection) -> int:
@@ -201,4 +201,4 @@ def size(connection: Connection) -> int:
 
 
 def notes(connection: Connection) -> dict[str, bytes]:
-    return {one.name: one.value for one in connection.execute(select(place.notes))}
+    return {one.name: one.value for one in connection.execute(select(own.notes))}

@@ -18,7 +18,7 @@ from storage.engine import RequestOutcome, StoredRow
 from storage.engines.meaning import snapshot_ended
 from storage.engines.sql import reading
 from storage.engines.sql.opening import sql_errors
-from storage.engines.sql.tables import Home
+from storage.engines.sql.tables import TablePlace
 
 T = TypeVar("T")
 
@@ -27,17 +27,17 @@ class SqlSnapshot:
     """Made on the reading thread, while nothing is being applied; read there only."""
 
     def __init__(
-        self, connection: Connection, homes: Mapping[int, Home], reader: Worker, open_ones: set[SqlSnapshot]
+        self, connection: Connection, places: Mapping[int, TablePlace], reader: Worker, open_ones: set[SqlSnapshot]
     ) -> None:
         self.seq = reading.applied_seq(connection)  # this first read is the moment
         self._connection: Connection | None = connection
-        self._homes, self._reader, self._open_ones = homes, reader, open_ones
+        self._places, self._reader, self._open_ones = places, reader, open_ones
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
     ) -> Sequence[StoredRow]:
-        home = self._homes.get(table)
-        return await self._read(lambda one: reading.rows(one, home, start, end, reverse, limit, bytes_max))
+        place = self._places.get(table)
+        return await self._read(lambda one: reading.rows(one, place, start, end, reverse, limit, bytes_max))
 
     async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
         return await self._read(lambda one: reading.outcomes(one, after, limit))

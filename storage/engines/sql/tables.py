@@ -112,7 +112,7 @@ class Raw(UserDefinedType[Any]):
 
 
 @dataclass(frozen=True)
-class Home:
+class TablePlace:
     """One table in the database. `shown` are its typed columns; without a schema there are none."""
 
     number: int
@@ -161,6 +161,9 @@ class Home:
         return key, version, value, *self.cells(key, value)
 
 
+PutRows = Callable[[TablePlace, Sequence[Any]], None]  # upserts rows of key, version and value
+
+
 def upsert_into(table: Table, dialect: str) -> Any:
     """INSERT that replaces a row with the same primary key."""
     made: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
@@ -170,10 +173,10 @@ def upsert_into(table: Table, dialect: str) -> Any:
     )
 
 
-def home_of(number: int, name: str, schema: bytes | None, dialect: str) -> Home:
+def place_of(number: int, name: str, schema: bytes | None, dialect: str) -> TablePlace:
     """The table `number` under the name it has in the database."""
     decoded = None if schema is None else decode_schema(schema)
-    return Home(number, name, decoded, () if decoded is None else shown_columns(decoded, dialect), dialect)
+    return TablePlace(number, name, decoded, () if decoded is None else shown_columns(decoded, dialect), dialect)
 
 
 def driver_of(connection: Connection) -> psycopg.Connection[Any]:
@@ -213,39 +216,39 @@ def _names(wanted: str, number: int) -> Iterator[str]:
         name += "_"
 
 
-def create(connection: Connection, number: int, schema: bytes | None) -> Home:
+def create(connection: Connection, number: int, schema: bytes | None) -> TablePlace:
     """A new table. Somebody else's table of that name stays as it is: ours gets its number behind the name."""
     decoded = None if schema is None else decode_schema(schema)
     if decoded is None:
         name = f"{OWN}table_{number}"
     else:
         name = next(name for name in _names(decoded.name, number) if not is_taken(connection, name))
-    home = home_of(number, name, schema, connection.dialect.name)
-    connection.execute(CreateTable(home.table))
+    place = place_of(number, name, schema, connection.dialect.name)
+    connection.execute(CreateTable(place.table))
     connection.execute(insert(tables).values(id=signed(number), name=name, schema=schema, history_s=0, since=0))
-    return home
+    return place
 
 
-def drop(connection: Connection, home: Home) -> None:
-    run(connection, f"DROP TABLE {quoted(connection, home.name)}")
-    connection.execute(tables.delete().where(tables.c.id == signed(home.number)))
+def drop(connection: Connection, place: TablePlace) -> None:
+    run(connection, f"DROP TABLE {quoted(connection, place.name)}")
+    connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
 
 
-def change(connection: Connection, home: Home, schema: bytes, put: Callable[[Home, Sequence[Any]], None]) -> Home:
-    """The table of `home` as `schema` says it from now on. `put` upserts rows, for a table that must be made anew."""
+def change(connection: Connection, place: TablePlace, schema: bytes, put: PutRows) -> TablePlace:
+    """The table of `place` as `schema` says it from now on. `put` upserts rows, for a table that must be made anew."""
     decoded = decode_schema(schema)
-    shown = shown_columns(decoded, home.dialect)
-    before = {column.id: column for column in home.shown}
+    shown = shown_columns(decoded, place.dialect)
+    before = {column.id: column for column in place.shown}
     added = [column for column in shown if column.id not in before]
-    known = set() if home.schema is None else {column.id for column in home.schema.columns}
-    if home.schema is None or (added and (decoded.next_column_id > ATTRIBUTES_MAX or any(one.id in known for one in added))):
-        return _made_anew(connection, home, schema, put)
-    name = home.name
-    if decoded.name != home.schema.name:
-        name = next(name for name in _names(decoded.name, home.number) if not is_taken(connection, name))
-        run(connection, f"ALTER TABLE {quoted(connection, home.name)} RENAME TO {quoted(connection, name)}")
-    _alter(connection, name, home.shown, shown)
-    return home_of(home.number, name, schema, home.dialect)
+    known = set() if place.schema is None else {column.id for column in place.schema.columns}
+    if place.schema is None or (added and (decoded.next_column_id > ATTRIBUTES_MAX or any(one.id in known for one in added))):
+        return _made_anew(connection, place, schema, put)
+    name = place.name
+    if decoded.name != place.schema.name:
+        name = next(name for name in _names(decoded.name, place.number) if not is_taken(connection, name))
+        run(connection, f"ALTER TABLE {quoted(connection, place.name)} RENAME TO {quoted(connection, name)}")
+    _alter(connection, name, place.shown, shown)
+    return place_of(place.number, name, schema, place.dialect)
 
 
 def _alter(connection: Connection, name: str, before: Sequence[Shown], shown: Sequence[Shown]) -> None:
@@ -282,13 +285,13 @@ def _literal(value: Any, dialect: str) -> str:
     return "'" + written.replace("'", "''").replace("\0", "") + "'"
 
 
-def _made_anew(connection: Connection, home: Home, schema: bytes, put: Callable[[Home, Sequence[Any]], None]) -> Home:
-    """A new table with all rows of `home`, which is dropped."""
-    away = f"{OWN}old_{home.number}"
-    run(connection, f"ALTER TABLE {quoted(connection, home.name)} RENAME TO {quoted(connection, away)}")
-    connection.execute(tables.delete().where(tables.c.id == signed(home.number)))
-    made = create(connection, home.number, schema)
-    old = home_of(home.number, away, None, home.dialect).table
+def _made_anew(connection: Connection, place: TablePlace, schema: bytes, put: PutRows) -> TablePlace:
+    """A new table with all rows of `place`, which is dropped."""
+    away = f"{OWN}old_{place.number}"
+    run(connection, f"ALTER TABLE {quoted(connection, place.name)} RENAME TO {quoted(connection, away)}")
+    connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
+    made = create(connection, place.number, schema)
+    old = place_of(place.number, away, None, place.dialect).table
     after: bytes | None = None
     while True:
         page = select(old.c[KEY], old.c[ROW_VERSION], old.c[VALUE]).order_by(old.c[KEY]).limit(PAGE_ROWS)

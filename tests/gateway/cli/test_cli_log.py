@@ -9,7 +9,7 @@ import pytest
 
 from gateway.demo.files import write_files
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
 from tests.gateway.cli.cli_rig import invoke
 
@@ -18,7 +18,7 @@ def frames(count: int, epoch: int = 1) -> list[Frame]:
     return [
         make_frame(
             epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
-            records=[Record(Kind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
+            records=[Record(RecordKind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
         )
         for seq in range(1, count + 1)
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.epoch.commit_rule import CommitCore, CommitMode, Committed
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 
 EVENTS = st.lists(
     st.tuples(
@@ -20,7 +20,7 @@ EVENTS = st.lists(
 
 
 def records(count: int) -> list[Record]:
-    return [Record(Kind.NOOP)] * count
+    return [Record(RecordKind.NOOP)] * count
 
 
 class Oracle:

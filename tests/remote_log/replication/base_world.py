@@ -25,7 +25,7 @@ from remote_log.replication.messages import (
 from remote_log.replication.shipper import Shipper, ShipperSettings
 from remote_log.replication.sink import Sink
 from storage.engine import StoredRow
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.record import Record
 from storage.log.wal import Wal, WalSettings
@@ -70,7 +70,7 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        barriers = Barriers(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
+        barriers = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
         self.sink = Sink(self.engine, self._clock, barriers, refusal=lambda: None, on_applied=lambda: None)
         calls: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self.sink.follow), REPLICATE: (ReplicateRequest, self.sink.replicate),

@@ -20,7 +20,7 @@ from remote_log.replication.messages import (
 from remote_log.replication.sink import Sink
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.prefix import FLOOR
 from tests.storage.engines.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
@@ -98,7 +98,7 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        barriers = Barriers(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
+        barriers = FrameApplier(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
         self.sink = Sink(
             self.engine, SystemClock(), barriers, refusal=lambda: None, on_applied=lambda: self.told.append("applied")
         )

@@ -12,7 +12,7 @@ from spark_jobs.logs.columns import RUNS_SCHEMA
 from spark_jobs.logs.files import Place
 from spark_jobs.logs.runs_folded import waited_ms
 from storage.log.frame import Flags, Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from tests.spark_jobs.log_rig import walk_file, write_wal
 from tests.spark_jobs.logs.noisy_logs import view
 
@@ -25,7 +25,7 @@ NOW_MS = 1_700_000_000_000
 def a_frame(seq: int, at_ms: int, committed: int, flags: int = 0) -> Frame:
     return make_frame(
         epoch=1, first_seq=seq, previous=seq - 1, timestamp=(NOW_MS + at_ms) << 16, committed=committed, flags=flags,
-        records=[Record(Kind.UPSERT, 1, b"k", b"v")],
+        records=[Record(RecordKind.UPSERT, 1, b"k", b"v")],
     )
 
 

@@ -15,7 +15,7 @@ from spark_jobs.logs.files import LocalStore, Place, Segment, list_log
 from spark_jobs.logs.runs_folded import fold, run_begins
 from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Flags, Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
 
 FIRST_SEQ = (1 << 20) - 150  # so that sequences cross from one bucket into another
@@ -47,9 +47,9 @@ def history(noise: random.Random, epochs: int, frames: int) -> dict[int, list[Fr
 def a_frame(
     noise: random.Random, epoch: int, seq: int, previous: int, committed: int, flags: int = 0, *, start: bool = False,
 ) -> Frame:
-    records = [Record(Kind.UPSERT, 1, b"k%d" % (seq + n), noise.randbytes(9)) for n in range(noise.randint(1, 4))]
+    records = [Record(RecordKind.UPSERT, 1, b"k%d" % (seq + n), noise.randbytes(9)) for n in range(noise.randint(1, 4))]
     if start:
-        records[:0] = [Record(Kind.EPOCH_START, value=msgspec.msgpack.encode(EpochStart(epoch, "a", "takeover", "plan")))]
+        records[:0] = [Record(RecordKind.EPOCH_START, value=msgspec.msgpack.encode(EpochStart(epoch, "a", "takeover", "plan")))]
     return make_frame(
         epoch=epoch, first_seq=seq, previous=previous, timestamp=seq << 16, committed=committed, records=records, flags=flags,
     )

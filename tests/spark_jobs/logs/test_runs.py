@@ -15,7 +15,7 @@ from spark_jobs.logs.columns import COUNTER_BITS, RUNS_SCHEMA
 from spark_jobs.logs.files import Place, Segment, list_log
 from spark_jobs.logs.walk import Walk
 from storage.log.frame import Flags, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import wal_name
 from tests.spark_jobs.log_rig import offset_of, put_in, walk_file, write_wal
 from tests.spark_jobs.logs.noisy_logs import FIRST_SEQ, history, in_segments, spoil, view, walks, write
@@ -88,7 +88,7 @@ def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(
     made = [(50, 1), (10, 0), (40, 3), (90, 2), (70, 5), (200, 6)]
     frames = [
         make_frame(epoch=1, first_seq=seq, previous=seq - 1, timestamp=ms << COUNTER_BITS, committed=committed,
-                   records=[Record(Kind.UPSERT, 1, b"k", b"v")])
+                   records=[Record(RecordKind.UPSERT, 1, b"k", b"v")])
         for seq, (ms, committed) in enumerate(made, 1)
     ]
     (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
@@ -111,7 +111,7 @@ def test_a_wait_is_counted_from_the_first_frame_above_what_is_committed_also_out
     order = [1, 5, 2, 3, 4, 6]
     frames = [
         make_frame(epoch=1, first_seq=seq, previous=seq - 1, timestamp=(10 * at) << COUNTER_BITS,
-                   committed=4 if seq == 6 else seq, records=[Record(Kind.UPSERT, 1, b"k", b"v")])
+                   committed=4 if seq == 6 else seq, records=[Record(RecordKind.UPSERT, 1, b"k", b"v")])
         for at, seq in enumerate(order)
     ]
     (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()

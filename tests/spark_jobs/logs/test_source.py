@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import wal_name
 from tests.spark_jobs.log_rig import flip, offset_of, write_wal
 from tests.storage.log.frames import run
@@ -27,9 +27,9 @@ def a_log() -> list[Frame]:
     for number in range(12):
         first = 3 * number + 1
         rows = [
-            Record(Kind.UPSERT, 1, b"k%d" % first, b"v" * (20_000 if number == 5 else 5)),
-            Record(Kind.UPDATE, 2, b"u%d" % first, b"w"),
-            Record(Kind.DELETE, 1, b"d%d" % first),
+            Record(RecordKind.UPSERT, 1, b"k%d" % first, b"v" * (20_000 if number == 5 else 5)),
+            Record(RecordKind.UPDATE, 2, b"u%d" % first, b"w"),
+            Record(RecordKind.DELETE, 1, b"d%d" % first),
         ]
         frames.append(make_frame(
             epoch=1, first_seq=first, previous=first - 1, timestamp=(NOW_MS << 16) + first, committed=max(0, first - 4),
@@ -52,7 +52,10 @@ def test_every_record_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     ]
     assert [
         (row["seq"], row["previous"], row["table"], row["operation"], bytes(row["key"]), bytes(row["row"])) for row in rows
-    ] == [(seq, seq - 1, record.table, Kind(record.kind).name.lower(), record.key, record.value) for _, record, seq in wanted]
+    ] == [
+        (seq, seq - 1, record.table, RecordKind(record.kind).name.lower(), record.key, record.value)
+        for _, record, seq in wanted
+    ]
     assert [row["timestamp"] for row in rows] == [(NOW_MS << 16) + seq for _, _, seq in wanted]
     assert {(row["log"], row["epoch"], row["site"]) for row in rows} == {(0, 1, "a")}
     assert rows[0]["at"] == datetime.fromtimestamp(NOW_MS / 1000, UTC).replace(tzinfo=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Mark, Walk, walk
 from storage.log.frame import Flags, Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
 from tests.spark_jobs.log_rig import places
 from tests.storage.log.frames import a_frame, run, segment_bytes
@@ -125,7 +125,7 @@ def _resealed(data: bytes) -> bytes:
 
 def test_the_start_of_an_epoch_is_marked() -> None:
     value = msgspec.msgpack.encode(EpochStart(1, "b", "takeover", "plan"))
-    records = [Record(Kind.EPOCH_START, value=value)]
+    records = [Record(RecordKind.EPOCH_START, value=value)]
     start = make_frame(epoch=1, first_seq=5, previous=3, timestamp=1, committed=0, records=records)
     found = walked(segment_bytes([start, a_frame(6)], first_seq=1))
     assert found.marks == [Mark(EPOCH, HEADER_BYTES, HEADER_BYTES + len(start.data), 1, 5, 3, "takeover by b")]

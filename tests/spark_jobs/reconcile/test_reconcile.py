@@ -15,7 +15,7 @@ from spark_jobs.reconcile.tail import read_tail
 from spark_jobs.snapshots.snapshot import Range
 from storage.engine import StoredRow
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.rows.codec import RowCodec
 from switchover.rejoin import _manifest
 from tests.spark_jobs.log_rig import Silent, write_wal
@@ -38,7 +38,7 @@ def key(number: int) -> bytes:
 
 def upsert(number: int, text: str) -> Record:
     where, value = CODEC.encode_json_row({"id": number, "text": text})
-    return Record(Kind.UPSERT, 1, where, value)
+    return Record(RecordKind.UPSERT, 1, where, value)
 
 
 def frame(records: list[Record], timestamp: int, *, epoch: int = NOW_EPOCH, seq: int = END + 1) -> Frame:
@@ -49,13 +49,13 @@ CHANGED = RowCodec(SCHEMA).encode_changes({"text": "put aside"})
 SAME = upsert(6, "same")
 TAIL = frame([
     upsert(0, "superseded by a write"), upsert(1, "lost, an older one stands"), upsert(20, "lost, deleted by nobody"),
-    Record(Kind.DELETE, 1, key(3)), Record(Kind.DELETE, 1, key(4)), Record(Kind.UPDATE, 1, key(5), CHANGED),
-    SAME, upsert(7, "deleted later"), upsert(2, "first"), Record(Kind.UPDATE, 1, key(2), CHANGED),
-    Record(Kind.BARRIER, key=b"x"),
+    Record(RecordKind.DELETE, 1, key(3)), Record(RecordKind.DELETE, 1, key(4)), Record(RecordKind.UPDATE, 1, key(5), CHANGED),
+    SAME, upsert(7, "deleted later"), upsert(2, "first"), Record(RecordKind.UPDATE, 1, key(2), CHANGED),
+    Record(RecordKind.BARRIER, key=b"x"),
 ], LATER, epoch=TAIL_EPOCH)
 # what the pair did instead, later than the tail's records, but for row 4
 SINCE = frame([
-    upsert(0, "newer"), Record(Kind.DELETE, 1, key(3)), Record(Kind.DELETE, 1, key(7)),
+    upsert(0, "newer"), Record(RecordKind.DELETE, 1, key(3)), Record(RecordKind.DELETE, 1, key(7)),
 ], 2 * LATER)
 OUTCOMES = {
     0: "superseded", 1: "lost", 2: "lost", 3: "applied", 4: "lost", 5: "lost", 6: "applied", 7: "superseded", 20: "lost",

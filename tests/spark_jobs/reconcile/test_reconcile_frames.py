@@ -12,7 +12,7 @@ from spark_jobs.job import SiteSource
 from spark_jobs.reconcile import job as reconcile
 from spark_jobs.reconcile.rows import CHANGES, judged
 from spark_jobs.snapshots.source import ROWS
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import HEADER_BYTES
 from tests.spark_jobs.log_rig import flip, write_wal
 from tests.spark_jobs.reconcile.test_reconcile import END, LATER, NOW_EPOCH, TAIL_EPOCH, frame, key
@@ -84,7 +84,7 @@ def test_every_case(spark: SparkSession) -> None:
 
 
 def delete(number: int) -> Record:
-    return Record(Kind.DELETE, 1, key(number))
+    return Record(RecordKind.DELETE, 1, key(number))
 
 
 BEFORE_IT = frame([delete(4)], LATER // 2, epoch=TAIL_EPOCH)

@@ -16,7 +16,7 @@ from spark_jobs.reconcile import job as reconcile
 from spark_jobs.reconcile.job import Looked, _lines, _looked
 from spark_jobs.reconcile.tail import Tail, read_tail
 from storage.log.frame import make_frame
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.log.segment import HEADER_BYTES
 from storage.rows.schema import TableSchema, encode_schema
 from tests.spark_jobs.log_rig import Silent, flip, write_wal
@@ -29,7 +29,7 @@ def changed_table(schema: TableSchema | None, number: int) -> Record:
     """`schema` None: dropped."""
     kind: Any = "put" if schema is not None else "drop"
     content = b"" if schema is None else encode_schema(schema)
-    return Record(kind=int(Kind.DDL), table=number, value=msgspec.msgpack.encode(SchemaChange(kind, number, content, 0)))
+    return Record(kind=int(RecordKind.DDL), table=number, value=msgspec.msgpack.encode(SchemaChange(kind, number, content, 0)))
 
 
 def of(*records: Record) -> Tail:
@@ -59,7 +59,7 @@ async def test_a_table_that_the_tail_dropped_took_its_earlier_rows_with_it(asked
 
 def test_an_update_of_a_row_that_the_tail_deleted_is_known_by_its_own_columns_only() -> None:
     change = CODEC.encode_changes({"text": "again"})
-    tail = of(Record(Kind.DELETE, 1, key(1)), Record(Kind.UPDATE, 1, key(1), change))
+    tail = of(Record(RecordKind.DELETE, 1, key(1)), Record(RecordKind.UPDATE, 1, key(1), change))
     found = tail.changes[1, key(1)]
     assert (found.operation, found.value, found.records) == ("update", change, 2)
 
@@ -134,7 +134,7 @@ def test_half_a_tail_is_not_taken_for_the_whole(tmp_path: Path) -> None:
 
 def test_several_files_are_one_tail_in_their_order(tmp_path: Path) -> None:
     folder = put_aside(tmp_path / "quarantine", frame([upsert(1, "first"), upsert(2, "x")], LATER))
-    (folder / "000000000002-1.frames").write_bytes(frame([Record(Kind.DELETE, 1, key(1))], 2 * LATER, epoch=3).data)
+    (folder / "000000000002-1.frames").write_bytes(frame([Record(RecordKind.DELETE, 1, key(1))], 2 * LATER, epoch=3).data)
     found = read_tail(folder).changes
     assert (found[1, key(1)].operation, found[1, key(1)].records, found[1, key(1)].version) == ("delete", 2, 2 * LATER)
     assert found[1, key(2)].operation == "upsert"

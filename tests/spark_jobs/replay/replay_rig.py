@@ -12,7 +12,7 @@ from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record, RequestMark, SchemaChange
+from storage.log.record import EpochStart, Record, RecordKind, RequestMark, SchemaChange
 from storage.rows.schema import encode_schema
 from tests.spark_jobs.log_rig import write_wal
 from tests.spark_jobs.snapshots.snapshot_rig import table
@@ -30,7 +30,7 @@ def random_log(draw: random.Random, frames: int) -> list[Frame]:
         if not made or draw.random() < 0.08:
             epoch += 1
             previous = draw.choice(standing(made)[-3:]).last_seq if made else 0  # what came after it is cut off
-            records = [Record(Kind.EPOCH_START, value=_pack(EpochStart(epoch, "ab"[epoch & 1], "takeover", "p")))]
+            records = [Record(RecordKind.EPOCH_START, value=_pack(EpochStart(epoch, "ab"[epoch & 1], "takeover", "p")))]
         else:
             records = [_record(draw) for _ in range(draw.choice((1, 1, 3, 40)))]
         made.append(make_frame(
@@ -46,19 +46,19 @@ def _record(draw: random.Random) -> Record:
     number, mark = draw.choice(TABLES), b""
     if draw.random() < 0.2:
         mark = _pack(RequestMark(f"request {draw.randrange(12)}", draw.randbytes(4), 1))
-    usual = [*[Kind.UPSERT] * 8, *[Kind.UPDATE] * 5, *[Kind.DELETE] * 4]
-    kind = draw.choice((*usual, Kind.DDL, Kind.MODE, Kind.NOOP, Kind.BARRIER))
-    if kind == Kind.DDL:
+    usual = [*[RecordKind.UPSERT] * 8, *[RecordKind.UPDATE] * 5, *[RecordKind.DELETE] * 4]
+    kind = draw.choice((*usual, RecordKind.DDL, RecordKind.MODE, RecordKind.NOOP, RecordKind.BARRIER))
+    if kind == RecordKind.DDL:
         if draw.random() < 0.3:
             return Record(kind, number, value=_pack(SchemaChange("drop", number, b"", 0)), request=mark)
         history_s = draw.choice((0, 60))
         schema = encode_schema(table(number, history_s=history_s))
         return Record(kind, number, value=_pack(SchemaChange("put", number, schema, history_s)), request=mark)
-    if kind not in (Kind.UPSERT, Kind.UPDATE, Kind.DELETE):
+    if kind not in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE):
         return Record(kind, key=b"x", request=mark)
     key = draw.choice((b"", b"\0", b"\0\0", b"\0\xff", b"a", b"a\0", b"b", b"\xff" * 3, b"%d" % draw.randrange(20)))
     columns = {draw.randrange(2, 5): draw.choice((None, 1, "x" * draw.randrange(9), b"\0")) for _ in range(3)}
-    return Record(kind, number, key, b"" if kind == Kind.DELETE else _pack(columns), mark)
+    return Record(kind, number, key, b"" if kind == RecordKind.DELETE else _pack(columns), mark)
 
 
 def write_log(folder: Path, frames: Sequence[Frame], per_file: int = 7) -> Path:

@@ -17,7 +17,7 @@ from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.schema import TableSchema, encode_schema, parse_table
 from tests.storage.engines.sql.rig import a_database, postgres
 
@@ -35,12 +35,12 @@ def table(number: int, name: str = "", **more: Any) -> TableSchema:
 def frames(schemas: Sequence[TableSchema], rows: Mapping[int, Rows]) -> list[Frame]:
     """The log of a pair that made these tables and put these rows."""
     ddl = [
-        Record(kind=int(Kind.DDL), table=schema.id, value=msgspec.msgpack.encode(
+        Record(kind=int(RecordKind.DDL), table=schema.id, value=msgspec.msgpack.encode(
             SchemaChange(kind="put", table=schema.id, schema=encode_schema(schema), history_s=schema.history_s)))
         for schema in schemas
     ]
     puts = [
-        Record(kind=int(Kind.UPSERT), table=number, key=key, value=value)
+        Record(kind=int(RecordKind.UPSERT), table=number, key=key, value=value)
         for number, of in rows.items() for key, value in of.items()
     ]
     made: list[Frame] = []

@@ -11,7 +11,7 @@ import pytest
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.log.frame import make_frame, parse_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from tests.storage.engines.engine_rig import (
     TRICKY,
     Log,
@@ -100,8 +100,8 @@ class EngineContract:
         assert (rig.engine.applied_seq, rig.engine.applied_epoch) == (6, 5)
         assert rig.engine.last_timestamp == later.timestamp + 1
 
-    @pytest.mark.parametrize("kind", [Kind.NOOP, Kind.BARRIER, Kind.MODE, Kind.CURSOR])
-    async def test_marks_move_only_the_watermark(self, rig: Rig, kind: Kind) -> None:
+    @pytest.mark.parametrize("kind", [RecordKind.NOOP, RecordKind.BARRIER, RecordKind.MODE, RecordKind.CURSOR])
+    async def test_marks_move_only_the_watermark(self, rig: Rig, kind: RecordKind) -> None:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(upsert(b"k", value(c1=1)))])
         before = await scan(engine)

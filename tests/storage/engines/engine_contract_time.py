@@ -8,9 +8,8 @@ from __future__ import annotations
 import pytest
 
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.log.frame import Flags
-from storage.log.record import Kind, Record
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Flags
+from storage.log.record import Record, RecordKind
 from tests.storage.engines.engine_rig import (
     SECOND,
     TRICKY,
@@ -118,7 +117,7 @@ class EngineTimeContract:
             noop(), upsert(b"a", value(c1=1), request=request("three", 3)), upsert(b"b", value(c1=1)), delete(b"c"),
             upsert(b"d", value(c1=1), request=request("single")), flags=int(Flags.ASYNC),
         )
-        later = log.frame(noop(), Record(kind=int(Kind.NOOP), request=request("nothing")))
+        later = log.frame(noop(), Record(kind=int(RecordKind.NOOP), request=request("nothing")))
         await engine.apply([frame, later])
         await engine.flush()
         for _ in range(2):

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from storage.engine import StorageEngine, StoredRow
-from storage.log.frame import Frame, make_frame
-from storage.log.record import EpochStart, Kind, Record, RequestMark, SchemaChange
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Frame, make_frame
+from storage.log.record import EpochStart, Record, RecordKind, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, encode_schema
 
 encode = msgspec.msgpack.encode
@@ -42,19 +41,19 @@ def value(**columns: object) -> bytes:
 
 
 def upsert(key: bytes, content: bytes, table: int = T, request: bytes = b"") -> Record:
-    return Record(kind=int(Kind.UPSERT), table=table, key=key, value=content, request=request)
+    return Record(kind=int(RecordKind.UPSERT), table=table, key=key, value=content, request=request)
 
 
 def update(key: bytes, content: bytes, table: int = T) -> Record:
-    return Record(kind=int(Kind.UPDATE), table=table, key=key, value=content)
+    return Record(kind=int(RecordKind.UPDATE), table=table, key=key, value=content)
 
 
 def delete(key: bytes, table: int = T) -> Record:
-    return Record(kind=int(Kind.DELETE), table=table, key=key)
+    return Record(kind=int(RecordKind.DELETE), table=table, key=key)
 
 
 def noop() -> Record:
-    return Record(kind=int(Kind.NOOP))
+    return Record(kind=int(RecordKind.NOOP))
 
 
 def schema_of(table: int, history_s: int = 0, name: str = "t") -> bytes:
@@ -68,16 +67,16 @@ def schema_of(table: int, history_s: int = 0, name: str = "t") -> bytes:
 
 def put_table(table: int = T, history_s: int = 0, name: str = "t") -> Record:
     change = SchemaChange(kind="put", table=table, schema=schema_of(table, history_s, name), history_s=history_s)
-    return Record(kind=int(Kind.DDL), table=table, value=encode(change))
+    return Record(kind=int(RecordKind.DDL), table=table, value=encode(change))
 
 
 def drop_table(table: int = T) -> Record:
     change = SchemaChange(kind="drop", table=table, schema=b"", history_s=0)
-    return Record(kind=int(Kind.DDL), table=table, value=encode(change))
+    return Record(kind=int(RecordKind.DDL), table=table, value=encode(change))
 
 
 def start_epoch(epoch: int, site: str = "a", kind: str = "restart") -> Record:
-    return Record(kind=int(Kind.EPOCH_START), value=encode(EpochStart(epoch=epoch, site=site, kind=kind, plan="")))
+    return Record(kind=int(RecordKind.EPOCH_START), value=encode(EpochStart(epoch=epoch, site=site, kind=kind, plan="")))
 
 
 def request(key: str, count: int = 1) -> bytes:

@@ -77,8 +77,8 @@ def _read_rocks(folder: Path) -> Content:
 
 
 def _read_sql(connection: Connection) -> Content:
-    state, homes = sql_read.load(connection)
-    return _content(state, {n: sql_read.rows(connection, homes[n], None, None, False, LIMIT) for n in sorted(homes)})
+    state, places = sql_read.load(connection)
+    return _content(state, {n: sql_read.rows(connection, places[n], None, None, False, LIMIT) for n in sorted(places)})
 
 
 def _content(state: State, rows: dict[int, Sequence[StoredRow]]) -> Content:

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 
 from storage.clock import Clock
 from storage.engine import StorageEngine
-from storage.engines.barriers import BarrierLimits, Barriers
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
-from storage.engines.replay import replay
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
-from storage.log.frame import Flags, Frame
-from storage.log.record import Kind, Record
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Flags, Frame
+from storage.log.record import Record, RecordKind
 from storage.prefix import BASE_WANTED, FLOOR
 from tests.storage.engines.engine_rig import Log, delete, noop, put_table, update, upsert, value
 from tests.storage.engines.kept_reading import Content, content_of, read_kept
@@ -58,7 +56,7 @@ class At(Clock):
 
 
 def barrier(log: Log, name: str, *before: Record) -> Frame:
-    return log.frame(*before, Record(Kind.BARRIER, key=name.encode()), flags=int(Flags.BARRIER))
+    return log.frame(*before, Record(RecordKind.BARRIER, key=name.encode()), flags=int(Flags.BARRIER))
 
 
 class Site:
@@ -68,7 +66,7 @@ class Site:
         self.engine, self.clock = engine, At(log.timestamp >> COUNTER_BITS)
         self.refused: list[tuple[str, str]] = []
         kept_max, kept_s = int(limits.get("kept_max", 4)), limits.get("kept_s", 60.0)
-        self.barriers = Barriers(
+        self.barriers = FrameApplier(
             engine, self.clock, BarrierLimits(kept_max, kept_s), on_refused=lambda name, why: self.refused.append((name, why))
         )
 
@@ -153,7 +151,7 @@ async def test_a_replay_keeps_it_too() -> None:
     log = Log()
     frames = [log.frame(put_table(), upsert(b"a", value(c1=1))), barrier(log, "x"), log.frame(delete(b"a"))]
     site = Site(MemoryEngine(), log)
-    await replay(site.barriers, frames)
+    await site.barriers.replay(frames)
     assert site.held == [("x", frames[1].last_seq)]
     assert await read_kept(site.engine, "x") == await content_up_to(frames, frames[1].last_seq)
 
@@ -162,7 +160,7 @@ async def test_a_barrier_record_without_the_flag_keeps_nothing() -> None:
     """That of a canary, or of a release before."""
     log = Log()
     site = Site(MemoryEngine(), log)
-    await site.barriers.apply([log.frame(Record(Kind.BARRIER, key=b"canary-3"))])
+    await site.barriers.apply([log.frame(Record(RecordKind.BARRIER, key=b"canary-3"))])
     assert site.held == []
 
 
@@ -204,7 +202,7 @@ async def test_what_is_over_already_is_not_kept_by_a_replay() -> None:
     log = Log()
     site = Site(MemoryEngine(), log, kept_s=10)
     site.clock.now_ms += 10_000
-    await replay(site.barriers, [barrier(log, "old"), log.frame(put_table())])
+    await site.barriers.replay([barrier(log, "old"), log.frame(put_table())])
     assert site.held == []
     assert [name for name, _ in site.refused] == ["old"]
     assert site.engine.applied_seq == log.seq

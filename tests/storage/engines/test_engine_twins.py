@@ -17,9 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.engine import RequestOutcome, StorageEngine, StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.log.frame import Flags, Frame
-from storage.log.record import Kind, Record
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Flags, Frame
+from storage.log.record import Record, RecordKind
 from tests.storage.engines.engine_rig import (
     SECOND,
     Log,
@@ -52,7 +51,9 @@ rows = st.one_of(
 )
 others = st.one_of(
     st.builds(put_table, tables, st.sampled_from([0, 1, 100])), st.builds(drop_table, tables),
-    st.sampled_from([Kind.NOOP, Kind.MODE, Kind.BARRIER, Kind.CURSOR]).map(lambda kind: Record(kind=int(kind), key=b"a")),
+    st.sampled_from([RecordKind.NOOP, RecordKind.MODE, RecordKind.BARRIER, RecordKind.CURSOR]).map(
+        lambda kind: Record(kind=int(kind), key=b"a")
+    ),
 )
 marks = st.none() | st.tuples(st.sampled_from(REQUESTS), st.integers(1, 3))
 records = st.lists(st.tuples(st.one_of(rows, rows, rows, others), marks), min_size=1, max_size=9)

@@ -7,8 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.clock import SystemClock
+from storage.engines.applying import RECORDS_MAX, BarrierLimits, FrameApplier, transactions
 from storage.engines.memory.engine import MemoryEngine
-from storage.engines.replay import RECORDS_MAX, replay, transactions
 from storage.log.frame import Frame
 from tests.storage.engines.engine_rig import Log, upsert
 
@@ -40,7 +41,8 @@ def test_transactions_are_bounded_unless_one_frame_is_larger(
 
 async def test_replay_applies_everything() -> None:
     engine, frames = MemoryEngine(), frames_of([(RECORDS_MAX // 3, 1), (2, 1), (RECORDS_MAX * 2, 1), (1, 1)])
-    await replay(engine, frames)
+    applier = FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
+    await applier.replay(frames)
     assert engine.applied_seq == frames[-1].last_seq
-    await replay(engine, frames)  # what is applied already is skipped
+    await applier.replay(frames)  # what is applied already is skipped
     assert engine.applied_seq == frames[-1].last_seq

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentHeader, encode_header, wal_name
 
 
@@ -13,7 +13,7 @@ def a_frame(
     first_seq: int, *, previous: int | None = None, count: int = 1, epoch: int = 1, committed: int = 0, flags: int = 0,
     value: bytes = b"v",
 ) -> Frame:
-    records = [Record(Kind.UPSERT, 1, b"k%d" % (first_seq + n), value) for n in range(count)]
+    records = [Record(RecordKind.UPSERT, 1, b"k%d" % (first_seq + n), value) for n in range(count)]
     return make_frame(
         epoch=epoch, first_seq=first_seq, previous=first_seq - 1 if previous is None else previous, timestamp=first_seq,
         committed=committed, flags=flags, records=records,

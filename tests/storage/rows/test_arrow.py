@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from storage.rows.arrow import arrow_records, big_endian
 from storage.rows.codec import RowCodec
 from tests.storage.rows.strategies import json_row, stored_in_key, stored_rows, table, tables
@@ -81,7 +81,7 @@ def test_records_are_those_of_the_rows_one_by_one(
         batches.append(pa.RecordBatch.from_pydict(arrays))
     made = records(codec, stream_of(batches, compression=compression))
     twin = [codec.encode_json_row(json_row(codec.schema, row)) for row in rows]
-    assert made == [Record(Kind.UPSERT, codec.schema.id, key, value) for key, value in twin]
+    assert made == [Record(RecordKind.UPSERT, codec.schema.id, key, value) for key, value in twin]
 
 
 CODEC = RowCodec(table(

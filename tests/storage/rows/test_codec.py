@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.rows.codec import RowCodec, RowCodecs
-from storage.rows.merging import merge_values
+from storage.rows.codec import RowCodec, RowCodecs, merge_values
 from storage.rows.schema import alter
 from tests.storage.rows.strategies import json_row, same, stored_rows, table, tables
 from twinlog.errors import InvalidInput, TooLarge, TwinlogError

@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Kind, Record
+from storage.log.record import Record, RecordKind
 from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
 from twinlog.errors import LogGap
 
 
-def made(epoch: int, seq: int, previous: int, kind: Kind = Kind.NOOP) -> Frame:
+def kind_at(seq: int, *, first: int) -> RecordKind:
+    """An epoch begins with the record at `first`."""
+    return RecordKind.EPOCH_START if seq == first else RecordKind.NOOP
+
+
+def made(epoch: int, seq: int, previous: int, kind: RecordKind = RecordKind.NOOP) -> Frame:
     return make_frame(
         epoch=epoch, first_seq=seq, previous=previous, timestamp=seq, committed=0, flags=0, records=[Record(kind)]
     )
@@ -51,7 +56,7 @@ def a_history(rng: random.Random, epochs: int = 3) -> History:
         history.local += [f for f in union if f not in history.local]
         history.log = union
         standing, seq = (union[-1].last_seq if union else 0), seq + 1
-        start = made(epoch, seq, standing, Kind.EPOCH_START)
+        start = made(epoch, seq, standing, RecordKind.EPOCH_START)
         history.local.append(start)
         history.remote.append(start)
         history.log.append(start)
@@ -132,10 +137,10 @@ def test_a_hole_stops_whoever_is_not_forced_and_costs_only_what_lies_behind_it(s
 def test_a_storage_that_diverged_is_never_continued_by_the_numbers_alone(seed: int) -> None:
     """The other site went on from `end` in an epoch of its own; this one has written above `end` meanwhile."""
     rng = random.Random(seed)
-    shared = [made(1, seq, seq - 1, Kind.EPOCH_START if seq == 1 else Kind.NOOP) for seq in range(1, rng.randrange(2, 6))]
+    shared = [made(1, seq, seq - 1, kind_at(seq, first=1)) for seq in range(1, rng.randrange(2, 6))]
     end = shared[-1].last_seq
     own = [made(1, seq, seq - 1) for seq in range(end + 1, end + rng.randrange(2, 6))]
-    theirs = [made(2, seq, seq - 1, Kind.EPOCH_START if seq == end + 1 else Kind.NOOP) for seq in range(end + 1, end + 9)]
+    theirs = [made(2, seq, seq - 1, kind_at(seq, first=end + 1)) for seq in range(end + 1, end + 9)]
     seen = theirs[rng.randrange(len(theirs)) :]  # its remote log was switched on later, or trimmed
     applied = own[rng.randrange(len(own))].last_seq
     if any(frame.last_seq > applied for frame in seen):

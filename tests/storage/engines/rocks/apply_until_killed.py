@@ -12,8 +12,7 @@ from pathlib import Path
 
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.log.frame import Frame, make_frame
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Frame, make_frame
 from tests.storage.engines.engine_rig import delete, put_table, request, update, upsert, value
 
 # So small that memtables fill, and files are compacted, many times before the end.

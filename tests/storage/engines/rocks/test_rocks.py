@@ -15,8 +15,7 @@ from storage.engines.entries.layout import Range
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.log.frame import Frame
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Frame
 from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, update, upsert, value
 from twinlog.errors import DataDirectoryError, EngineFailed
 

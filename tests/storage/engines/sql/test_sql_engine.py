@@ -15,7 +15,7 @@ import pytest
 from storage.engine import StoredRow
 from storage.engines.sql.column_types import SHOWN_COLUMNS_MAX, shown_columns, sql_names
 from storage.engines.sql.engine import SqlEngine
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.codec import RowCodec
 from storage.rows.schema import Column, TableSchema, alter, encode_schema, parse_table
 from storage.rows.types import INT64_MAX, INT64_MIN
@@ -43,7 +43,7 @@ def schema(columns: list[dict[str, Any]] | None = None, name: str = "flights", t
 
 def ddl(made: TableSchema) -> Record:
     change = SchemaChange(kind="put", table=made.id, schema=encode_schema(made), history_s=made.history_s)
-    return Record(kind=int(Kind.DDL), table=made.id, value=msgspec.msgpack.encode(change))
+    return Record(kind=int(RecordKind.DDL), table=made.id, value=msgspec.msgpack.encode(change))
 
 
 def row(made: TableSchema, content: dict[str, Any]) -> Record:

@@ -14,7 +14,7 @@ from storage.engine import StoredRow
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from storage.log.frame import Frame
-from storage.log.record import Kind, Record, SchemaChange
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.schema import encode_schema, parse_table
 from tests.storage.engines.engine_rig import Log, T, encode, put_table, upsert, value
 from tests.storage.engines.sql.rig import a_database, new_server, postgres, settings_of
@@ -111,7 +111,8 @@ async def test_a_database_that_holds_something_else(database: str) -> None:
 async def test_a_table_that_was_changed_by_hand(database: str, change: str, told: str) -> None:
     columns = [{"name": name, "type": kind} for name, kind in (("k", "int64"), ("c1", "timestamp"), ("c2", "string"))]
     schema = encode_schema(parse_table({"name": "t", "columns": columns, "primary_key": ["k"]}, T))
-    made = Record(kind=int(Kind.DDL), table=T, value=encode(SchemaChange(kind="put", table=T, schema=schema, history_s=0)))
+    put = SchemaChange(kind="put", table=T, schema=schema, history_s=0)
+    made = Record(kind=int(RecordKind.DDL), table=T, value=encode(put))
     engine = await SqlEngine.open(settings_of(database))
     await engine.apply([Log().frame(made)])
     await engine.close()

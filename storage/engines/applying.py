@@ -1,28 +1,32 @@
-"""Applies frames, and keeps a snapshot exactly behind each that is flagged as a barrier.
+"""The one way by which frames of the log enter storage: in order, in bounded transactions, a snapshot behind each barrier.
 
-Whoever applies frames of the log does it through here: the active, the sink, a replay. Both sites apply the same frame, so they
-keep the same rows under the same name, however the frames come grouped.
+The active, the sink and a replay all apply through a `FrameApplier`. Both sites apply the same frame, so they keep the same
+rows under the same name, however the frames come grouped.
 
-What always holds: a kept snapshot holds what the log says up to the end of its frame, and nothing else; where that cannot be
-had (the storage is no prefix, the disk is full, a crash came between) nothing is kept under the name, and frames are applied
-all the same; at most `kept_max` are held, each until `kept_s` after the barrier's own time, by this site's clock.
-Source: protocol.md section 9.
+What always holds:
+- a kept snapshot holds what the log says up to the end of its frame, and nothing else; where that cannot be had (the storage
+  is no prefix, the disk is full, a crash came between) nothing is kept under the name, and frames are applied all the same;
+- at most `kept_max` snapshots are held, each until `kept_s` after the barrier's own time, by this site's clock;
+- `replay` applies every frame, whole and in order; a transaction takes at most `RECORDS_MAX` records and `BYTES_MAX` bytes of
+  frames, unless a single frame is larger: a group commit is never cut in two.
+Source: storage/engine.py (`apply`), protocol.md sections 5 and 8 (replay) and 9 (barriers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
-from storage.log.frame import Flags, Frame
-from storage.log.record import Kind
-from storage.log.timestamps import COUNTER_BITS
+from storage.log.frame import COUNTER_BITS, Flags, Frame
+from storage.log.record import RecordKind
 from storage.prefix import is_prefix
 from twinlog.errors import LogError, TwinlogError
 
 _BARRIER = int(Flags.BARRIER)
+RECORDS_MAX = 1_000
+BYTES_MAX = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,8 @@ class BarrierLimits:
     kept_s: float = 3600.0
 
 
-class Barriers:
-    """Of one engine. `on_refused` is told the name of a barrier that was met and is not kept, and why."""
+class FrameApplier:
+    """Applies frames to one engine. `on_refused` takes the name of a barrier that was met and is not kept, and the reason."""
 
     def __init__(
         self, engine: StorageEngine, clock: Clock, limits: BarrierLimits, *, on_refused: Callable[[str, str], None]
@@ -50,6 +54,11 @@ class Barriers:
                 await self._keep(frame)
         if begin < len(frames):
             await self._engine.apply(frames[begin:] if begin else frames)
+
+    async def replay(self, frames: Iterable[Frame]) -> None:
+        """Apply many frames, which follow what the engine holds, in bounded transactions. Raises what `apply` raises."""
+        for group in transactions(frames):
+            await self.apply(group)
 
     async def _keep(self, frame: Frame) -> None:
         engine, taken_ms = self._engine, frame.timestamp >> COUNTER_BITS
@@ -99,6 +108,23 @@ class Barriers:
 def _name(frame: Frame) -> str:
     """Of the barrier that the flag stands for: the last record."""
     record = frame.records[-1]
-    if record.kind != Kind.BARRIER:
+    if record.kind != RecordKind.BARRIER:
         raise LogError(f"{frame!r} is flagged as a barrier and ends with a record of kind {record.kind}")
     return record.key.decode()
+
+
+def transactions(
+    frames: Iterable[Frame], records_max: int = RECORDS_MAX, bytes_max: int = BYTES_MAX
+) -> Iterator[list[Frame]]:
+    """The frames, in order, in groups for one `apply` each."""
+    group: list[Frame] = []
+    records = size = 0
+    for frame in frames:
+        if group and (records + frame.count > records_max or size + len(frame.data) > bytes_max):
+            yield group
+            group, records, size = [], 0, 0
+        group.append(frame)
+        records += frame.count
+        size += len(frame.data)
+    if group:
+        yield group
