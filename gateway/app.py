@@ -26,7 +26,6 @@ from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.server import serving
 from gateway.service.admission import AdmissionLimits
-from gateway.site.control import Control
 from gateway.site.facade import Facade
 from gateway.site.operations import Operations
 from gateway.site.site import Site, SitePorts, SiteSettings
@@ -120,7 +119,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
                 free_bytes=files.free_bytes,
             ),
         )
-        operations = Operations(site, Control(site), journal)
+        operations = Operations(site, journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,

@@ -1,61 +1,66 @@
-"""What plans ask of the site that executes them. Implemented by gateway/site/control.py; no HTTP, no write path here."""
+"""The members of a site that plans and the preflight use. gateway/site/site.py has them all: no adapter stands between.
+
+What always holds: no HTTP and no write path is named here, so that the plans stay below the gateway (the law of imports).
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from remote_log.dfs.port import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import Transport
 from remote_log.replication.sink import Sink
 from storage.clock import Clock
+from storage.engine import StorageEngine
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest, OpenedEpoch
-from switchover.facts import SiteFacts
 from switchover.register.port import Coordinator, PairState
 from switchover.rejoin import RejoinReport
 from switchover.roles.table import Event, Role
 
 
 class SiteControl(Protocol):
-    @property
-    def site(self) -> str: ...
-    @property
-    def peer(self) -> str: ...
-    @property
-    def role(self) -> Role: ...
+    site: str
+    peer: str
+    role: Role
+
     @property
     def epoch(self) -> int: ...
     @property
-    def applied_seq(self) -> int: ...
-    @property
-    def applied_epoch(self) -> int: ...
-    @property
     def clock(self) -> Clock: ...
+    @property
+    def engine(self) -> StorageEngine: ...
     @property
     def coordinator(self) -> Coordinator: ...
     @property
+    def transport(self) -> Transport: ...
+    @property
+    def own_dfs(self) -> Dfs: ...
+    @property
+    def layout(self) -> RemoteLayout: ...
+    @property
     def sink(self) -> Sink: ...
-    def new_id(self) -> str: ...
+    @property
+    def new_id(self) -> Callable[[], str]: ...
     def event(self, event: Event) -> None:
-        """One step in the role table."""
+        """Makes one step in the role table."""
 
     async def halt(self, why: str) -> None:
-        """End the open epoch of this site, if there is one."""
+        """Ends the open epoch of this site, if there is one."""
 
-    async def read_pair_state(self) -> PairState | None: ...
-    async def ask_peer(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]: ...
-    async def facts(self, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
-        """This site as it is now. `state`: the coordinator's value, or why there is none."""
+    async def refresh_pair_state(self) -> PairState | None:
+        """Reads the coordinator, and keeps the value."""
 
     def new_activation(self, request: ActivationRequest) -> Activation: ...
-    async def install(self, opened: OpenedEpoch) -> None: ...
-    async def delete_replayed(self) -> int:
-        """Delete the remote log of older epochs on the own DFS: it is durable here. Epochs deleted."""
+    async def install(self, opened: OpenedEpoch) -> None:
+        """Begins to serve the epoch that a plan has opened."""
 
-    async def flush(self) -> int: ...
     async def canary(self) -> int:
-        """Write a record through the whole write path; its sequence."""
+        """Writes a record through the whole write path. Returns its sequence."""
 
     async def rejoin(self) -> RejoinReport: ...
-    async def merge_quarantine(self, put_absent: bool) -> dict[str, Any]: ...
     async def degrade(self, automatic: bool) -> None:
         """`automatic`: as the policy does it, with the way back by itself."""
 

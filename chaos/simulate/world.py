@@ -31,7 +31,6 @@ from gateway.config.model import HttpConfig
 from gateway.epoch.active_epoch import ActiveSettings
 from gateway.epoch.commit_log import CommitSettings
 from gateway.service.admission import AdmissionLimits
-from gateway.site.control import Control
 from gateway.site.facade import Facade
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
@@ -215,7 +214,7 @@ class World:
                 cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
             ),
         )
-        operations = Operations(site, Control(site), here.journal)
+        operations = Operations(site, here.journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.service.rows import ActiveSource
+from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
 from storage.engines.applying import FrameApplier
@@ -22,15 +22,15 @@ from twinlog.errors import Conflict, EngineFailed, NotFound, Unavailable
 
 class BarrierService:
     def __init__(
-        self, source: ActiveSource, barriers: FrameApplier, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
+        self, serving: Serving, barriers: FrameApplier, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
     ) -> None:
-        self._source, self._barriers, self._site = source, barriers, site
+        self._serving, self._barriers, self._site = serving, barriers, site
         self._engine, self._clock, self._deadline_s = engine, clock, deadline_s
         self._lock = asyncio.Lock()
 
     async def take(self, name: str | None) -> tuple[dict[str, Any], bool]:
         """The barrier, and whether this request took it. Raises Conflict when as many are held as may be, NotActive."""
-        self._source.for_writes()
+        self._serving.for_writes()
         until_s = self._clock.monotonic_s() + self._deadline_s
         async with self._turn():
             name = name or self._new_name()
@@ -39,7 +39,7 @@ class BarrierService:
                 return self._document(held), False
             self._check_room()
             await self._engine.flush()  # now, and not while writes wait for the snapshot
-            commit = self._source.for_writes().commit
+            commit = self._serving.for_writes().commit
             ack = await commit.submit_barrier(name, until_s - self._clock.monotonic_s())
             held = self._barriers.find(name)
         if held is None or (held.epoch, held.seq) != (ack.epoch, ack.seq):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from storage.engine import StorageEngine
 from storage.rows.schema import TableSchema, decode_schema
-from twinlog.errors import NotFound
+from twinlog.errors import Conflict, NotFound
 
 
 class Catalog:
@@ -15,6 +15,7 @@ class Catalog:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
         self._schemas: dict[int, bytes] = {}
+        self.dropping: int | None = None  # the table whose drop is on its way through the log
         self.reload()
 
     def reload(self) -> None:
@@ -38,6 +39,14 @@ class Catalog:
 
     def find(self, name: str) -> TableSchema | None:
         return self._by_name.get(name)
+
+    def check_current(self, table: TableSchema) -> None:
+        """Raises Conflict when rows that were encoded with `table` may not be logged any more."""
+        if self.dropping == table.id:  # behind the drop in the log, a row would outlive its table
+            raise Conflict(f"table {table.name!r} is being dropped", table=table.name)
+        current = self._by_name.get(table.name)
+        if current is None or current.id != table.id or current.revision != table.revision:
+            raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
 
     def all(self) -> list[TableSchema]:
         return [self._by_name[name] for name in sorted(self._by_name)]

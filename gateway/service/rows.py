@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,9 +20,11 @@ from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_log import Ack, Pending
 from gateway.service.admission import Admission
 from gateway.service.as_of import check_history, read_row
+from gateway.service.catalog import Catalog
 from gateway.service.key_gate import KeyGate, RowKey
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
 from gateway.service.receipts import encode_receipt
+from gateway.service.serving import Serving
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
@@ -36,27 +38,20 @@ KINDS = {"upsert": RecordKind.UPSERT, "insert": RecordKind.UPSERT, "update": Rec
 _T = TypeVar("_T")
 
 
-class ActiveSource(Protocol):
-    """Where the open epoch comes from; both raise NotActive or Unavailable when this site does not serve that now."""
-
-    def for_writes(self) -> ActiveEpoch: ...
-    def for_reads(self) -> ActiveEpoch: ...
-    def check_current(self, table: TableSchema) -> None:
-        """Raises Conflict when the table's schema changed since the request was decoded."""
-
-
 class RowsService:
     def __init__(
-        self, source: ActiveSource, *, engine: StorageEngine, clock: Clock, admission: Admission, deadline_s: float,
+        self, serving: Serving, catalog: Catalog, admission: Admission, *, engine: StorageEngine, clock: Clock,
+        deadline_s: float,
     ) -> None:
-        self._source, self._engine, self._clock = source, engine, clock
+        self._serving, self._catalog = serving, catalog
+        self._engine, self._clock = engine, clock
         self._admission, self._default_deadline_s = admission, deadline_s
         self._gate = KeyGate()
         self._running: dict[str, asyncio.Future[None]] = {}  # idempotency keys under way
 
     # ---- writes
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
-        active = self._source.for_writes()
+        active = self._serving.for_writes()
         until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)
         if request.idempotency_key is None:
             return self._result(active, await self._write_once(active, request, until_s), request.count)
@@ -88,7 +83,7 @@ class RowsService:
         """
         until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)
         await self._until_settled(key, until_s)
-        return await self._recorded(self._source.for_writes(), key, digest, until_s)
+        return await self._recorded(self._serving.for_writes(), key, digest, until_s)
 
     async def _until_settled(self, key: str, until_s: float) -> None:
         """The same request, sent again while the first is under way, waits for its fate."""
@@ -135,7 +130,7 @@ class RowsService:
 
         try:
             await self._check_conditions(active, request.table, conditions, until_s)
-            self._source.check_current(request.table)
+            self._catalog.check_current(request.table)
             self._check_open(active)
         except BaseException:
             finish()
@@ -156,7 +151,7 @@ class RowsService:
 
     def _check_open(self, active: ActiveEpoch) -> None:
         """Right before the log: a request that waited for its keys must not come behind a drain, or into another epoch."""
-        if self._source.for_writes() is not active:
+        if self._serving.for_writes() is not active:
             raise Unavailable("a new epoch began while the request waited: nothing was logged, try again", retry_after_s=1)
 
     async def _own_keys(
@@ -201,7 +196,7 @@ class RowsService:
 
     async def _valid_lease(self) -> ReadLease:
         """The open epoch's lease, valid now; waits for a proof, at most to the default deadline."""
-        lease = self._source.for_reads().lease
+        lease = self._serving.for_reads().lease
         if not lease.valid_at(self._clock.monotonic_s()):
             await self._await_lease(lease, self._clock.monotonic_s() + self._default_deadline_s)
         return lease
@@ -209,7 +204,7 @@ class RowsService:
     async def _await_lease(self, lease: ReadLease, until_s: float) -> None:
         """Until `lease` is valid. Raises Unavailable at `until_s`, NotActive or Unavailable when the site stops serving."""
         while not lease.valid_at(self._clock.monotonic_s()):
-            self._source.for_reads()
+            self._serving.for_reads()
             if self._clock.monotonic_s() >= until_s:
                 raise Unavailable("this site cannot prove that it is still the active: try again", retry_after_s=1)
             await self._clock.sleep(LEASE_POLL_S)

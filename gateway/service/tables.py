@@ -18,7 +18,7 @@ import msgspec
 from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_log import Pending
 from gateway.service.catalog import Catalog
-from gateway.service.rows import ActiveSource
+from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
@@ -31,15 +31,14 @@ TABLES_PER_EPOCH_BITS = 20
 
 class TablesService:
     def __init__(
-        self, source: ActiveSource, catalog: Catalog, *, engine: StorageEngine, clock: Clock, deadline_s: float
+        self, serving: Serving, catalog: Catalog, *, engine: StorageEngine, clock: Clock, deadline_s: float
     ) -> None:
-        self._source, self._catalog, self._engine = source, catalog, engine
+        self._serving, self._catalog, self._engine = serving, catalog, engine
         self._clock, self._deadline_s = clock, deadline_s
         self._lock = asyncio.Lock()
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
         self._settled.set()
         self._last_id = 0  # given to a table in the open epoch, or before
-        self.dropping: int | None = None  # the table whose drop is on its way
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[ActiveEpoch]:
@@ -52,7 +51,7 @@ class TablesService:
                 raise Unavailable(
                     "the change of a table before this one has an open fate: nothing was logged, try again", retry_after_s=1
                 ) from error
-            yield self._source.for_writes()
+            yield self._serving.for_writes()
 
     async def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
         """Whether this very change was made under its key already, which is told under a valid lease only."""
@@ -117,12 +116,12 @@ class TablesService:
         record = Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
         pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
-        self.dropping = table.id if kind == "drop" else None
+        self._catalog.dropping = table.id if kind == "drop" else None
         active.commit.submit(pending)
         await pending.answer
 
     def _change_settled(self) -> None:
-        self.dropping = None
+        self._catalog.dropping = None
         self._settled.set()
 
 

@@ -5,7 +5,9 @@ What always holds: nothing is decided here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gateway.service.as_of import check_history, read_row
@@ -24,6 +26,8 @@ from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
 from switchover.roles.table import Role
 
+CHANGE_POLL_S = 1.0
+
 
 class Facade:
     """Implements gateway.service.port.SiteService."""
@@ -36,7 +40,7 @@ class Facade:
     # ---- tables
     def _serving(self, stale: bool = False) -> None:
         if not (stale and self._reads_stale()):
-            self._site.for_reads()
+            self._site.serving.for_reads()
 
     def _reads_stale(self) -> bool:
         """A standby answers labelled reads of its prefix; one that is being filled, or mended, holds no prefix of anything."""
@@ -101,7 +105,9 @@ class Facade:
             if face != shown:
                 shown = face
                 yield document
-            await self._site.wait_for_change()
+            with suppress(TimeoutError):  # figures have no event of their own: they are compared every second
+                async with asyncio.timeout(CHANGE_POLL_S):
+                    await self._site.changed.wait()
 
     def active(self) -> dict[str, Any] | None:
         return self._site.active_address()

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from gateway.site.control import Control
+from gateway.site.facts import site_facts
+from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.monitor.views import RoleChange, SiteView
@@ -43,9 +44,9 @@ LOOKED_BACK = 20  # operations; dry runs among them do not count
 
 
 class Operations:
-    def __init__(self, site: Site, control: Control, journal: Journal) -> None:
-        self._site, self._control = site, control
-        self._preflight = Preflight(control, self._unfinished)
+    def __init__(self, site: Site, journal: Journal) -> None:
+        self._site = site
+        self._preflight = Preflight(site, partial(site_facts, site), self._unfinished)
         self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
         self._gone_on: set[str] = set()  # operations that this process has resumed by itself
 
@@ -56,10 +57,13 @@ class Operations:
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
-            return Takeover(self._control, kind, options, self._preflight, continues).plan()
+            return Takeover(self._site, kind, options, self._preflight, continues).plan()
         if kind == "rejoin":
-            return Follow(self._control, options, self._preflight).plan()
-        return degrade_plan(self._control, options) if kind == "degrade" else resync_plan(self._control)
+            return Follow(self._site, options, self._preflight, self._merge_quarantine).plan()
+        return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site)
+
+    async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
+        return await merge_quarantine(self._site.ports.files, self._site.transport, put_absent=put_absent)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:
@@ -84,7 +88,7 @@ class Operations:
                     ask=self._site.settings.peer_url,
                 )
         elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
-            self._site.for_writes()  # NotActive says which site to ask
+            self._site.serving.for_writes()  # NotActive says which site to ask
 
     def _is_closed_active(self) -> bool:
         state = self._site.pair_state

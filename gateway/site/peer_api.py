@@ -121,7 +121,7 @@ class PeerApi:
 
     def _proved_epoch(self) -> ActiveEpoch:
         """The open epoch, while the lease proves that it still is the active one."""
-        epoch = self._site.for_reads()
+        epoch = self._site.serving.for_reads()
         if not epoch.lease.valid_at(self._site.ports.clock.monotonic_s()):
             raise Unavailable("this site cannot prove now that it is still the active", retry_after_s=1)
         return epoch

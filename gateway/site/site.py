@@ -18,12 +18,14 @@ import structlog
 
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
+from gateway.epoch.modes import PINNED
 from gateway.service.admission import Admission, AdmissionLimits
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
+from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
@@ -37,18 +39,19 @@ from storage.engine import StorageEngine
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
+from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
-from storage.rows.schema import TableSchema
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch
-from switchover.register.known_epochs import known_epochs
+from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Coordinator, PairState
+from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
 from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 
-CHANGE_POLL_S = 1.0
+CANARY_TIMEOUT_S = 10.0
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
 log = structlog.get_logger("twinlog.site")
 
@@ -93,6 +96,8 @@ class Site:
     def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
         self.settings, self.ports = settings, ports
         self.site, self.peer = settings.site, settings.peer
+        self.clock, self.engine, self.coordinator = ports.clock, ports.engine, ports.coordinator
+        self.transport, self.own_dfs, self.new_id = ports.transport, ports.own_dfs, ports.new_id
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
@@ -103,19 +108,19 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
         self.catalog = Catalog(ports.engine)
+        self.serving = Serving(self._refusal)
         self.barriers = FrameApplier(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
         self.sink = Sink(
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
         self.admission = Admission(settings.admission)
+        deadline_s = settings.request_deadline_s
         self.rows = RowsService(
-            self, engine=ports.engine, clock=ports.clock, admission=self.admission, deadline_s=settings.request_deadline_s
+            self.serving, self.catalog, self.admission, engine=self.engine, clock=self.clock, deadline_s=deadline_s
         )
-        self.tables = TablesService(
-            self, self.catalog, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
-        )
+        self.tables = TablesService(self.serving, self.catalog, engine=self.engine, clock=self.clock, deadline_s=deadline_s)
         self.barrier_calls = BarrierService(
-            self, self.barriers, site=self.site, engine=ports.engine, clock=ports.clock, deadline_s=settings.request_deadline_s
+            self.serving, self.barriers, site=self.site, engine=self.engine, clock=self.clock, deadline_s=deadline_s
         )
         self.audits = AuditNotes(ports.engine, ports.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
@@ -127,19 +132,12 @@ class Site:
         """One step in the role table. Raises IllegalTransition, and then nothing has changed."""
         transition = step(self.role, event)
         self.role, self.reason = transition.role, transition.reason
+        self.serving.set(self.role, self.active_epoch)
         log.info("role", role=self.role, cause=event, reason=transition.reason, epoch=self.epoch)
         self.touch()
 
     def touch(self) -> None:
         self.changed.set()
-
-    async def wait_for_change(self) -> None:
-        """Until something that the cluster document shows has changed, or a second has passed."""
-        try:
-            async with asyncio.timeout(CHANGE_POLL_S):
-                await self.changed.wait()
-        except TimeoutError:
-            return  # figures without an event of their own: the caller compares
 
     def follower_silence_s(self) -> float | None:
         """At a standby: seconds since the active was last heard; everything older has been applied. None: unknown."""
@@ -163,7 +161,6 @@ class Site:
         failure = self.ports.engine.failure
         return None if failure is None else f"its storage failed and waits to be opened anew: {failure}"
 
-    # ---- what requests ask (ActiveSource)
     def active_address(self) -> dict[str, Any] | None:
         """Where the active is, as far as this site knows."""
         if self.active_epoch is not None:
@@ -174,7 +171,12 @@ class Site:
         url = self.settings.url if state.active == self.site else self.settings.peer_url
         return {"site": state.active, "url": url, "epoch": state.epoch}
 
-    def _not_serving(self) -> TwinlogError:
+    def _refusal(self, is_write: bool) -> TwinlogError:
+        """Returns why this site does not serve a request now."""
+        if is_write and self.role is Role.DRAINING:
+            return Unavailable(
+                f"a switchover to {self.peer} is under way: nothing was logged, try again", retry_after_s=RETRY_SWITCHING_S
+            )
         address = self.active_address()
         if address is not None and address["site"] != self.site:
             return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
@@ -182,28 +184,6 @@ class Site:
             f"site {self.site} is {self.role}: nothing was logged, try again; `twinlog status` says what it waits for",
             retry_after_s=RETRY_SWITCHING_S, active=address,
         )
-
-    def for_writes(self) -> ActiveEpoch:
-        if self.active_epoch is None or not permissions(self.role).writes:
-            if self.role is Role.DRAINING:
-                raise Unavailable(
-                    f"a switchover to {self.peer} is under way: nothing was logged, try again",
-                    retry_after_s=RETRY_SWITCHING_S,
-                )
-            raise self._not_serving()
-        return self.active_epoch
-
-    def for_reads(self) -> ActiveEpoch:
-        if self.active_epoch is None or not permissions(self.role).reads:
-            raise self._not_serving()
-        return self.active_epoch
-
-    def check_current(self, table: TableSchema) -> None:
-        if self.tables.dropping == table.id:  # behind the drop in the log, a row would outlive its table
-            raise Conflict(f"table {table.name!r} is being dropped", table=table.name)
-        current = self.catalog.find(table.name)
-        if current is None or current.id != table.id or current.revision != table.revision:
-            raise Conflict(f"table {table.name!r} changed while the request was on its way: send it again", table=table.name)
 
     # ---- an epoch begins and ends
     def _note_append(self, started_s: float) -> None:
@@ -231,8 +211,8 @@ class Site:
             ActivationSettings(lease, self.settings.fence_deadline_s, self.settings.policy == "performance"),
         )
 
-    async def install(self, opened: OpenedEpoch, *, auto_resync: bool) -> None:
-        """The plan has opened `opened`: begin to serve."""
+    async def install(self, opened: OpenedEpoch) -> None:
+        """Begins to serve the epoch that a plan has opened. One that was degraded by command waits for a command to resync."""
         reports, ports = self._reports, self.ports
         assert reports is not None
         assert self.active_epoch is None
@@ -245,6 +225,7 @@ class Site:
                 await opened.remote.close()
             raise
         self.catalog.reload()
+        auto_resync = ports.engine.meta(PINNED) is None
         self.active_epoch = epoch = ActiveEpoch(
             opened, reports,
             ActivePorts(
@@ -293,6 +274,7 @@ class Site:
 
     async def close_epoch(self, reason: TwinlogError) -> None:
         epoch, self.active_epoch = self.active_epoch, None
+        self.serving.set(self.role, None)
         if epoch is not None:
             await epoch.stop(reason)
             if self.ports.engine.failure is None:  # else: what it lost is in the log
@@ -356,11 +338,39 @@ class Site:
         ports = self.ports
         return await known_epochs(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
 
+    # ---- what plans do at the active
+    async def canary(self) -> int:
+        record = Record(RecordKind.BARRIER, key=f"canary-{self.epoch}".encode())
+        return (await self.serving.for_reads().commit.submit_mark(record, CANARY_TIMEOUT_S)).seq
+
+    async def degrade(self, automatic: bool) -> None:
+        if automatic:
+            await self.serving.for_writes().degrade(by_command=False)
+            return
+        if self.role in (Role.CLOSED, Role.FENCED):
+            await self._degrade_closed()
+            return
+        active = self.serving.for_writes()
+        await self.engine.set_meta(PINNED, b"1")
+        await active.degrade(by_command=True)
+
+    async def _degrade_closed(self) -> None:
+        """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
+        await self.engine.set_meta(PINNED, b"1")
+        epochs = opened_here(self.engine, self.ports.wal)
+        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, self.engine.applied_seq, epochs))
+        await self.refresh_pair_state()
+
+    async def resync(self) -> None:
+        active = self.serving.for_writes()
+        await self.engine.set_meta(PINNED, None)
+        await active.resync(by_command=True)
+
     # ---- the drain of a planned switchover
     async def drain(self) -> int:
         """No new writes; everything admitted settled; the last sequence that stands."""
         if self.active_epoch is None:
-            raise self._not_serving()
+            raise self._refusal(False)
         if self.role is not Role.DRAINING:
             self.event(Event.DRAIN)
         return await self.active_epoch.drain()

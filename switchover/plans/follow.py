@@ -6,6 +6,7 @@ Source: protocol.md sections 6 and 8.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -19,14 +20,18 @@ from twinlog.errors import Refused
 CALL_TIMEOUT_S = 3.0
 POLL_S = 0.05
 STALL_S = 30.0
+Merge = Callable[[bool], Awaitable[dict[str, Any]]]  # of the quarantined rows; the argument: put those that are absent
 
 
 class Follow:
     """Rejoin this site to the active; `merge` also puts quarantined rows back where nothing newer is, and `put_absent` also
     those that the active does not have: it may have deleted them."""
 
-    def __init__(self, control: SiteControl, options: dict[str, Any], preflight: Preflight) -> None:
+    def __init__(
+        self, control: SiteControl, options: dict[str, Any], preflight: Preflight, merge_quarantine: Merge
+    ) -> None:
         self._control, self._options, self._preflight = control, options, preflight
+        self._merge_quarantine = merge_quarantine
 
     def plan(self) -> Plan:
         steps = [
@@ -40,7 +45,7 @@ class Follow:
         return Plan("rejoin", steps)
 
     async def _active(self) -> StatusReply:
-        reply = from_message(StatusReply, await self._control.ask_peer(STATUS, {}, CALL_TIMEOUT_S))
+        reply = from_message(StatusReply, await self._control.transport.call(STATUS, {}, CALL_TIMEOUT_S))
         if reply.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
             raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
         return reply
@@ -57,23 +62,23 @@ class Follow:
         return asdict(await control.rejoin())
 
     async def _merge(self) -> dict[str, Any]:
-        return await self._control.merge_quarantine(put_absent=bool(self._options.get("put_absent")))
+        return await self._merge_quarantine(bool(self._options.get("put_absent")))
 
     async def _catch_up(self) -> dict[str, Any]:
         """However long it takes, as long as it moves."""
         control = self._control
         target = (await self._active()).committed_seq
-        seen, seen_s = control.applied_seq, control.clock.monotonic_s()
-        while control.applied_seq < target:
+        seen, seen_s = control.engine.applied_seq, control.clock.monotonic_s()
+        while control.engine.applied_seq < target:
             await control.clock.sleep(POLL_S)
-            if control.applied_seq != seen:
-                seen, seen_s = control.applied_seq, control.clock.monotonic_s()
+            if control.engine.applied_seq != seen:
+                seen, seen_s = control.engine.applied_seq, control.clock.monotonic_s()
             elif control.clock.monotonic_s() - seen_s >= STALL_S:
                 raise Refused(
                     f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for "
                     "what replication waits for, and run this again"
                 )
-        return {"applied_seq": control.applied_seq}
+        return {"applied_seq": control.engine.applied_seq}
 
 
 def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:

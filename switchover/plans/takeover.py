@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from remote_log.dfs.retrying import PatientDfs
 from remote_log.replication.messages import (
     DRAIN,
     STEP_DOWN,
@@ -148,13 +149,13 @@ class Takeover:
         return to_message(PlanRequest(activation.request.plan_id))
 
     async def _drain(self) -> dict[str, Any]:
-        reply = await self._control.ask_peer(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
+        reply = await self._control.transport.call(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
         self._drained_seq = from_message(DrainReply, reply).last_seq
         return {"last_seq": self._drained_seq}
 
     async def _undrain(self) -> None:
         try:
-            await self._control.ask_peer(UNDRAIN, {}, CALL_TIMEOUT_S)
+            await self._control.transport.call(UNDRAIN, {}, CALL_TIMEOUT_S)
         except PeerError:
             return  # it is gone: when it comes back it boots closed and asks the coordinator
 
@@ -162,17 +163,17 @@ class Takeover:
         if self._drained_seq is None:
             await self._drain()
         assert self._drained_seq is not None
-        control = self._control
+        control, engine = self._control, self._control.engine
         until_s = control.clock.monotonic_s() + CATCH_UP_DEADLINE_S
-        while control.applied_seq < self._drained_seq:
+        while engine.applied_seq < self._drained_seq:
             if control.clock.monotonic_s() >= until_s:
                 raise Refused(
-                    f"site {control.site} applied {control.applied_seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
+                    f"site {control.site} applied {engine.applied_seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
                     "see why replication is slow, and try again"
                 )
             await control.clock.sleep(POLL_S)
         self._caught_up = True
-        return {"applied_seq": control.applied_seq, "durable_seq": await control.flush()}
+        return {"applied_seq": engine.applied_seq, "durable_seq": await engine.flush()}
 
     async def _step_down(self) -> dict[str, Any]:
         """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""
@@ -183,7 +184,7 @@ class Takeover:
 
         async def ask() -> dict[str, Any]:
             try:
-                reply = from_message(StoppedReply, await control.ask_peer(STEP_DOWN, message, CALL_TIMEOUT_S))
+                reply = from_message(StoppedReply, await control.transport.call(STEP_DOWN, message, CALL_TIMEOUT_S))
             except (PeerError, Unavailable) as error:
                 if activation.follows_async and not self._caught_up:
                     await self._abandon()
@@ -249,7 +250,15 @@ class Takeover:
         return detail
 
     async def _cleanup(self) -> dict[str, Any]:
-        return {"deleted_epochs": await self._control.delete_replayed()}
+        """Deletes the remote log of older epochs on the own DFS: what it held is durable here."""
+        control = self._control
+        dfs, layout, deleted = PatientDfs(control.own_dfs, control.clock), control.layout, 0
+        for entry in await dfs.list(layout.folder):
+            epoch = layout.parse_epoch(entry.name) if entry.is_folder else None
+            if epoch is not None and epoch < control.epoch:
+                await dfs.delete(layout.epoch_folder(epoch))
+                deleted += 1
+        return {"deleted_epochs": deleted}
 
     async def _verify(self) -> dict[str, Any]:
         """A zombie's frame must be rejected here; a canary must pass the whole write path."""

@@ -24,6 +24,7 @@ from twinlog.errors import Refused, TwinlogError
 
 CALL_TIMEOUT_S = 3.0
 STATUS_TIMEOUT_S = 2.0
+OwnFacts = Callable[[PairState | None, str | None], Awaitable[SiteFacts]]
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,11 @@ class PreflightResult:
 
 
 class Preflight:
-    """`unfinished` tells the last operation of this site, in words, if it stopped half-way."""
+    """`own_facts(state, coordinator_error)` collects this site's facts: `state` is the coordinator's value, or the error says
+    why there is none. `unfinished` names the last operation of this site if it stopped half-way."""
 
-    def __init__(self, control: SiteControl, unfinished: Callable[[], Awaitable[str | None]]) -> None:
-        self._control, self._unfinished = control, unfinished
+    def __init__(self, control: SiteControl, own_facts: OwnFacts, unfinished: Callable[[], Awaitable[str | None]]) -> None:
+        self._control, self._own_facts, self._unfinished = control, own_facts, unfinished
 
     async def look(self, kind: str, options: Mapping[str, Any]) -> PreflightResult:
         """Raises InvalidInput for a kind or an option that there is not."""
@@ -74,7 +76,7 @@ class Preflight:
         (state, coordinator_error), (peer, peer_error, skew_s), unfinished = await asyncio.gather(
             self._pair_state(), self._peer(), self._unfinished()
         )
-        own = await control.facts(state, coordinator_error)
+        own = await self._own_facts(state, coordinator_error)
         manifest = await self._manifest(state) if kind == "failover" and state is not None else None
         checks = judge(Facts(
             kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
@@ -85,9 +87,8 @@ class Preflight:
 
     async def view(self, running: str | None, changes: list[RoleChange]) -> SiteView:
         """What this site sees, for the availability monitor: the other one is asked for its status only, which needs no DFS."""
-        control = self._control
         (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())
-        own = await control.facts(state, coordinator_error)
+        own = await self._own_facts(state, coordinator_error)
         return SiteView(
             own=own, peer=peer, peer_error=peer_error, register=state if coordinator_error is None else None, running=running,
             changes=changes,
@@ -95,14 +96,14 @@ class Preflight:
 
     async def _peer_status(self) -> tuple[StatusReply | None, str]:
         try:
-            return from_message(StatusReply, await self._control.ask_peer(STATUS, {}, STATUS_TIMEOUT_S)), ""
+            return from_message(StatusReply, await self._control.transport.call(STATUS, {}, STATUS_TIMEOUT_S)), ""
         except TwinlogError as error:
             return None, error.message
 
     async def _pair_state(self) -> tuple[PairState | None, str | None]:
         """The value, or why not; where it is out of reach, the highest that is known."""
         try:
-            return await self._control.read_pair_state(), None
+            return await self._control.refresh_pair_state(), None
         except TwinlogError as error:
             return self._control.coordinator.known, error.message
 
@@ -111,7 +112,7 @@ class Preflight:
         clock = self._control.clock
         before_ms = clock.wall_ms()
         try:
-            facts = from_message(SiteFacts, await self._control.ask_peer(FACTS, {}, CALL_TIMEOUT_S))
+            facts = from_message(SiteFacts, await self._control.transport.call(FACTS, {}, CALL_TIMEOUT_S))
         except TwinlogError as error:
             return None, error.message, None
         after_ms = clock.wall_ms()
@@ -133,6 +134,7 @@ class Preflight:
             await control.clock.sleep(state.beat.lease_s)
             now = (await self._pair_state())[0] or state
             growing = now.lease_beats != state.lease_beats
+        engine = control.engine
         return loss_manifest(
-            now, control.site, applied_seq=control.applied_seq, applied_epoch=control.applied_epoch, growing=growing
+            now, control.site, applied_seq=engine.applied_seq, applied_epoch=engine.applied_epoch, growing=growing
         )

@@ -22,7 +22,6 @@ import msgspec
 from gateway.epoch.active_epoch import ActiveSettings
 from gateway.epoch.commit_log import CommitSettings
 from gateway.service.admission import AdmissionLimits
-from gateway.site.control import Control
 from gateway.site.facade import Facade
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
@@ -168,7 +167,7 @@ class Pair:
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
         )
-        operations = Operations(site, Control(site), SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        operations = Operations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,

@@ -273,7 +273,7 @@ async def test_where_the_storage_is_is_told_to_operators_only(tmp_path: Path) ->
             pair.faults["a"].hold_remote.set()
             await pair.until(lambda: not site_a.ending)
         told.append(unknown.value)
-        for serve in (site_a.for_writes, site_a.for_reads):
+        for serve in (site_a.serving.for_writes, site_a.serving.for_reads):
             with pytest.raises(TwinlogError) as refused:
                 serve()
             told.append(refused.value)

@@ -162,7 +162,7 @@ class SiteCommands:
 
     async def do_base_rows(self, words: list[str]) -> str:
         """base-rows SITE: how many rows of base data it has sent in its open epoch."""
-        return str(self._at(words[0]).site.for_reads().shipper.base_rows_sent)
+        return str(self._at(words[0]).site.serving.for_reads().shipper.base_rows_sent)
 
     # ---- faults
     async def do_remote_log(self, words: list[str]) -> str:
