@@ -28,6 +28,7 @@ from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
+from storage.invariants import InvariantBroken
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
@@ -128,8 +129,11 @@ class CommitLog:
         except TwinlogError as error:
             self._on_broken(error)
         except Exception as error:
-            log.error("internal error", traceback=traceback.format_exc())
-            self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
+            self._broken_by(error)
+
+    def _broken_by(self, error: Exception) -> None:
+        log.error("internal error", traceback=traceback.format_exc())
+        self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
 
     # ---- in
     def submit(self, pending: Pending) -> None:
@@ -161,6 +165,12 @@ class CommitLog:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        try:
+            self._frame_queued()
+        except InvariantBroken as error:  # nobody waits for a callback of the loop
+            self._broken_by(error)
+
+    def _frame_queued(self) -> None:
         queue, core, settings = self._queue, self.core, self._settings
         while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
             members: list[Pending] = []
@@ -193,11 +203,14 @@ class CommitLog:
             if outcome.cancelled():
                 return
             error = outcome.exception()
-            if error is None:
-                self._hit("commit.local_synced")
-                self._perform(self.core.local_synced(frame.last_seq))
-            elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
-                self._local_failed(error)
+            try:
+                if error is None:
+                    self._hit("commit.local_synced")
+                    self._perform(self.core.local_synced(frame.last_seq))
+                elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
+                    self._local_failed(error)
+            except InvariantBroken as broken:
+                self._broken_by(broken)
 
         synced.add_done_callback(done)
 
@@ -236,7 +249,10 @@ class CommitLog:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
         self._hit("commit.remote_synced")
         self._lease.proof(started_s)
-        self._perform(self.core.remote_synced(seq))
+        try:
+            self._perform(self.core.remote_synced(seq))
+        except InvariantBroken as error:
+            self._broken_by(error)
         self._answer_proved()
 
     def lease_proved(self, started_s: float) -> None:

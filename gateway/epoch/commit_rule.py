@@ -8,6 +8,7 @@ What always holds:
 - frames are committed in sequence order, each at most once, and a frame that failed is never committed;
 - a sequence is never used twice in an epoch: a failure moves `standing` back, never `next_seq`;
 - a new frame's `previous` is the last sequence that still stands, which excludes what failed before it (P5).
+Every event ends with `check`, which raises InvariantBroken when one of these does not hold.
 Source: protocol.md section 4 (the table of four cases, the chain) and 6 (modes).
 """
 
@@ -17,6 +18,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from storage import invariants
+from storage.invariants import InvariantBroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import Record
 
@@ -91,6 +94,7 @@ class CommitCore:
         self.next_seq += frame.count
         self.standing = frame.last_seq
         self._in_flight.append(frame)
+        self.check()
         return frame
 
     def local_synced(self, seq: int) -> Committed | None:
@@ -110,12 +114,14 @@ class CommitCore:
         if failed:
             self.standing = failed[0].previous
         self._in_flight = deque(kept)
+        self.check()
         return Failed(failed, self.standing)
 
     def switch_remote_on(self) -> int:
         """Frames made from here on go to the remote log. The last sequence that it will not hold: the catch-up target."""
         self.mode = CommitMode.CATCHING
         self.remote = self.standing
+        self.check()
         return self.standing
 
     def set_mode(self, mode: CommitMode) -> Committed | None:
@@ -129,6 +135,41 @@ class CommitCore:
         while self._in_flight and self._in_flight[0].last_seq <= limit:
             frames.append(self._in_flight.popleft())
         if not frames:
+            self.check()
             return None
-        self.committed = frames[-1].last_seq
+        before, self.committed = self.committed, frames[-1].last_seq
+        self.check(before, frames)
         return Committed(frames, self.mode.label)
+
+    def check(self, committed_before: int | None = None, committed_now: list[Frame] | None = None) -> None:
+        """Raises InvariantBroken. `committed_now`: the frames that this step commits, behind `committed_before`.
+
+        The walk over the frames in flight is costly, and so left to tests and the simulator.
+        """
+        if not self.committed <= self.standing < self.next_seq:
+            raise self._broken("committed <= standing < next")
+        if not (self.committed <= self.local < self.next_seq and self.remote < self.next_seq):
+            raise self._broken("committed <= local < next, and remote < next")
+        if committed_before is not None and committed_now:
+            if committed_now[0].first_seq <= committed_before:
+                raise self._broken(f"{committed_now[0]!r} is committed behind {committed_before}, and never twice")
+            if self.needs_remote and self.committed > self.remote:
+                raise self._broken("what is committed synchronously is in both logs (P1)")
+        if invariants.costly:
+            self._check_frames(committed_before, committed_now or [])
+
+    def _check_frames(self, committed_before: int | None, committed_now: list[Frame]) -> None:
+        """Committed and in flight, the frames are one chain that ends at what stands: what failed is in neither (P5)."""
+        at = self.committed if committed_before is None else committed_before
+        for frame in [*committed_now, *self._in_flight]:
+            if frame.epoch != self.epoch or frame.previous != at or frame.first_seq <= at:
+                raise self._broken(f"{frame!r} continues {at} in epoch {self.epoch}")
+            at = frame.last_seq
+        if at != self.standing:
+            raise self._broken(f"the frames in flight end at {at}, which is what stands")
+
+    def _broken(self, rule: str) -> InvariantBroken:
+        return InvariantBroken(
+            f"commit rule of epoch {self.epoch} ({self.mode.value}): {rule}; committed {self.committed}, local {self.local}, "
+            f"remote {self.remote}, standing {self.standing}, next {self.next_seq}"
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.invariants import InvariantBroken
 from twinlog.errors import Overloaded
 
 
@@ -37,7 +38,20 @@ class Admission:
             )
         self.queued_bytes += size_bytes
         self.requests += 1
+        self.check()
 
     def leave(self, size_bytes: int) -> None:
         self.queued_bytes -= size_bytes
         self.requests -= 1
+        self.check()
+
+    def check(self) -> None:
+        """Raises InvariantBroken: no request leaves twice, and nothing but a single request exceeds a limit."""
+        limits, requests, queued = self._limits, self.requests, self.queued_bytes
+        if requests < 0 or queued < 0 or (requests == 0 and queued != 0):
+            raise InvariantBroken(f"admission: {requests} requests hold {queued} bytes: one left twice, or with another size")
+        if requests > 1 and (requests > limits.requests_max or queued > limits.queue_bytes_max):
+            raise InvariantBroken(
+                f"admission: {requests} requests with {queued} bytes were let in, above {limits.requests_max} requests or "
+                f"{limits.queue_bytes_max} bytes"
+            )

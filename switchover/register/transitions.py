@@ -5,21 +5,64 @@ What always holds (tests/switchover/register/test_transitions.py walks it, as th
 - an epoch is given to one plan only and opened at most once, and epochs open in growing order;
 - acknowledgements become asynchronous, and synchronous again, only for the active of the open epoch.
 A function that finds its change already made returns the very value it was given, so that a lost answer can be asked again.
+Each step ends with `check`, which raises InvariantBroken when one of these does not hold.
 Source: protocol.md sections 5 and 6.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
 from msgspec.structs import replace
 
+from storage.invariants import InvariantBroken
 from switchover.register.homes import next_epoch
 from switchover.register.port import Beat, Mode, PairState, Switching
 from twinlog.errors import Fenced, PlanSuperseded, Refused
 
 KINDS = ("bootstrap", "restart", "takeover", "switchover")
 LEASE_RENEWED = "the asynchronous active renewed its lease"
+_Args = ParamSpec("_Args")
+_Step = Callable[Concatenate[PairState | None, _Args], PairState]
 
 
+def check(before: PairState | None, after: PairState) -> None:
+    """Raises InvariantBroken when no step of the protocol leads from `before` to `after`."""
+    old, running, planned = before or PairState(), (before or PairState()).switching, after.switching
+    if not (old.epoch <= after.epoch <= after.epoch_allocated and old.epoch_allocated <= after.epoch_allocated):
+        raise _broken(before, after, "epochs only grow, and none is open that was not given away")
+    if after.mode == "sync" and after.async_since_seq is not None:
+        raise _broken(before, after, "no acknowledgement is asynchronous in mode sync")
+    if planned is not None and not after.epoch < planned.epoch <= after.epoch_allocated:
+        raise _broken(before, after, "a plan has an epoch of its own above the open one")
+    if planned is not None and planned != running and planned.epoch <= old.epoch_allocated:
+        raise _broken(before, after, "an epoch is given to one plan only")
+    if after.active is not None and (after.epoch, after.active, after.opened_by) != (old.epoch, old.active, old.opened_by):
+        opened = None if running is None else (running.epoch, running.site, running.plan_id)
+        if (after.epoch, after.active, after.opened_by) != opened or planned is not None:
+            raise _broken(before, after, "only the plan that has the pair opens, its own epoch at its own site, and lets it go")
+    if running is not None and planned is not None and after.mode != old.mode:
+        raise _broken(before, after, "the mode does not change while a plan has the pair")
+
+
+def _broken(before: PairState | None, after: PairState, rule: str) -> InvariantBroken:
+    return InvariantBroken(f"register: {rule}; {before} became {after}")
+
+
+def _checked(step: _Step[_Args]) -> _Step[_Args]:
+    @wraps(step)
+    def stepped(state: PairState | None, /, *args: _Args.args, **kwargs: _Args.kwargs) -> PairState:
+        new = step(state, *args, **kwargs)
+        if new is not state:
+            check(state, new)
+        return new
+
+    return stepped
+
+
+@_checked
 def begin_plan(
     state: PairState | None,
     plan_id: str,
@@ -89,6 +132,7 @@ def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool
         )
 
 
+@_checked
 def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq: int | None = None) -> PairState:
     """The plan's site is the active of the plan's epoch. `async_since_seq` for mode async: the end of the epoch before.
 
@@ -119,6 +163,7 @@ def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq
     )
 
 
+@_checked
 def abandon_plan(state: PairState | None, plan_id: str) -> PairState:
     """The plan lets the pair go; its epoch stays given away. The value as it is when the plan does not have the pair.
 
@@ -131,6 +176,7 @@ def abandon_plan(state: PairState | None, plan_id: str) -> PairState:
     return replace(state, switching=None, reason=f"plan {plan_id} ({state.switching.kind}) was abandoned")
 
 
+@_checked
 def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: int) -> PairState:
     """From now on acknowledgements above `async_since_seq` may be asynchronous. Errors as of `_active_value`."""
     current = _active_value(state, site, epoch, "downgrade")
@@ -140,6 +186,7 @@ def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: i
     return replace(current, mode="async", async_since_seq=async_since_seq, beat=None, reason=why)
 
 
+@_checked
 def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, opened_here: set[int]) -> PairState:
     """The active that is not open opens its next epoch asynchronously, without the other site's DFS; a restart of its own that
     was begun loses the pair. `async_since_seq`: what its storage holds. Only frames that both logs had were acknowledged below.
@@ -165,6 +212,7 @@ def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, o
     return replace(state, mode="async", async_since_seq=since, beat=None, switching=None, reason=why)
 
 
+@_checked
 def resync(state: PairState | None, site: str, epoch: int) -> PairState:
     """The other site and the remote log hold everything: synchronous again. Errors as of `_active_value`."""
     current = _active_value(state, site, epoch, "resync")
@@ -173,6 +221,7 @@ def resync(state: PairState | None, site: str, epoch: int) -> PairState:
     return replace(current, mode="sync", async_since_seq=None, beat=None, reason=f"{site} resynced epoch {epoch}")
 
 
+@_checked
 def renew_lease(state: PairState | None, site: str, epoch: int, beat: Beat | None = None) -> PairState:
     """Proves that no plan had the pair at this moment, and leaves `beat` for a loss manifest. Errors as of `_active_value`."""
     current = _active_value(state, site, epoch, "lease renewal")
