@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import crc32c
 
 from gateway.site.site import Site
-from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import within
 from remote_log.fencing.reading import begins_after, missing_from, segments_below
 from switchover.facts import SiteFacts
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import PairState
 from twinlog.errors import TwinlogError
 
+T = TypeVar("T")
 LOOK_TIMEOUT_S = 2.0
 MARKED_SEGMENTS = 2  # the one that is written, and the one that is made beforehand
 MARKED_BYTES = 128 << 10  # more than a DFS zeroes ahead
@@ -65,26 +67,31 @@ async def own_facts(site: Site) -> SiteFacts:
 
 async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
     try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            await look()
-    except TimeoutError:
-        return f"the DFS does not answer in {LOOK_TIMEOUT_S:g} s"
+        await within(LOOK_TIMEOUT_S, look())
     except TwinlogError as error:
         return error.message
     return None
 
 
+async def _seen(look: Awaitable[T]) -> T | None:
+    """What a look at a DFS sees; None when it fails: the probe says why."""
+    try:
+        return await within(LOOK_TIMEOUT_S, look)
+    except TwinlogError:
+        return None
+
+
 async def _missing(site: Site, state: PairState | None) -> str | None:
-    """What the other site's remote log lacks here, while it is the synchronous active: the log itself, or what would lead from
-    this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
+    """Names what the other site's remote log lacks here, while it is the synchronous active: the log itself, or what would lead
+    from this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
     if state is None or state.mode != "sync" or state.active in (None, site.site):
         return None
-    try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            missing = await missing_from(site.ports.own_dfs, site.layout, state.epoch)
-            after = await begins_after(site.ports.own_dfs, site.layout, state.epoch)
-    except (TimeoutError, TwinlogError):
-        return None  # the probe says so
+    dfs, layout, epoch = site.ports.own_dfs, site.layout, state.epoch
+
+    async def look() -> tuple[str | None, int | None]:
+        return await missing_from(dfs, layout, epoch), await begins_after(dfs, layout, epoch)
+
+    missing, after = await _seen(look()) or (None, None)
     held = site.ports.engine.applied_seq  # asked for last: what it holds by now may be deleted by now
     if missing is not None or after is None or after <= held:
         return missing
@@ -92,31 +99,31 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
 
 
 async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
-    """Of the active's epoch, on this site's own DFS. Lengths alone do not tell: a DFS may zero a file ahead of its data, or
-    learn the length of an open one late."""
+    """Marks the log of the active's epoch, on this site's own DFS. Lengths alone do not tell: a DFS may zero a file ahead of
+    its data, or learn the length of an open one late."""
     if state is None or state.active in (None, site.site):
         return None
-    dfs, folder, mark = site.ports.own_dfs, site.layout.epoch_folder(state.epoch), 0
-    try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            entries = await dfs.list(folder)
-            for entry in entries[-MARKED_SEGMENTS:]:
-                end = await dfs.read(f"{folder}/{entry.name}", max(0, entry.length - MARKED_BYTES))
-                mark = crc32c.crc32c(end, crc32c.crc32c(f"{entry.name} {entry.length}".encode(), mark))
-    except (TimeoutError, TwinlogError):
-        return None
-    return mark
+    dfs, folder = site.ports.own_dfs, site.layout.epoch_folder(state.epoch)
+
+    async def look() -> int:
+        mark = 0
+        for entry in (await dfs.list(folder))[-MARKED_SEGMENTS:]:
+            end = await dfs.read(f"{folder}/{entry.name}", max(0, entry.length - MARKED_BYTES))
+            mark = crc32c.crc32c(end, crc32c.crc32c(f"{entry.name} {entry.length}".encode(), mark))
+        return mark
+
+    return await _seen(look())
 
 
 async def _open_leases(site: Site) -> int | None:
-    dfs: Dfs = site.ports.own_dfs
-    try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            paths = await segments_below(dfs, site.layout, site.epoch + 1)
-            closed = await asyncio.gather(*(dfs.is_closed(path) for path in paths[-LOOKED_AT_MAX:]))
-    except (TimeoutError, TwinlogError):
-        return None
-    return closed.count(False)
+    dfs = site.ports.own_dfs
+
+    async def look() -> int:
+        paths = await segments_below(dfs, site.layout, site.epoch + 1)
+        closed = await asyncio.gather(*(dfs.is_closed(path) for path in paths[-LOOKED_AT_MAX:]))
+        return closed.count(False)
+
+    return await _seen(look())
 
 
 async def _free(site: Site) -> int | None:

@@ -37,7 +37,7 @@ LISTED_MAX = 200
 STATUS_TIMEOUT_S = 2.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
-PASSING = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
+TRANSIENT = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
 OPERATOR = "operator"
 CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for
 LOOKED_BACK = 20  # operations; dry runs among them do not count
@@ -127,7 +127,7 @@ class Operations:
 
     async def go_on(self, plan_id: str) -> bool:
         """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
-        something passing stopped it past the point of no return; back when it was being undone, or when it had not got so
+        a transient error stopped it past the point of no return; back when it was being undone, or when it had not got so
         far and the active serves on. False: a step said no, or this process has resumed it once already after its death,
         and the operator decides.
         """
@@ -137,9 +137,9 @@ class Operations:
         if _is_half_undone(last) or (last["abortable"] and last["state"] == "interrupted" and await self._peer_serves()):
             await self._executor.abort(str(last["id"]), self._actor)
             return True
-        passing = last["state"] == "failed" and not last["abortable"] and (last["error"] or {}).get("code") in PASSING
+        transient = last["state"] == "failed" and not last["abortable"] and (last["error"] or {}).get("code") in TRANSIENT
         once = last["state"] == "interrupted" and last["id"] not in self._gone_on
-        if not last["resumable"] or not (passing or once):
+        if not last["resumable"] or not (transient or once):
             return False  # once only: what ends the process ends it as often as the init system starts it, and no more
         await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
         await self._executor.resume(str(last["id"]), self._actor, partial(self._make_plan, continues=plan_id))

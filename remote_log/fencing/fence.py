@@ -19,16 +19,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from remote_log.dfs.port import Dfs
-from remote_log.dfs.retrying import PatientDfs
+from remote_log.dfs.retrying import RetryingDfs, retrying
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from twinlog.errors import DfsError, DfsNotFound, LeaseNotRecovered
 
-POLL_FIRST_S = 0.02
-POLL_MAX_S = 0.1
+T = TypeVar("T")
+POLLS_S = (0.02, 0.1)  # the first pause between two polls, and the longest
 ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs/dfs.py)
 Progress = Callable[[str, int, int], None]  # a segment just proven closed, how many so far, how many seen
 
@@ -47,7 +48,7 @@ async def fence(
     closed: set[str] = set()
     last_append = LastAppend(dfs, clock)
     while True:
-        seen = await segments_below(PatientDfs(dfs, clock), layout, below_epoch)
+        seen = await segments_below(RetryingDfs(dfs, clock), layout, below_epoch)
         still_open = [path for path in seen if path not in closed and not await step.is_closed(dfs, path)]
         last_append.listed(seen)
         if not still_open:
@@ -145,7 +146,7 @@ async def _recover(dfs: Dfs, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Closing files, until a moment of `clock`. A call that fails is repeated until then."""
+    """Closes files until a moment of `clock`; a call that fails is repeated until then."""
 
     clock: Clock
     again_s: float
@@ -157,47 +158,37 @@ class _Step:
         return cls(clock, now_s + ASK_AGAIN_SHARE * deadline_s, now_s + deadline_s)
 
     async def is_closed(self, dfs: Dfs, path: str) -> bool:
-        return await self._answer(path, partial(_is_closed, dfs, path))
+        return await self._retrying(path, partial(_is_closed, dfs, path))
 
     async def recover(self, dfs: Dfs, path: str) -> bool:
         """False when the file is gone."""
-        return await self._answer(path, partial(_recover, dfs, path))
+        return await self._retrying(path, partial(_recover, dfs, path))
 
     async def await_closed(self, dfs: Dfs, path: str) -> None:
-        """Poll, for on HDFS a call of recover_lease may start the recovery anew; late in the step, call for it once more:
+        """Polls, for on HDFS a call of recover_lease may start the recovery anew. Late in the step, calls for it once more:
         the first recovery came to nothing when no DataNode with the block was alive."""
         asked_again = False
-        wait_s = POLL_FIRST_S
-        answer = "it is still open"
-        while True:
-            try:
-                if await _is_closed(dfs, path):
-                    return
-                if not asked_again and self.again_s <= self.clock.monotonic_s() < self.until_s:
-                    await _recover(dfs, path)
-                    asked_again = True
-            except DfsError as error:
-                answer = str(error)
-            wait_s = await self._pause(path, answer, wait_s)
 
-    async def _answer(self, path: str, call: Callable[[], Awaitable[bool]]) -> bool:
-        wait_s = POLL_FIRST_S
-        while True:
-            try:
-                return await call()
-            except DfsError as error:
-                wait_s = await self._pause(path, str(error), wait_s)
+        async def poll() -> None:
+            nonlocal asked_again
+            if await _is_closed(dfs, path):
+                return
+            if not asked_again and self.again_s <= self.clock.monotonic_s() < self.until_s:
+                await _recover(dfs, path)
+                asked_again = True
+            raise DfsError("it is still open")
 
-    async def _pause(self, path: str, answer: str, wait_s: float) -> float:
-        """How long the next one is. Raises LeaseNotRecovered when the time is over."""
-        if self.clock.monotonic_s() >= self.until_s:
-            raise _not_recovered(path, answer)
-        await self.clock.sleep(wait_s)
-        return min(2 * wait_s, POLL_MAX_S)
+        await self._retrying(path, poll)
+
+    async def _retrying(self, path: str, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await retrying(self.clock, call, until_s=self.until_s, waits_s=POLLS_S, transient=_is_dfs_error)
+        except DfsError as error:
+            raise LeaseNotRecovered(
+                f"{path} was not proven closed in time ({error}): its writer may still append, so nothing was read; repair that"
+                " DFS (docs/operations.md, A file that does not close), then run the same plan again", file=path,
+            ) from error
 
 
-def _not_recovered(path: str, answer: str) -> LeaseNotRecovered:
-    return LeaseNotRecovered(
-        f"{path} was not proven closed in time ({answer}): its writer may still append, so nothing was read; mend that"
-        " DFS (docs/operations.md, A file that does not close), then run the same plan again", file=path,
-    )
+def _is_dfs_error(error: BaseException) -> bool:
+    return isinstance(error, DfsError)

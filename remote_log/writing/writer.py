@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
 
 from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
 from remote_log.writing.segments import RemoteSegment, RemoteSegments
 from storage.clock import Clock
@@ -308,17 +309,14 @@ class RemoteWriter:
         self._pending_since_s = since_s
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Try until it succeeds; only being fenced ends it."""
-        settings = self._settings
-        await AsyncRetrying(
-            sleep=self._clock.sleep, wait=wait_exponential(multiplier=settings.retry_first_s, max=settings.retry_max_s),
-            retry=retry_if_exception(_is_passing), before_sleep=self._note,
-        )(attempt)
+        """Tries until it succeeds; only being fenced ends it."""
+        waits_s = self._settings.retry_first_s, self._settings.retry_max_s
+        await retrying(
+            self._clock, attempt, until_s=inf, waits_s=waits_s, transient=_is_transient, on_failure=self._note
+        )
 
-    def _note(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome is not None else None
-        if error is not None:
-            self.trouble = _as_trouble(error)
+    def _note(self, error: BaseException) -> None:
+        self.trouble = _as_trouble(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -344,7 +342,7 @@ class RemoteWriter:
         self._on_fenced(error)
 
 
-def _is_passing(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whatever a DFS client raises is tried again, also what nobody foresaw: giving up in silence would hold up every write."""
     return isinstance(error, Exception) and not isinstance(error, Fenced)
 

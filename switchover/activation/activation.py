@@ -21,7 +21,7 @@ from dataclasses import replace
 import msgspec
 
 from remote_log.dfs.port import Dfs
-from remote_log.dfs.retrying import PatientDfs, patiently
+from remote_log.dfs.retrying import RetryingDfs, retrying
 from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs
 from remote_log.fencing.fence import fence
 from remote_log.fencing.reading import missing_from, read_frames
@@ -74,8 +74,8 @@ class Activation:
         return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
 
     def _patient(self, dfs: Dfs) -> Dfs:
-        """One call that fails in passing must not end the plan."""
-        return PatientDfs(dfs, self.ports.clock)
+        """One transient failure must not end the plan."""
+        return RetryingDfs(dfs, self.ports.clock)
 
     @property
     def _needs_arbiter(self) -> bool:
@@ -387,7 +387,7 @@ class Activation:
             )
             await claim(self._patient(self.ports.peer_dfs), self.ports.layout, self.epoch, content)
         remote = self.ports.make_remote(self.epoch)
-        await patiently(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
+        await retrying(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
         return remote
 
 

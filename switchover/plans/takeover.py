@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remote_log.dfs.retrying import PatientDfs
+from remote_log.dfs.retrying import RetryingDfs
 from remote_log.replication.messages import (
     DRAIN,
     STEP_DOWN,
@@ -252,7 +252,7 @@ class Takeover:
     async def _cleanup(self) -> dict[str, Any]:
         """Deletes the remote log of older epochs on the own DFS: what it held is durable here."""
         control = self._control
-        dfs, layout, deleted = PatientDfs(control.own_dfs, control.clock), control.layout, 0
+        dfs, layout, deleted = RetryingDfs(control.own_dfs, control.clock), control.layout, 0
         for entry in await dfs.list(layout.folder):
             epoch = layout.parse_epoch(entry.name) if entry.is_folder else None
             if epoch is not None and epoch < control.epoch:

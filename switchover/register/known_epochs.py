@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import within
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout
 from storage.engine import StorageEngine
@@ -34,7 +35,6 @@ def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
 
 async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:
     try:
-        async with asyncio.timeout(LOOK_TIMEOUT_S):
-            return await claimed_epochs(dfs, layout)
-    except (TimeoutError, DfsError):
+        return await within(LOOK_TIMEOUT_S, claimed_epochs(dfs, layout))
+    except DfsError:
         return None

@@ -12,7 +12,7 @@ from chaos.simulate.plan import parse
 from chaos.simulate.twins.dfs import DfsFault
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.world import World, until
-from remote_log.dfs.retrying import PATIENCE_S
+from remote_log.dfs.retrying import RETRY_FOR_S
 from tests.chaos.simulate.on_virtual_loop import run
 from tests.pair.pair_rig import TABLE
 
@@ -121,7 +121,7 @@ def test_a_dfs_that_fails_for_good_is_named_in_time() -> None:
     ended = rig.run("failover", "b", lambda operation: NOT_DONE if operation in ASKED else None)
     assert (ended["state"], ended["abortable"]) == ("failed", True), ended
     assert ended["error"]["code"] == "dfs-error"
-    assert PATIENCE_S <= rig.took_s < PATIENCE_S + 2
+    assert RETRY_FOR_S <= rig.took_s < RETRY_FOR_S + 2
     state = rig.world.watch.remembered
     assert state is not None
     assert state.switching is None
