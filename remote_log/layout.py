@@ -6,6 +6,7 @@
 
 What always holds: `parse` is the inverse of `claim` and `segment`; anything else in these folders parses to None and is
 nobody's business; names sort as their numbers do. Source: protocol.md section 5.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ What always holds:
 - a write or flush that failed is the last one: `failure` says why, and nothing more is written before `reopen`, since what
   the database still has in memory is not to be trusted.
 One contract test (tests/storage/engines/engine_contract.py) runs against every engine. Source: protocol.md 4, product.md 3.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ What always holds:
   with its traceback and closes what it drives;
 - `watched` collects each one that was raised, so that no handler can hide it from a test or from the simulator.
 Cheap checks, a few comparisons, always run. Those that walk a whole state run while `costly` is true.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What always holds: a fact that could not be seen is None, and the reason stands beside it; gathering facts changes nothing.
 The struct is also the answer to the call FACTS between the sites, so that both are judged by the same figures.
+This module is pure.
 """
 
 from __future__ import annotations

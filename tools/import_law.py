@@ -2,16 +2,18 @@
 
 What always holds: an upper layer may import a lower one, never the reverse; nothing imports chaos, tests, bench or tools;
 Spark jobs see only the pure modules of storage and remote_log, and READING; a pure module reaches no clock, file, thread,
-socket or event loop, not through another module either. A pure module that is listed here and not written yet is named, not
-failed, so the list can lead. urllib is let through: import-linter sees only its top, and urllib.parse is pure.
-The configuration is generated because it follows the modules that exist.
+socket or event loop, not through another module either. A module is pure when its docstring has the line PURE; one that
+calls itself pure in other words fails, for nobody would check it. urllib is let through: import-linter sees only its top, and
+urllib.parse is harmless. The configuration is generated because it follows the modules that exist.
 """
 
 from __future__ import annotations
 
+import ast
 import configparser
 import contextlib
 import io
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -23,20 +25,8 @@ from tools.sources import ROOT, repository_files
 LAYERS = ("gateway", "switchover", "remote_log", "storage", "twinlog")
 PACKAGES = (*LAYERS, "spark_jobs", "chaos")
 OUTSIDE = ("chaos", "tests", "bench", "tools")
-PURE = (
-    "twinlog.errors", "storage.rows.types", "storage.rows.keys", "storage.rows.schema", "storage.log.record",
-    "storage.log.frame", "storage.log.segment", "storage.log.chain", "storage.rows.codec",
-    "storage.rows.compiled", "storage.rows.arrow_columns", "storage.rows.arrow", "storage.rows.predicates",
-    "storage.engines.meaning", "storage.engines.entries.changes", "storage.engines.entries.layout",
-    "storage.engines.applied", "storage.engines.sql.column_types", "storage.engine",
-    "storage.disk.sealed_json", "storage.invariants", "remote_log.layout", "remote_log.fencing.read_lease",
-    "remote_log.replication.epoch_history", "remote_log.replication.messages", "gateway.epoch.commit_rule",
-    "gateway.service.admission", "twinlog.flow", "twinlog.calls", "gateway.service.receipts",
-    "twinlog.problem_documents", "switchover.roles.table", "switchover.activation.continuation",
-    "switchover.register.transitions", "switchover.roles.boot", "switchover.register.homes",
-    "switchover.operations.document", "switchover.preflight.checks", "switchover.facts", "switchover.preflight.loss",
-    "switchover.monitor.views", "switchover.monitor.findings", "switchover.monitor.judgement",
-)
+PURE = "This module is pure."
+_OTHER_WORDS = re.compile(r"\bPure\b|, pure\b")
 # How an engine's rows are read, by the database's own client on a connection that is given, without clock, thread or file:
 # audits of a snapshot use these too, so that there is one way to read a row.
 READING = (
@@ -61,12 +51,25 @@ def existing_modules(root: Path, package: str) -> list[str]:
     return sorted(names - {package})
 
 
-def configuration(root: Path) -> tuple[configparser.ConfigParser, list[str]]:
-    """import-linter's settings for the modules that exist, and the pure ones that do not exist yet."""
+def pure_modules(root: Path) -> tuple[list[str], list[str]]:
+    """The modules that say so, and those that call themselves pure in other words. Dotted names."""
+    pure, unclear = [], []
+    for path in repository_files(root, ".py"):
+        if path.parts[0] in PACKAGES:
+            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            said = ast.get_docstring(ast.parse((root / path).read_text(encoding="utf-8"))) or ""
+            if PURE in said.splitlines():
+                pure.append(name)
+            elif PURE in said or _OTHER_WORDS.search(said):
+                unclear.append(name)
+    return sorted(pure), sorted(unclear)
+
+
+def configuration(root: Path, pure: list[str]) -> configparser.ConfigParser:
+    """import-linter's settings for the modules that exist."""
     modules = [name for package in PACKAGES for name in existing_modules(root, package)]
-    pure = [name for name in PURE if name in modules]
     rooms = [name for name in modules if not any(other.startswith(f"{name}.") for other in modules)]  # a package stands for all
-    not_seen = [name for name in rooms if name.split(".")[0] in ("storage", "remote_log") and name not in PURE + READING]
+    not_seen = [name for name in rooms if name.split(".")[0] in ("storage", "remote_log") and name not in (*pure, *READING)]
     parser = configparser.ConfigParser()
     parser["importlinter"] = {"root_packages": _lines(PACKAGES), "include_external_packages": "True"}
     parser["importlinter:contract:layers"] = {
@@ -80,7 +83,7 @@ def configuration(root: Path) -> tuple[configparser.ConfigParser, list[str]]:
         parser["importlinter:contract:spark"]["ignore_imports"] = " -> ".join(MAKES_STORAGE)
     if pure:
         _forbid(parser, "pure", "pure modules reach no clock, file, thread, socket or loop", pure, IMPURE_LIBRARIES)
-    return parser, [name for name in PURE if name not in modules]
+    return parser
 
 
 def _forbid(
@@ -96,9 +99,12 @@ def _lines(values: tuple[str, ...] | list[str]) -> str:
 
 
 def main(root: Path = ROOT) -> int:
-    parser, absent = configuration(root)
-    if absent:
-        print(f"  pure by design, not written yet: {', '.join(absent)}")
+    pure, unclear = pure_modules(root)
+    for name in unclear:
+        print(f"{name} calls itself pure in other words: give its docstring the line {PURE!r}, or do not call it pure")
+    if unclear:
+        return 1
+    parser = configuration(root, pure)
     sys.path.insert(0, str(root))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "importlinter.ini"

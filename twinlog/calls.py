@@ -1,7 +1,8 @@
-"""What a client can ask, pure: each function builds one logical request and says how its reply reads.
+"""What a client can ask: each function builds one logical request and says how its reply reads.
 
 What always holds: every write carries an idempotency key, made once for the logical request; nothing here performs I/O.
 The blocking and the asynchronous client share all of it. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

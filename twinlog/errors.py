@@ -32,6 +32,7 @@
     |- EngineFailed            the database behind a storage engine failed; the log keeps everything      500
 
 What always holds: the message names the thing and says what to do; `fields` are JSON values for machines.
+This module is pure.
 """
 
 from __future__ import annotations

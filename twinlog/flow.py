@@ -1,4 +1,4 @@
-"""The client's side of the protocol, pure: which site to ask, when to ask again, when to stop, and what is then known.
+"""The client's side of the protocol: which site to ask, when to ask again, when to stop, and what is then known.
 
 `call` is a generator: it yields `Send` (requests to make at the same time) or `Pause`, and is resumed with `Resumed` (the
 time, and one `Reply` or `Broken` for each request). Drivers in client.py and async_client.py perform that over http.py.
@@ -9,6 +9,7 @@ What always holds:
   was applied, or with `OutcomeUnknown` once one attempt at a write may have been applied and no reply has settled it;
 - the view of the pair never goes back to an older epoch, unless both sites answer and neither knows the newer one.
 Source: protocol.md section 8 (client switch), product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The way back from an RFC 9457 problem document to the error that it stands for. Pure; gateway/api/problems.py is the way
+"""The way back from an RFC 9457 problem document to the error that it stands for. gateway/api/problems.py is the way
 there.
 
 What always holds: every code of the error tree comes back as its class, with message and members, `status` included; what is
 no problem of ours (a proxy's page, a broken gateway) is a PeerError that says that the request was sent: except for a 421,
 nothing is known of what became of it.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@
 | json | what JSON has: dict, list, str, int, float, bool, None |
 
 What always holds: a value of another type than its column's raises TypeError, so that columns which have changed since they
-were read do not go unnoticed; null is None in every column. Pure.
+were read do not go unnoticed; null is None in every column.
+This module is pure.
 """
 
 from __future__ import annotations

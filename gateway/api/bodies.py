@@ -1,4 +1,4 @@
-"""From bytes to objects, with the two errors that there are, and back in the type that the client asked for. Pure."""
+"""From bytes to objects, with the two errors that there are, and back in the type that the client asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request says besides its body: content type, conditions, idempotency key, deadline, time to read at. Pure.
+"""What a request says besides its body: content type, conditions, idempotency key, deadline, time to read at.
 
 What always holds: the hot path and the plain routes read requests with these functions and no others; whatever a header or
 parameter says wrongly is an InvalidInput that names it and what would be right. Source: product.md section 2.

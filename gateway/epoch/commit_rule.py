@@ -1,4 +1,4 @@
-"""The commit rule, pure: which frames are durable where, which are committed, which have failed.
+"""The commit rule: which frames are durable where, which are committed, which have failed.
 
 Two logs advance their own durable sequence; a frame is committed once the logs that the mode asks for hold it, in order.
 Every method is an event; it changes the state and returns the effects, which the driver (commit.py) performs in order.
@@ -10,6 +10,7 @@ What always holds:
 - a new frame's `previous` is the last sequence that still stands, which excludes what failed before it (P5).
 Every event ends with `check`, which raises InvariantBroken when one of these does not hold.
 Source: protocol.md section 4 (the table of four cases, the chain) and 6 (modes).
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Admission, pure: what may still enter the write path, and when to say no.
+"""Admission: what may still enter the write path, and when to say no.
 
 What always holds: the bytes and requests admitted and not yet settled stay at or below the limits; a refusal happens before
 anything is logged. Source: protocol.md section 4 ("everything is bounded").
+This module is pure.
 """
 
 from __future__ import annotations

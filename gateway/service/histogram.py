@@ -1,4 +1,7 @@
-"""How often a thing took how long: counts by bounds, for Prometheus. Pure."""
+"""How often a thing took how long: counts by bounds, for Prometheus.
+
+This module is pure.
+"""
 
 from __future__ import annotations
 

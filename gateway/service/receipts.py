@@ -3,6 +3,7 @@
 What always holds: `decode(encode(r)) == r`; anything else is an InvalidInput that says so; `survived` and `lost` are said only
 from the recorded epoch history of this site's storage, and everything that it cannot know is `unknown`. Source: product.md 2,
 switchover-lessons.md ("durability receipts").
+This module is pure.
 """
 
 from __future__ import annotations

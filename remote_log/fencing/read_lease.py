@@ -13,6 +13,7 @@ claim instead would be wrong: between claim and lease recovery an append may sti
 
 What always holds: the newest start only grows, however late or out of order proofs come in; without a proof nothing is
 valid, and after `revoke` never again. Source: protocol.md section 5, "Read lease".
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Epoch history, pure: where a site's log leaves the active's, if it does.
+"""Epoch history: where a site's log leaves the active's, if it does.
 
 An active records, in each epoch's start, the end of the epoch before (`previous`). A site whose position lies above the end
 that the active recorded for its epoch has diverged: what it holds above that end is not in the log any more.
 
 What always holds: sequences alone never decide (a dead site's frame may bear a number that the living log uses again in a
 later epoch); the epoch of the position does. Source: protocol.md sections 2, 5 step 5, and 8 (rejoin).
+This module is pure.
 """
 
 from __future__ import annotations

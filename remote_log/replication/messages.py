@@ -7,6 +7,7 @@ by its `timeout_s`; an error that the peer raised arrives as the same class of t
 timed out, nonsense) is a PeerError, whose outcome is unknown. Every message of the replication stream names the epoch of its
 sender; an unknown field is ignored, a missing one is an error, so that two releases can talk during an upgrade.
 Source: protocol.md sections 7 and 8.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the differences lie, as charts of the report. Pure."""
+"""Where the differences lie, as charts of the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of keys and their digests on both sites, and what the counts of differing rows come to. Pure.
+"""Ranges of keys and their digests on both sites, and what the counts of differing rows come to.
 
 What always holds: the counters are HBase's (VerifyReplication), and they add up: each row of the source is a good row, or only
 in the source, or of different content. A range whose digests differ must hold rows that say why.

@@ -1,4 +1,4 @@
-"""The faults between a site's WAL, the remote log that it writes on the other site's DFS, and its storage. Pure.
+"""The faults between a site's WAL, the remote log that it writes on the other site's DFS, and its storage.
 
 Functions DataFrame -> DataFrame, over the view `runs` of each log (log_fold.py). What always holds, if the WAL was read
 before the remote log and `trimmed_to` was asked for after it: a record that was acknowledged synchronously, and that the other

@@ -1,4 +1,4 @@
-"""How far the remote log was behind over time, as the frames of a WAL say it themselves. Pure.
+"""How far the remote log was behind over time, as the frames of a WAL say it themselves.
 
 A synchronous frame names what was committed, that is in both logs, when it was made. So it says how long the oldest record
 that was not had waited by then: what writes wait for the other site's DFS, and more when that stalls. This is all that a log

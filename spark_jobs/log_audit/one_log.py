@@ -1,4 +1,4 @@
-"""The faults of one log by itself: gaps, broken links, two frames in one place, damage, epochs without a start. Pure.
+"""The faults of one log by itself: gaps, broken links, two frames in one place, damage, epochs without a start.
 
 Functions DataFrame -> DataFrame over the view `runs` of one log (log_fold.py). `frames` are its runs without overlaps
 (log_runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these

@@ -1,7 +1,8 @@
-"""The headers of many frames at once, as one array: what storage/log/frame.py's `sound_header` takes frame by frame. Pure.
+"""The headers of many frames at once, as one array: what storage/log/frame.py's `sound_header` takes frame by frame.
 
 What always holds: `sound_offsets` ends exactly where `sound_header` would find the first frame that is not sound, so it is only
 faster. A log of single rows has a frame for every 200 bytes: taken one by one they cost several times what their CRCs do.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The view `runs` of a segment: frames that follow one another, as one row with arrays of what tells its frames apart. Pure.
+"""The view `runs` of a segment: frames that follow one another, as one row with arrays of what tells its frames apart.
 
 A log of single rows has half a million frames in 100 MB: made rows, they cost Spark more than reading them. In a run all that a
 chain needs to know of the frames between the first and the last goes without saying: each continues the one before it, in

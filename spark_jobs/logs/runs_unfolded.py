@@ -1,4 +1,4 @@
-"""Runs of frames as frames again, where a chain has to look at single ones. Pure.
+"""Runs of frames as frames again, where a chain has to look at single ones.
 
 Functions DataFrame -> DataFrame over the view `runs` (log_fold.py). Frames have to be seen one by one only where two runs claim
 the same sequences, where one is cut, and where two logs do not hold the same run; of a sound log that is next to nothing.

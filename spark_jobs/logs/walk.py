@@ -1,4 +1,4 @@
-"""Along the frames of one segment, with every CRC checked and no payload decoded, and on behind damage. Pure.
+"""Along the frames of one segment, with every CRC checked and no payload decoded, and on behind damage.
 
 What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
 `torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame

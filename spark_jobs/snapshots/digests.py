@@ -2,7 +2,8 @@
 
 What always holds: the digest of a range is BLAKE2b-128 over all its rows in key order, each as the lengths of key and packed
 row (4 bytes each, big endian), the key, the packed row. So two ranges of equal digests hold the same keys, versions and
-stored bytes, whatever engines they come from and however they were read. Pure.
+stored bytes, whatever engines they come from and however they were read.
+This module is pure.
 """
 
 from __future__ import annotations

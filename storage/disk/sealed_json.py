@@ -1,7 +1,8 @@
-"""Small JSON files that people may read, sealed with a CRC32C: `{"crc32c":"xxxxxxxx","content":...}`. Pure.
+"""Small JSON files that people may read, sealed with a CRC32C: `{"crc32c":"xxxxxxxx","content":...}`.
 
 What always holds: a bit that turned anywhere in the file is noticed; nothing of such a file is believed, for a digit that
 turned is still a digit.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What always holds: each answer is taken from one state, which is replaced as a whole; nothing here writes.
 Source: storage/engine.py.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What always holds: `admit` is the only place where an engine decides what it skips and what it refuses, so every engine
 skips and refuses the same frames. Source: storage/engine.py (the contract), protocol.md 3 and 4 (chain, idempotency keys).
+This module is pure.
 """
 
 from __future__ import annotations

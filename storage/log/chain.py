@@ -7,6 +7,7 @@ cut off is harmless, also when its own link is missing; between frames that stan
 sequence without an epoch: if the frame it means is lost while a dead site's frame of the same last sequence is at hand,
 that one is taken for it; so a divergent log is put aside (rejoin) before anyone reads it together with a newer epoch.
 Source: protocol.md section 4.
+This module is pure.
 """
 
 from __future__ import annotations

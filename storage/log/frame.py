@@ -12,6 +12,7 @@ sequence that still stands when the frame is made; record i has sequence `first_
 `committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it
 (chain.py and segment.py tell damage from a torn tail by it); a payload is compressed only where that saves a quarter of it,
 and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 What always holds: `decode_records(encode_records(r)) == r`; unknown kinds are an error, never skipped; a record
 says which table and key it changes without the schema, so that both sites apply it blindly and equally.
 Source: protocol.md section 3.
+This module is pure.
 """
 
 from __future__ import annotations

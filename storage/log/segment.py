@@ -11,6 +11,7 @@ write and one sync, so a power loss may tear one and leave later ones whole, tho
 missing proves that the missing bytes once were there. Two kinds of frames attest nothing here: those of an older epoch
 than the segment (copied in when it was opened), and in a remote segment those made in asynchronous mode (committed
 meant the local log only). Source: protocol.md section 3, storage/log/frame.py.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@
 Each of them also dictionary-encoded, or as the storage of an extension type; all null is fine where null is.
 What always holds: a value becomes what the same value sent as JSON becomes (types.py); work is done by column in Arrow,
 and looks at single values only to name the row of a fault. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

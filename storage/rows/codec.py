@@ -5,6 +5,7 @@ What always holds: a whole row stores every column of its schema, in schema orde
 nothing but row and schema; a column that a stored row lacks was added later and reads as its default, or null; ids that
 the schema no longer has are ignored. `native` bodies came from msgpack: bytes are bytes, timestamps may be integers
 of microseconds (types.py); native answers hold stored values as they are. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ The source that is compiled here holds nothing of a client but column names (sch
 and column ids; values and functions come in by name. What always holds: a generated check only lets pass what the
 column's reader (types.py) would return unchanged; everything else goes to the reader, which is the one rule.
 Measured: a row of six columns encodes in two thirds of the time that a loop over its columns takes.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ What always holds: for the key columns of one table, `encode(a) < encode(b)` exa
 `decode(encode(a)) == a`; no key is a prefix of another key; the bytes of leading columns are a prefix of the whole key's,
 so a range over leading columns is a range of bytes. Null and NaN never get here, -0.0 is 0.0 (types.py).
 The text form, used in paths: parts percent-encoded and joined by commas. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

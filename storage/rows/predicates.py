@@ -14,6 +14,7 @@ What always holds: a comparison with a null column is false, `!=` too, as in SQL
 nothing; values compare as their types do (decimals by number, strings by code point), so that a predicate agrees with the
 order of keys; the key is decoded only when a predicate names a key column, the value only when one names another.
 Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ What always holds: a column's id is never used twice in a table, so stored value
 when its name comes back; key columns are never nullable, never have a default, and are never dropped; a schema that
 `parse_table` or `alter` returned is valid. Column defaults are kept as stored values (types.py); None is no default,
 which for a nullable column means null. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

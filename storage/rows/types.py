@@ -14,6 +14,7 @@
 What always holds: two values that are equal are stored equal (1 and 1.0 in a float column, "1.50" and "1.5" in a decimal
 one); nothing is rounded silently except a number that a binary float cannot hold exactly; `from_json(to_json(v)) == v`.
 A float32 is stored, and answered, as the float64 that equals it. Source: product.md section 2.
+This module is pure.
 """
 
 from __future__ import annotations

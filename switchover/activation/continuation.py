@@ -1,4 +1,4 @@
-"""Which frames a new epoch continues from, out of the logs that it read. Pure.
+"""Which frames a new epoch continues from, out of the logs that it read.
 
 What always holds:
 - what is given continues the storage's (epoch, sequence) frame by frame: a link is a sequence without an epoch, so a newer
@@ -6,6 +6,7 @@ What always holds:
 - without force, nothing that the logs hold behind the storage is left out: a gap is an error;
 - with force, no more is given up than lies behind the first gap.
 Source: protocol.md sections 4 and 5 (activation, step 3).
+This module is pure.
 """
 
 from __future__ import annotations

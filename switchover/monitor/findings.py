@@ -3,7 +3,8 @@
 What always holds: a failover is called for only when nobody sees the active serve: it says so itself, or neither the monitor
 nor the other site reaches it while nothing of it moves (its remote log, its lease at the coordinator) for longer than its read
 lease, so that it serves nobody if it lives; and only when the other site's own checks let it take over. Where that is not
-known, the finding is to look. Pure. Source: protocol.md section 8.
+known, the finding is to look. Source: protocol.md section 8.
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The availability monitor's judgement: `step(settings, state, observation) -> (state, advice)`. Pure.
+"""The availability monitor's judgement: `step(settings, state, observation) -> (state, advice)`.
 
 What always holds (tests/switchover/monitor/test_monitor.py):
 - nothing is advised, and nothing done, before its condition has been seen in every look for its whole time; a gap in the
@@ -7,6 +7,7 @@ What always holds (tests/switchover/monitor/test_monitor.py):
   whoever asked for it, and never more often in a window than it may;
 - the state that comes with an action holds it already, so that one step's action is never taken for two.
 Source: protocol.md section 8; switchover-lessons.md (20).
+This module is pure.
 """
 
 from __future__ import annotations

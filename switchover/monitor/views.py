@@ -2,6 +2,7 @@
 
 What always holds: what could not be seen is None, with the reason beside it; a view is what one site says of itself, of the
 other one and of what it reaches, so that two views are two witnesses. Source: protocol.md section 8 (availability monitor).
+This module is pure.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What always holds: a document is never changed, only replaced; a step that may not be given up any more is never undone, and
 once one has started, neither is the operation. Source: protocol.md section 8.
+This module is pure.
 """
 
 from __future__ import annotations

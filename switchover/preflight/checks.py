@@ -1,8 +1,9 @@
-"""The checks before a role change: named, each with what was seen and how it is mended. Pure judgement over gathered facts.
+"""The checks before a role change: named, each with what was seen and how it is mended. They judge gathered facts.
 
 What always holds: an id is stable, for it stands in people's scripts; what could not be seen is `unknown`, never `ok`; a check
 that failed stops the plan, for the plans' preflight and `twinlog validate` judge by this table and by nothing else.
 Source: protocol.md section 8, switchover-lessons.md (2, 3, 9, 12).
+This module is pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a forced failover may lose, and whether that is what the operator accepted. Pure.
+"""What a forced failover may lose, and whether that is what the operator accepted.
 
 What always holds: a count is a lower bound that the lost active itself left at the coordinator, with the time of it and how
 long it may have gone on; where there is no such bound, or it still grows, the count is unknown, and accepted as `unknown`;
 what is accepted is judged where the failover runs, never by the command line alone. Source: protocol.md section 8.
+This module is pure.
 """
 
 from __future__ import annotations

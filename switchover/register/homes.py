@@ -1,4 +1,4 @@
-"""Without a coordinator: on which site's DFS the pair's value is decided (its home), and which of two values rules. Pure.
+"""Without a coordinator: on which site's DFS the pair's value is decided (its home), and which of two values rules.
 
 What always holds:
 - each value names its home and was decided at the home that the value before it names: a move is decided once, at the old home;
@@ -7,6 +7,7 @@ What always holds:
 - of two values that were decided apart (an operator forced the home of one) the higher `rank` rules, and what the other one
   gave away or acknowledged stays given away and acknowledged (`reconciled`).
 Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md.
+This module is pure.
 """
 
 from __future__ import annotations

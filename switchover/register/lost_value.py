@@ -1,7 +1,8 @@
-"""What a register that names no active means for a site that knows of epochs by itself. Pure.
+"""What a register that names no active means for a site that knows of epochs by itself.
 
 What always holds: a pair is fresh only if neither the storage here nor a log nor a claim knows of an epoch that the register
 does not; a register that was lost, or is the wrong one, must not make a pair begin as if nothing had been acknowledged.
+This module is pure.
 """
 
 from __future__ import annotations

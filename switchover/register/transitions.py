@@ -7,6 +7,7 @@ What always holds (tests/switchover/register/test_transitions.py walks it, as th
 A function that finds its change already made returns the very value it was given, so that a lost answer can be asked again.
 Each step ends with `check`, which raises InvariantBroken when one of these does not hold.
 Source: protocol.md sections 5 and 6.
+This module is pure.
 """
 
 from __future__ import annotations

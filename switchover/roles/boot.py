@@ -1,9 +1,10 @@
-"""What a closed or fenced site should become, from its role and the coordinator's value. Pure.
+"""What a closed or fenced site should become, from its role and the coordinator's value.
 
 What always holds: a site opens by itself only as the active that the coordinator names, or as the first one of a fresh pair;
 it takes over only by an operator's command, which it goes on to carry out when its process ended half-way; while another
 site's plan has the pair, it waits. Source: protocol.md sections 6 ("a restarted gateway is closed until it knows") and 8,
 model step_decide.
+This module is pure.
 """
 
 from __future__ import annotations

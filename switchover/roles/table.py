@@ -11,6 +11,7 @@ opens and closes. A role says what a site may do at most: every request also che
 (remote_log/fencing/read_lease.py). An active that cannot prove for a while that it is not fenced keeps its role and answers
 nothing until it can again.
 Source: protocol.md sections 5, 6 and 8.
+This module is pure.
 """
 
 from __future__ import annotations

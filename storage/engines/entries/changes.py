@@ -1,9 +1,10 @@
-"""From frames to the changes of one RocksDB write batch. Pure: current rows are asked for through a function.
+"""From frames to the changes of one RocksDB write batch. Current rows are asked for through a function.
 
 What always holds: within one collection later records see what earlier ones did, without anything being written;
 `ranges` are deleted first, then `changes` are put (bytes) or deleted (None), and this order gives what record by record
 would have given. HOT: `add` runs once for each record that a site takes.
 Source: storage/engine.py, storage/log/record.py.
+This module is pure.
 """
 
 from __future__ import annotations

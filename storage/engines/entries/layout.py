@@ -14,6 +14,7 @@ What always holds: keys order as their parts do, so a range of a table is one ra
 read, deletes need no tombstone, and rows that were there before history was switched on (or came as base data) need
 nothing at all. `key*` is escaped (00 -> 00 ff, ended by 00 00): no key's entries lie between another's.
 Source: protocol.md 4, product.md 3.
+This module is pure.
 """
 
 from __future__ import annotations

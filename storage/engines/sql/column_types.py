@@ -13,7 +13,8 @@
 
 What always holds: nothing that a log can hold makes the database refuse a row. U+0000, which PostgreSQL's text cannot hold, is
 shown as the symbol U+2400; a value that is not of its column's type is shown as NULL. What the engine answers never
-comes from these columns, but from `twinlog_value` (docs/decisions/2026-11-21-rows-in-sql.md). Pure.
+comes from these columns, but from `twinlog_value` (docs/decisions/2026-11-21-rows-in-sql.md).
+This module is pure.
 """
 
 from __future__ import annotations
