@@ -18,7 +18,7 @@ ARGS ?=
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14; do \
 	  "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$name"; break; }; done)
 
-COMPILE := pip compile pyproject.toml --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
+COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
 .PHONY: help setup run test check fmt bench bench-failover simulate bugs simulate-coverage story audit audit-story \
@@ -83,7 +83,7 @@ lock: setup ## pin the dependencies of pyproject.toml again, with hashes (ARGS=-
 	@echo "$(LOCK) is new: commit it"
 
 # One stamp: a second call looks at three dates and is done. `sync` also removes what is no longer pinned.
-$(READY): $(LOCK) pyproject.toml Makefile
+$(READY): $(LOCK) pyproject.toml twinlog/pyproject.toml Makefile
 	@if [ -z "$(PYTHON)" ]; then \
 	  echo "twinlog needs Python 3.11 or newer, and none of python3, python3.11 ... python3.14 is that." >&2; \
 	  echo "Install one (Debian, Ubuntu: apt-get install python3 python3-venv), or say: make setup PYTHON=/path/to/python" >&2; \
@@ -96,5 +96,5 @@ $(READY): $(LOCK) pyproject.toml Makefile
 	@[ -x $(BIN)/uv ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@echo "installing the pinned dependencies"
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --quiet --require-hashes --build-constraints $(LOCK) $(LOCK)
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable ./twinlog --editable .
 	@touch $(READY)

@@ -23,7 +23,7 @@ READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
 STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
-TWINLOG = (sys.executable, "-m", "gateway")
+TWINLOG = (sys.executable, "-m", "twinlog")
 _BUCKET = 'twinlog_remote_append_seconds_bucket{le="'
 VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
 

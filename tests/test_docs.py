@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli.main import app
 from tools.sources import ROOT, repository_files
 from twinlog import errors
+from twinlog.cli.main import make_app
 
 PAGES = [ROOT / path for path in repository_files(ROOT, ".md")]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -25,7 +25,7 @@ def test_every_error_that_a_client_can_meet_is_explained() -> None:
 
 
 def test_every_command_that_is_named_exists() -> None:
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(make_app()[0])
     assert isinstance(command, TyperGroup)
     known = set(command.commands)
     named = {verb for page in PAGES for verb in re.findall(r"[`\n]twinlog ([a-z]+)\b", page.read_text(encoding="utf-8"))}

@@ -14,7 +14,7 @@ from bench.pair import free_ports
 from tools.tour import TourError, running_pair
 
 WRITES_A_SECOND = 2000
-TWINLOG = [sys.executable, "-m", "gateway"]
+TWINLOG = [sys.executable, "-m", "twinlog"]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,7 +39,7 @@ from tools.story_checks import (
 )
 from twinlog.errors import TwinlogError
 
-TWINLOG = [sys.executable, "-m", "gateway"]
+TWINLOG = [sys.executable, "-m", "twinlog"]
 SEGMENT_BYTES = (16 << 20) + 4096  # one open segment, and the header of the next one
 MEMORY_MB_MAX = 400
 JAVA_MB_MAX = 256 + 100  # dfs.jvm_heap_bytes, and what Java takes besides

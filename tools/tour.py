@@ -79,7 +79,7 @@ def script(found: list[Block], ports: tuple[int, int]) -> str:
 @contextmanager
 def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
     """Starts what `make run` starts, in `folder`/demo. Raises TourError when it does not come up."""
-    command = [sys.executable, "-m", "gateway", "demo", "--dir", str(folder / "demo")]
+    command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder / "demo")]
     log = folder / "demo.log"
     with log.open("wb") as opened:
         process = subprocess.Popen(
@@ -106,7 +106,7 @@ def shell_folder(folder: Path) -> None:
     """Give `folder` the `.venv/bin/twinlog` that a checkout has after `make setup`."""
     command = folder / ".venv" / "bin" / "twinlog"
     command.parent.mkdir(parents=True)
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m gateway "$@"\n')
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m twinlog "$@"\n')
     command.chmod(0o755)
 
 

@@ -72,7 +72,7 @@ def run(
 ) -> None:
     """Run a job: twinlog audit run compare --config demo/demo.json"""
     if importlib.util.find_spec("spark_jobs") is None:
-        raise ConfigError("the package spark_jobs is not installed: install twinlog with its extra `spark`")
+        raise ConfigError("the package spark_jobs is not installed: install twinlog-server with its extra `spark`")
     given = {
         "--config": config, "--peer-config": peer_config, "--tables": tables, "--master": master, "--audits": str(audits),
         "--out": folder, "--barrier-deadline": barrier_deadline, "--every": every,

@@ -20,7 +20,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.cli.screens import figure, moment, size
+from gateway.cli.screens import moment
 from gateway.config.dfs_choice import open_dfs
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
@@ -30,6 +30,7 @@ from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
+from twinlog.cli.status import figure, size
 from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 

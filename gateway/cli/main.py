@@ -1,4 +1,4 @@
-"""The `twinlog` command: serve, demo, load, the data verbs, configuration, and the operator's verbs of gateway/cli/operator.py.
+"""The server's verbs of the command `twinlog`: serve, demo, config, and those of the other modules of this folder.
 
 What always holds: every command has --help with an example of what it is for, ends with a documented exit code, and shows
 errors without a traceback; heavy imports happen inside the command that needs them. Source: product.md section 4.
@@ -6,7 +6,7 @@ errors without a traceback; heavy imports happen inside the command that needs t
 
 from __future__ import annotations
 
-import importlib.metadata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,21 +15,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli import audit as cli_audit
-from gateway.cli import data as cli_data
+from gateway.cli import load as cli_load
 from gateway.cli import log as cli_log
 from gateway.cli import operator as operator_cli
 from gateway.config.loading import effective, load_operator_config, load_site_config
 from gateway.config.model import OperatorConfig, SiteConfig
 from remote_log.dfs.hdfs.jvm import end_process
+from twinlog.cli.status import SEE
 from twinlog.terminal import EXIT_CODES, JsonOption, out, print_json, verb
 
 RUN = "Run"
-app = typer.Typer(
-    name="twinlog", no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
-    help="Two sites, one log on both: what was acknowledged survives the loss of a site.\n\n"
-    "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DIR/demo.json[/].",
-    epilog=EXIT_CODES,
-)
+BEGIN = "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DIR/demo.json[/]."
+app = typer.Typer(rich_markup_mode="rich")
 config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, or show what it comes to.")
 _FileOption = Annotated[
     Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
@@ -69,20 +66,6 @@ def demo(
         load=not no_load,
     )
     raise typer.Exit(run_demo(plan, as_json=as_json))
-
-
-@app.command(rich_help_panel=RUN)
-@verb
-def version(as_json: JsonOption = False) -> None:
-    """The version of this release."""
-    try:
-        text = importlib.metadata.version("twinlog")
-    except importlib.metadata.PackageNotFoundError:
-        text = "unknown (run from a source tree that is not installed)"
-    if as_json:
-        print_json({"version": text})
-    else:
-        out().print(f"twinlog {text}")
 
 
 @config_app.command("check", epilog=EXIT_CODES)
@@ -128,17 +111,13 @@ def _load(path: Path) -> SiteConfig | OperatorConfig:
     return load_operator_config(path) if "sites" in table else load_site_config(path)
 
 
-app.add_typer(operator_cli.app)
-app.add_typer(cli_data.app)
-app.add_typer(config_app, name="config", rich_help_panel=RUN)
-app.add_typer(cli_log.app, name="log", rich_help_panel="See the pair")
-app.add_typer(cli_audit.app, name="audit", rich_help_panel="See the pair")
-
-
-def main() -> None:
-    """The console script. A process in which Java runs ends at once when its work is done."""
-    try:
-        app()
-    except SystemExit as ended:
-        end_process(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
-        raise
+def join(root: typer.Typer) -> Callable[[int], None]:
+    """Adds the server's verbs to the command `twinlog`. A process in which Java runs ends at once when its work is done."""
+    root.info.help = f"{root.info.help}\n\n{BEGIN}"
+    root.add_typer(app)
+    root.add_typer(operator_cli.app)
+    root.add_typer(cli_load.app)
+    root.add_typer(config_app, name="config", rich_help_panel=RUN)
+    root.add_typer(cli_log.app, name="log", rich_help_panel=SEE)
+    root.add_typer(cli_audit.app, name="audit", rich_help_panel=SEE)
+    return end_process

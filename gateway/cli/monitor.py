@@ -19,12 +19,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.screens import duration
 from storage.clock import SystemClock
 from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
+from twinlog.cli.status import duration
 from twinlog.errors import PeerError
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json

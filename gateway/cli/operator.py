@@ -7,27 +7,23 @@ Sources: product.md section 4, switchover-lessons.md (12 to 22).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
 
 from gateway.cli import monitor as cli_monitor
 from gateway.cli.following import find, follow, start
 from gateway.cli.screens import (
-    blockers,
     checks_screen,
     history_table,
-    leading,
     loss_screen,
     operation_screen,
-    status_screen,
 )
 from gateway.config.loading import monitor_thresholds
 from switchover.preflight.checks import KINDS
 from switchover.preflight.loss import UNKNOWN, at_risk
+from twinlog.cli.status import SEE, leading
 from twinlog.errors import InvalidInput, PeerError, Refused
 from twinlog.sites import Sites
 from twinlog.terminal import (
@@ -46,7 +42,7 @@ from twinlog.terminal import (
 
 app = typer.Typer(rich_markup_mode="rich")
 CHANGE = "Change roles and modes"
-SEE = "See the pair"
+
 _SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="The site that will be active: a or b.")]
 _ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 
@@ -56,34 +52,6 @@ def connected(context: typer.Context, address: str) -> Sites:
     pair = Sites(address)
     context.call_on_close(pair.close)
     return pair
-
-
-@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 all is well, 1 something stands in the way, 4 no site answers.")
-@verb
-def status(
-    context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
-    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")] = 1.0,
-) -> None:
-    """Roles, epoch, mode, what is at risk, lag and what stands in the way, on one screen."""
-    pair = connected(context, config)
-    answers = pair.ask_all("/v1/cluster")
-    if watch and not as_json:
-        with Live(status_screen(answers, pair.urls, blockers(answers)), console=out(), auto_refresh=False) as live:
-            while True:
-                time.sleep(interval_s)
-                answers = pair.ask_all("/v1/cluster")
-                live.update(status_screen(answers, pair.urls, blockers(answers)), refresh=True)
-    found = blockers(answers)
-    if as_json:
-        sites = {site: {"error": str(answer)} if isinstance(answer, Exception) else answer for site, answer in answers.items()}
-        print_json({"sites": sites, "blockers": found})
-    else:
-        out().print(status_screen(answers, pair.urls, found))
-    if all(isinstance(answer, Exception) for answer in answers.values()):
-        raise typer.Exit(Exit.UNREACHABLE)
-    if found:
-        raise typer.Exit(Exit.FAILED)
 
 
 @app.command(

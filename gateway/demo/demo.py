@@ -121,7 +121,7 @@ def log_path(directory: Path, site: str) -> Path:
 
 def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
     """A process group of its own, so that a Ctrl-C at the terminal reaches the demo alone."""
-    command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "twinlog", "serve", "--config", str(config)]
     with log_path(directory, site).open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory,

@@ -88,7 +88,7 @@ def own_session(master: str | None, app: str, settings: Mapping[str, str]) -> It
 def check_installed() -> None:
     """Raises ConfigError when there is no PySpark."""
     if importlib.util.find_spec("pyspark") is None:
-        raise ConfigError("the package pyspark is not installed: install twinlog with its extra `spark`")
+        raise ConfigError("the package pyspark is not installed: install twinlog-server with its extra `spark`")
 
 
 def _root() -> Path:

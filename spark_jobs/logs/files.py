@@ -202,7 +202,7 @@ class WebHdfsStore:
         try:
             from hdfs.client import InsecureClient  # type: ignore[import-untyped]
         except ImportError as error:
-            raise ConfigError("reading from HDFS needs the package hdfs: install twinlog with its extra `hdfs`") from error
+            raise ConfigError("HDFS needs the package hdfs: install twinlog-server with its extra `hdfs`") from error
         self._addresses = addresses
         self._client = InsecureClient(addresses.replace(",", ";"), user=user or None, timeout=TIMEOUT_S)
 

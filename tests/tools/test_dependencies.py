@@ -12,6 +12,7 @@ from tools.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PUBLIC = tomllib.loads((ROOT / "twinlog" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINNED = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements" / "main.txt").read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -47,8 +48,22 @@ def undeclared(names: set[str], known: set[str]) -> dict[str, list[str]]:
     return {name: owners for name, owners in found.items() if not known & {canonical(owner) for owner in owners}}
 
 
+def test_the_package_of_apps_imports_only_what_it_declares() -> None:
+    names = imported(("twinlog",))
+    assert names >= {"httpx", "msgspec", "rich", "typer"}
+    known = {canonical(requirement) for requirement in PUBLIC["dependencies"]}
+    assert undeclared(names - {"pyarrow"}, known) == {}, "pyarrow: imported where an app hands over what is Arrow's"
+
+
+def test_exact_versions_stand_in_the_lock_alone() -> None:
+    extras = [one for extra in PROJECT["optional-dependencies"].values() for one in extra]
+    exact = [one for one in [*PROJECT["dependencies"], *extras, *PUBLIC["dependencies"]] if "==" in one]
+    assert exact == [f"twinlog=={PUBLIC['version']}"]
+    assert PROJECT["version"] == PUBLIC["version"]
+
+
 def test_the_product_imports_only_what_it_declares() -> None:
-    names = imported(tuple(set(PACKAGES) - {"spark_jobs", "chaos"}))
+    names = imported(tuple(set(PACKAGES) - {"spark_jobs", "chaos", "twinlog"}))
     assert len(names) > 10
     assert undeclared(names, declared("hdfs")) == {}
 
@@ -58,5 +73,5 @@ def test_tools_and_tests_import_only_what_they_declare() -> None:
 
 
 def test_everything_declared_is_pinned_and_nothing_has_an_address() -> None:
-    assert declared("flights", "hdfs", "spark", "dev") - PINNED == set()
+    assert declared("flights", "hdfs", "spark", "dev") - PINNED == {"twinlog"}
     assert "://" not in (ROOT / "requirements" / "main.txt").read_text(encoding="utf-8")

@@ -128,7 +128,7 @@ def _jpype() -> Any:
         import jpype.config  # type: ignore[import-untyped]
         import jpype.nio  # type: ignore[import-untyped]
     except ImportError as error:
-        raise _unfit("the package jpype1 is not installed", "install twinlog with its extra `hdfs`") from error
+        raise _unfit("the package jpype1 is not installed", "install twinlog-server with its extra `hdfs`") from error
     return jpype
 
 
@@ -137,7 +137,7 @@ def pyspark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise _unfit("the package pyspark, whose jars hold Hadoop's client, is not installed",
-                     "install twinlog with its extra `hdfs`")
+                     "install twinlog-server with its extra `hdfs`")
     return Path(spec.submodule_search_locations[0]) / "jars"
 
 

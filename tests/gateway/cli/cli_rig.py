@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from typer.testing import CliRunner, Result
 
-from gateway.cli.main import app
+from twinlog.cli.main import make_app
 
 Run = Callable[..., Result]
 
 
 def invoke(*arguments: str, typed: str | None = None) -> Result:
-    result = CliRunner().invoke(app, list(arguments), input=typed, catch_exceptions=False)
+    result = CliRunner().invoke(make_app()[0], list(arguments), input=typed, catch_exceptions=False)
     assert "Traceback" not in result.output
     return result

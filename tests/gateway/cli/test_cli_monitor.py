@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from gateway.cli import monitor as cli_monitor
-from gateway.cli.main import app
 from gateway.config.loading import load_operator_config, monitor_thresholds
 from remote_log.replication.messages import StatusReply
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
 from switchover.register.port import PairState
+from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.dict_service import OWN
 from tests.gateway.two_sites import TwoSites
 from twinlog.errors import ConfigError, PeerError
@@ -55,7 +55,7 @@ def lose_a(pair: TwoSites) -> None:
 
 
 def run(pair: TwoSites, *arguments: str) -> Result:
-    result = CliRunner().invoke(app, [*arguments, "--config", pair.address], catch_exceptions=False)
+    result = invoke(*arguments, "--config", pair.address)
     assert "Traceback" not in result.output
     return result
 

@@ -25,7 +25,7 @@ TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", 
 def test_a_demo_on_two_hdfs_starts_writes_and_ends(tmp_path: Path) -> None:
     port_a, port_b = free_port(), free_port()
     command = [
-        sys.executable, "-m", "gateway", "demo", "--dir", str(tmp_path), "--port-a", str(port_a), "--port-b", str(port_b),
+        sys.executable, "-m", "twinlog", "demo", "--dir", str(tmp_path), "--port-a", str(port_a), "--port-b", str(port_b),
         "--dfs", "hdfs", "--no-load", "--json",
     ]
     with (tmp_path / "demo.out").open("wb") as said:

@@ -40,7 +40,7 @@ def folder() -> Iterator[Path]:
 def demo(folder: Path) -> Iterator[dict[str, Any]]:
     """Its sites, from a start to a SIGTERM."""
     ports = ("--port-a", str(free_port()), "--port-b", str(free_port()))
-    command = [sys.executable, "-m", "gateway", "demo", "--dir", str(folder), *ports, "--engine", "postgresql", "--no-load"]
+    command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder), *ports, "--engine", "postgresql", "--no-load"]
     with (folder / "demo.out").open("ab") as said:
         process = subprocess.Popen(command, stdout=said, stderr=said, env=dict(os.environ))
     try:

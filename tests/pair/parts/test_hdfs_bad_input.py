@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(240)
 
 # ---- Java
 NO_JAVA = "import jpype\ndef none(): raise jpype.JVMNotFoundException('none')\njpype.getDefaultJVMPath = none\n"
-SERVE = "import sys\nfrom gateway.cli.main import main\nmain()"
+SERVE = "import sys\nfrom twinlog.cli.main import main\nmain()"
 
 
 def serve(tmp_path: Path, java_home: Path, program: str = SERVE) -> str:

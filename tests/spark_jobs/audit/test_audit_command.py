@@ -110,7 +110,7 @@ def test_a_java_of_today_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_no_pyspark(config: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
-    expected = "config-error: the package pyspark is not installed: install twinlog with its extra `spark`"
+    expected = "config-error: the package pyspark is not installed: install twinlog-server with its extra `spark`"
     assert said_by(["compare", "--config", str(config)], capfd) == expected
 
 
@@ -205,7 +205,7 @@ def test_ctrl_c_while_the_standby_is_waited_for(tmp_path: Path) -> None:
     with StubPair() as pair:
         pair.sites["b"].asked_until_held = 1_000_000
         process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "audit", "run", "compare", "--config", str(operator_file(tmp_path, pair)),
+            [sys.executable, "-m", "twinlog", "audit", "run", "compare", "--config", str(operator_file(tmp_path, pair)),
              "--audits", str(tmp_path / "audits"), "--master", "local[1]", "--conf", "spark.driver.memory=512m",
              "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

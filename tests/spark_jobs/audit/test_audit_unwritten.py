@@ -137,7 +137,7 @@ class Command:
         pair.sites["b"].asked_until_held = 1_000_000
         self.pair, self.audits = pair, folder / "audits"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", "audit", "run", "compare", "--config", str(operator_file(folder, pair)),
+            [sys.executable, "-m", "twinlog", "audit", "run", "compare", "--config", str(operator_file(folder, pair)),
              "--audits", str(self.audits), "--master", "local[1]", "--conf", "spark.driver.memory=512m",
              "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -69,7 +69,7 @@ def test_the_command_of_one_that_is_too_old(java_home: Path) -> None:
 
 def test_the_jars_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pyspark.*is not installed; install twinlog with its extra `hdfs`"):
+    with pytest.raises(ConfigError, match=r"pyspark.*is not installed; install twinlog-server with its extra `hdfs`"):
         hdfs_jvm.client_jars()
 
 

@@ -1,4 +1,4 @@
-"""The data verbs: tables, put, get, scan, delete, receipt, load. All of them through the client library.
+"""The data verbs: tables, put, get, scan, delete, receipt. All of them through the client.
 
 What always holds: keys and values are typed by the table's schema, never guessed; a write prints how it was acknowledged.
 """
@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -38,8 +37,6 @@ _TABLE_COLUMNS_MAX = 12
 
 
 def connected(address: str, deadline_s: float = 10.0) -> Client:
-    if not address:
-        raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
     return Client(address, Patience(deadline_s=deadline_s))
 
 
@@ -206,35 +203,6 @@ def receipt(
     code = {"survived": Exit.OK, "lost": Exit.FAILED}.get(found.outcome, Exit.UNKNOWN)
     if code:
         raise typer.Exit(code)
-
-
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
-@verb
-def load(
-    source: Annotated[str, typer.Argument(help="`flights`, or a .csv, .parquet or .ndjson file.", show_default=False)],
-    config: ConfigOption = "",
-    table: Annotated[str, typer.Option("--table", help="The table; made when it is not there.")] = "",
-    key: Annotated[str, typer.Option("--key", help="Primary key columns of a new table, joined by commas.")] = "",
-    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Only the first so many rows; 0: all.")] = 0,
-    batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Rows in a request: all of them or none.")] = 1000,
-    in_flight: Annotated[int, typer.Option("--in-flight", min=1, max=64, help="Requests at a time.")] = 4,
-    rate: Annotated[int, typer.Option("--rate", min=0, help="At most so many rows a second; 0: as fast as it goes.")] = 0,
-    deadline_s: Annotated[float, typer.Option("--deadline", min=1, help="Give up when a batch takes so many seconds.")] = 300.0,
-    state: Annotated[Path | None, typer.Option("--state", help="Keeps what is acknowledged: a next load goes on.")] = None,
-    acks: Annotated[Path | None, typer.Option("--acks", help="Append a JSON line for each acknowledged batch.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Stream a file in, batch by batch: resumable, repeats nothing, goes on through a failover."""
-    from gateway.load.loading import LoadPlan, run_load
-
-    if not config:
-        connected(config)
-    summary = run_load(LoadPlan(
-        source=source, address=config, table=table, key=tuple(key.split(",")) if key else (), rows_max=rows_max,
-        batch_rows=batch_rows, in_flight=in_flight, rate=rate, deadline_s=deadline_s, state=state, acks=acks,
-    ))
-    if as_json:
-        print_json(summary)
 
 
 def _show_ack(ack: Ack, *, as_json: bool) -> None:

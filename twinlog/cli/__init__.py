@@ -1,0 +1,1 @@
+"""The command `twinlog`: its own verbs, and those that other distributions add."""

@@ -1,0 +1,197 @@
+"""`twinlog status`: the pair on one screen, from the cluster document of each site.
+
+What always holds: a figure that is not known is shown as `unknown`, never as 0; a sample carries its age; whatever stands
+in the way (a blocker) is on the screen with the words of the site that named it. Source: switchover-lessons.md 9 and 21.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from twinlog.sites import Sites
+from twinlog.terminal import ConfigOption, Exit, JsonOption, out, print_json, verb
+
+SEE = "See the pair"
+UNKNOWN = "[yellow]unknown[/]"
+_ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}
+app = typer.Typer(rich_markup_mode="rich")
+Answers = Mapping[str, Mapping[str, Any] | Exception]  # site -> its cluster document, or why there is none
+
+
+@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 all is well, 1 something stands in the way, 4 no site answers.")
+@verb
+def status(
+    context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
+    interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between refreshes.")] = 1.0,
+) -> None:
+    """Roles, epoch, mode, what is at risk, lag and what stands in the way, on one screen."""
+    pair = Sites(config)
+    context.call_on_close(pair.close)
+    answers = pair.ask_all("/v1/cluster")
+    if watch and not as_json:
+        with Live(status_screen(answers, pair.urls, blockers(answers)), console=out(), auto_refresh=False) as live:
+            while True:
+                time.sleep(interval_s)
+                answers = pair.ask_all("/v1/cluster")
+                live.update(status_screen(answers, pair.urls, blockers(answers)), refresh=True)
+    found = blockers(answers)
+    if as_json:
+        sites = {site: {"error": str(answer)} if isinstance(answer, Exception) else answer for site, answer in answers.items()}
+        print_json({"sites": sites, "blockers": found})
+    else:
+        out().print(status_screen(answers, pair.urls, found))
+    if all(isinstance(answer, Exception) for answer in answers.values()):
+        raise typer.Exit(Exit.UNREACHABLE)
+    if found:
+        raise typer.Exit(Exit.FAILED)
+
+
+def figure(value: Any, unit: str = "") -> str:
+    """A number for people, or `unknown`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return UNKNOWN
+    if unit == "bytes":
+        return size(value)
+    if unit == "s":
+        return duration(value)
+    if value == 1:
+        unit = unit.removesuffix("s")
+    return f"{value:,}" + (f" {unit}" if unit else "")
+
+
+def size(count: float) -> str:
+    for name in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024 or name == "GiB":
+            return f"{count:,.0f} {name}" if name == "bytes" else f"{count:,.1f} {name}"
+        count /= 1024
+    raise AssertionError
+
+
+def duration(seconds: float) -> str:
+    if seconds < 0.001:
+        return "0 s" if seconds == 0 else "under 1 ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def status_screen(sites: Answers, urls: Mapping[str, str], blockers: Sequence[str]) -> Group:
+    """The pair on one screen."""
+    known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
+    best = leading(known)
+    return Group(_headline(best), Text(), _sites_table(sites, urls), Text(), _pair_figures(best), *_blocker_lines(blockers))
+
+
+def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The document that speaks for the pair: that of the active with the highest epoch, else any."""
+    def rank(document: Mapping[str, Any]) -> tuple[bool, int]:
+        return str(document.get("role", "")).endswith("ACTIVE"), _whole(document.get("epoch"))
+
+    return max(known.values(), key=rank, default={})
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _headline(best: Mapping[str, Any]) -> Text:
+    active = best.get("active") or {}
+    mode, policy = best.get("mode"), best.get("policy")
+    style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
+    where = f"site [bold]{active['site']}[/] is active" if active.get("site") else "[bold red]no site is active[/]"
+    return Text.from_markup(
+        f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
+        f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})"
+    )
+
+
+def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("site")
+    table.add_column("role", no_wrap=True)
+    for title in ("epoch", "committed", "applied"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("address", overflow="fold")
+    for site, document in sites.items():
+        if isinstance(document, Exception):
+            table.add_row(site, "[red]unreachable[/]", UNKNOWN, UNKNOWN, UNKNOWN, urls[site])
+            continue
+        role = str(document.get("role") or "unknown")
+        table.add_row(
+            site, f"[{_ROLE_STYLES.get(role, 'yellow')}]{role}[/]", figure(document.get("epoch")),
+            figure(document.get("committed_seq")), figure(document.get("applied_seq")), urls[site],
+        )
+    return table
+
+
+def blockers(sites: Answers) -> list[str]:
+    """What keeps the pair from being whole, in words; empty when all is well."""
+    found = []
+    for site, document in sites.items():
+        if isinstance(document, Exception):
+            found.append(f"site {site} does not answer: {document}")
+            continue
+        if document.get("waiting_for"):
+            found.append(f"site {site} is {document.get('role')} and waits for {document['waiting_for']}")
+        if document.get("last_error"):
+            found.append(f"site {site}: {document['last_error']}")
+    best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
+    if best and not best.get("active"):
+        found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
+    elif best.get("mode") == "async" and best.get("policy") != "performance":
+        found.append(_not_synchronous(best.get("resync") or {}))
+    return found
+
+
+def _not_synchronous(resync: Mapping[str, Any]) -> str:
+    left = resync.get("records_left")
+    waits = f", waiting for {resync['waiting_for']}" if resync.get("waiting_for") else ""
+    behind = f", {left:,} records left" if isinstance(left, int) else ""
+    way = "it goes back to synchronous by itself" if resync.get("automatic") else "`twinlog resync` goes back to synchronous"
+    return f"writes are acknowledged by the local log alone; {way}{waits}{behind}"
+
+
+def _pair_figures(best: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    lag, remote, risk = (best.get(name) for name in ("replication_lag", "remote_log", "at_risk"))
+    table.add_row("at risk if the active is lost", _many(risk, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
+    table.add_row("the standby lags by", _many(lag, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
+    table.add_row("remote log holds", _many(remote, (("bytes", "bytes"), ("segments", "segments"))))
+    if best.get("operation"):
+        table.add_row("operation under way", f"{escape(str(best['operation']))}   (twinlog history {best['operation']})")
+    return table
+
+
+def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:
+    """A figure, or an object of figures, and how old the sample is."""
+    if not isinstance(value, Mapping):
+        return figure(value, "s")
+    shown = [figure(value.get(name), unit) for name, unit in parts if name in value]
+    if not shown or all(text == UNKNOWN for text in shown):
+        shown = [UNKNOWN]
+    age = value.get("sample_age_s", value.get("age_s"))
+    if isinstance(age, int | float):
+        shown.append(f"[dim]sampled {duration(age)} ago[/]")
+    return ", ".join(shown)
+
+
+def _blocker_lines(blockers: Sequence[str]) -> list[RenderableType]:
+    if not blockers:
+        return []
+    return [Text(), *(Text.from_markup(f"[red]![/] {escape(blocker)}") for blocker in blockers)]
