@@ -13,13 +13,14 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from storage.log.frame import Frame
+from storage.log.frame import COUNTER_BITS, Frame
+from storage.rows.schema import decode_schema
 
 
 class StoredRow(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +39,82 @@ class EpochEntry(msgspec.Struct, frozen=True, gc=False):
     previous: int
     site: str
     kind: str
+
+
+def horizon(now_ms: int, kept_s: int) -> int:
+    """The hybrid timestamp `kept_s` before `now_ms`; what ended at or before it may go."""
+    return max(now_ms - kept_s * 1000, 0) << COUNTER_BITS
+
+
+class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What an engine keeps of a table: its schema as it came, for how long old versions stay readable, and the version before
+    which they were not kept here."""
+
+    schema: bytes
+    history_s: int
+    since: int = 0
+
+    def following(self, before: Table | None, version: int) -> Table:
+        """This table as a record of `version` made it of what was there `before`."""
+        if before is None:
+            return self
+        since = before.since if before.history_s > 0 else max(before.since, version)
+        return Table(self.schema, self.history_s, since)
+
+
+class Tables:
+    """Every table by its id. Never changed in place: readers on other threads hold it."""
+
+    __slots__ = ("by_id", "with_history")
+
+    def __init__(self, by_id: Mapping[int, Table]) -> None:
+        self.by_id = by_id
+        self.with_history = frozenset(number for number, table in by_id.items() if table.history_s > 0)
+
+    @classmethod
+    def of_base(cls, schemas: Mapping[int, bytes], version: int) -> Tables:
+        """Tables that came with a base: their schemas say themselves how long their history is kept, from `version` on."""
+        return cls({number: Table(schema, decode_schema(schema).history_s, version) for number, schema in schemas.items()})
+
+    def changed(self, number: int, table: Table | None) -> Tables:
+        """With `table` put, or dropped where None."""
+        by_id = {**self.by_id, number: table}
+        return Tables({number: table for number, table in by_id.items() if table is not None})
+
+    def without_history(self, numbers: Collection[int], version: int) -> Tables:
+        """The versions of some rows of the tables `numbers` were forgotten as far as they lie before `version`."""
+        return Tables({
+            number: Table(table.schema, table.history_s, max(table.since, version)) if number in numbers else table
+            for number, table in self.by_id.items()
+        })
+
+    def schemas(self) -> dict[int, bytes]:
+        return {number: table.schema for number, table in self.by_id.items()}
+
+    def history_from(self, number: int, last_timestamp: int, now_ms: int) -> int:
+        """The oldest version that an as-of read of table `number` answers truly, with `last_timestamp` applied."""
+        table = self.by_id.get(number)
+        if table is None:
+            return 0
+        return max(table.since, horizon(now_ms, table.history_s) if table.history_s > 0 else last_timestamp)
+
+
+NO_TABLES = Tables({})
+
+
+class EngineState(NamedTuple):
+    """What an engine has applied, at one moment: replaced as a whole with each write, so that no reader sees half of a change.
+
+    `seq`, `epoch`: of the last frame; `timestamp`: the largest hybrid timestamp; `base`: the progress of the last part of an
+    unfinished base that is in, here or after a crash, or None; `epochs`: every epoch start, ascending.
+    """
+
+    seq: int = 0
+    epoch: int = 0
+    timestamp: int = 0
+    base: bytes | None = None
+    tables: Tables = NO_TABLES
+    epochs: tuple[EpochEntry, ...] = ()
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, gc=False):

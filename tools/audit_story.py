@@ -25,7 +25,8 @@ from bench.pair import free_ports
 from gateway.demo.files import client_address
 from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
 from spark_jobs.report.folder import FINDINGS, first_findings
-from storage.engines.entries import layout
+from storage.engines.entries.write import VERSION_BYTES, pack_row, version_of
+from storage.engines.rocks import layout
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import View
@@ -135,7 +136,7 @@ def plant(database_folder: Path) -> list[Planted]:
         prefix = layout.row_prefix(number)
         (gone, _), (old, stored), (bad, good), *_, (last, copied) = rows
         del database[gone]
-        database[old] = layout.pack_row(layout.version_of(stored) - 1, stored[layout.VERSION_BYTES :])
+        database[old] = pack_row(version_of(stored) - 1, stored[VERSION_BYTES:])
         database[bad] = good[:-1] + bytes((good[-1] ^ 1,))
         keys = RowCodec(decode_schema(table.schema)).keys
         values = list(keys.decode(last[len(prefix) :]))

@@ -23,9 +23,9 @@ from rocksdict import IngestExternalFileOptions
 from spark_jobs.job import Outcome, Progress, Request
 from spark_jobs.logs.files import PATH, USER, WEBHDFS, Place, place_of
 from spark_jobs.logs.standing import PlacedFrame, placed_frames, standing_frames
-from spark_jobs.replay.tasks import ENTRIES, FILES, FRAMES, Plan, entries, sorted_files
-from storage.engines.applied import State
-from storage.engines.entries.layout import APPLIED_KEY, pack_applied, row_prefix
+from spark_jobs.replay.tasks import ENTRIES, FILES, FRAMES, ReplayPlan, entries, sorted_files
+from storage.engine import EngineState
+from storage.engines.rocks.layout import APPLIED_KEY, pack_applied
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import View
@@ -85,7 +85,7 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
     files = part / "files"
     files.mkdir()
     parts = max(spark.sparkContext.defaultParallelism, sum(frame.length for frame in kept) // PART_BYTES)
-    plan = Plan(place, _cuts(place, kept, parts), base, before.tables, str(files))
+    plan = ReplayPlan(place, _cuts(place, kept, parts), base, before.tables, str(files))
     progress.step(f"replaying {len(kept):,} frames in {plan.parts} parts")
     by_segment: dict[str, list[int]] = {}
     for frame in kept:
@@ -103,7 +103,7 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
     }
 
 
-def _kept(place: Place, frames: list[PlacedFrame], before: State) -> list[PlacedFrame]:
+def _kept(place: Place, frames: list[PlacedFrame], before: EngineState) -> list[PlacedFrame]:
     """What is to be replayed, in order. Raises LogGap, DamagedLog."""
     try:
         return standing_frames(frames, before.seq, before.epoch)
@@ -120,7 +120,7 @@ def _kept(place: Place, frames: list[PlacedFrame], before: State) -> list[Placed
         ) from error
 
 
-def _state(part: Path) -> State:
+def _state(part: Path) -> EngineState:
     """What the storage holds before anything is replayed. Raises Refused for one that was being loaded."""
     database = open_database(part / ROCKSDB, RocksSettings())
     try:
@@ -132,17 +132,17 @@ def _state(part: Path) -> State:
     return state
 
 
-def _cuts(place: Place, frames: Sequence[PlacedFrame], parts: int) -> tuple[bytes, ...]:
+def _cuts(place: Place, frames: Sequence[PlacedFrame], parts: int) -> tuple[tuple[int, bytes], ...]:
     """Keys that cut what the log changes into about even parts, as far as a few frames tell."""
     store, keys = place.store(), set()
     for frame in frames[:: max(1, len(frames) // SAMPLES)]:
         data = store.read(f"{place.folder.rstrip('/')}/{frame.segment}", frame.offset, frame.length)
-        keys |= {row_prefix(one.table) + one.key for one in parse_frame(data).records if one.kind in _ROWS}
+        keys |= {(one.table, one.key) for one in parse_frame(data).records if one.kind in _ROWS}
     ordered = sorted(keys)
     return tuple(sorted({ordered[len(ordered) * number // parts] for number in range(1, parts)})) if ordered else ()
 
 
-def _together(part: Path, made: Sequence[Any], before: State, kept: Sequence[PlacedFrame], *, deletes: bool) -> None:
+def _together(part: Path, made: Sequence[Any], before: EngineState, kept: Sequence[PlacedFrame], *, deletes: bool) -> None:
     """Ranges that a change of tables deleted go from the base first; then the files come over it, and the watermark."""
     database = open_database(part / ROCKSDB, RocksSettings())
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from spark_jobs.snapshots.snapshot import Catalog, catalog_of
-from storage.engines.entries import layout
+from storage.engines.rocks import layout
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, View
 from twinlog.errors import EngineFailed, NotFound, Refused

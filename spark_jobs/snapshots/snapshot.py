@@ -1,7 +1,8 @@
 """What a kept snapshot of a site's storage is to an audit: its place, its catalog, and its rows by key.
 
 What always holds: every engine gives a row as the same bytes, the encoded key and `packed` (8 bytes of version, big endian,
-then the stored value: rocks_layout.pack_row), in the order of the keys; all that is read from one snapshot is of one moment.
+then the stored value: storage/engines/entries/write.py), in the order of the keys; all that is read from one snapshot is of
+one moment.
 Which engine it is shows only in the place. Source: storage/engine.py, docs/decisions/2026-11-21-audits-at-a-barrier.md.
 """
 
@@ -14,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from storage.engines.meaning import Tables
+from storage.engine import Tables
 from storage.rows.schema import TableSchema, decode_schema
 from twinlog.errors import InvalidInput, NotFound, Refused
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Struc
 from spark_jobs.snapshots.digests import Digest, cut_digests, digest_of
 from spark_jobs.snapshots.dividing import packed, pieces_of
 from spark_jobs.snapshots.snapshot import Range, Snapshot, decode_ranges, open_snapshot
-from storage.engines.entries.layout import VERSION_BYTES
+from storage.engines.entries.write import VERSION_BYTES
 from twinlog.errors import InvalidInput
 
 PARTITIONS = 8

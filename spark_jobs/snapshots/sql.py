@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import NullPool
 
 from spark_jobs.snapshots.snapshot import Catalog, catalog_of
-from storage.engines.entries.layout import VERSION_BYTES
+from storage.engines.entries.write import VERSION_BYTES
 from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.reading import load

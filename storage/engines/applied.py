@@ -7,10 +7,9 @@ This module is pure.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from storage.engine import EpochEntry
-from storage.engines.meaning import Tables
+from storage.engine import EngineState, EpochEntry
 from twinlog.errors import EngineFailed
 
 
@@ -67,21 +66,10 @@ class Applied:
             raise EngineFailed(f"the storage failed, and must be opened anew: {self._failure}")
 
 
-class State(NamedTuple):
-    """Replaced as a whole, so that a reader on another thread never sees half of a change."""
-
-    seq: int
-    epoch: int
-    timestamp: int
-    base: bytes | None  # the progress of an unfinished base
-    tables: Tables
-    epochs: tuple[EpochEntry, ...]
-
-
 class AppliedState(Applied):
-    """The same of an engine that keeps a `State`, with its tables and epochs."""
+    """The same of an engine that keeps an `EngineState`, with its tables and epochs."""
 
-    _state: State
+    _state: EngineState
 
     def schemas(self) -> dict[int, bytes]:
         return self._state.tables.schemas()

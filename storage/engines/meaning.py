@@ -7,14 +7,13 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome
-from storage.log.frame import COUNTER_BITS, Flags, Frame
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, Table
+from storage.log.frame import Flags, Frame
 from storage.log.record import EpochStart, RequestMark, SchemaChange
-from storage.rows.schema import decode_schema
 from twinlog.errors import EngineFailed, LogError, LogGap, Refused
 
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
@@ -25,64 +24,6 @@ _decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
 def by_age(kept: KeptSnapshot) -> tuple[int, int]:
     """The order in which kept snapshots are told."""
     return kept.taken_ms, kept.seq
-
-
-class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What an engine keeps of a table: its schema as it came, for how long old versions stay readable, and the version before
-    which they were not kept here."""
-
-    schema: bytes
-    history_s: int
-    since: int = 0
-
-    def following(self, before: Table | None, version: int) -> Table:
-        """This table as a record of `version` made it of what was there `before`."""
-        if before is None:
-            return self
-        since = before.since if before.history_s > 0 else max(before.since, version)
-        return Table(self.schema, self.history_s, since)
-
-
-class Tables:
-    """Every table by its id. Never changed in place: readers on other threads hold it."""
-
-    __slots__ = ("by_id", "with_history")
-
-    def __init__(self, by_id: Mapping[int, Table]) -> None:
-        self.by_id = by_id
-        self.with_history = frozenset(number for number, table in by_id.items() if table.history_s > 0)
-
-    @classmethod
-    def of_base(cls, schemas: Mapping[int, bytes], version: int) -> Tables:
-        """Tables that came with a base: their schemas say themselves how long their history is kept, from `version` on."""
-        return cls({number: Table(schema, decode_schema(schema).history_s, version) for number, schema in schemas.items()})
-
-    def changed(self, number: int, table: Table | None) -> Tables:
-        """With `table` put, or dropped where None."""
-        by_id = {**self.by_id, number: table}
-        return Tables({number: table for number, table in by_id.items() if table is not None})
-
-    def without_history(self, numbers: Collection[int], version: int) -> Tables:
-        """The versions of some rows of the tables `numbers` were forgotten as far as they lie before `version`."""
-        return Tables({
-            number: Table(table.schema, table.history_s, max(table.since, version)) if number in numbers else table
-            for number, table in self.by_id.items()
-        })
-
-    def schemas(self) -> dict[int, bytes]:
-        return {number: table.schema for number, table in self.by_id.items()}
-
-    def history_from(self, number: int, last_timestamp: int, now_ms: int) -> int:
-        """The oldest version that an as-of read of table `number` answers truly, with `last_timestamp` applied."""
-        table = self.by_id.get(number)
-        if table is None:
-            return 0
-        return max(table.since, horizon(now_ms, table.history_s) if table.history_s > 0 else last_timestamp)
-
-
-def horizon(now_ms: int, kept_s: int) -> int:
-    """The hybrid timestamp `kept_s` before `now_ms`; what ended at or before it may go."""
-    return max(now_ms - kept_s * 1000, 0) << COUNTER_BITS
 
 
 def admit(frames: Sequence[Frame], applied_seq: int, applied_epoch: int) -> list[Frame]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
+from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, Tables
 from storage.engines.applied import Applied
-from storage.engines.meaning import Tables, admit, by_age, refuse_unless_loading, refuse_while_loading, snapshot_ended
+from storage.engines.meaning import admit, by_age, refuse_unless_loading, refuse_while_loading, snapshot_ended
 from storage.engines.memory.state import MemoryState, apply_record, name_tables, row_as_of, scan_state
 from storage.log.frame import COUNTER_BITS, Frame
 

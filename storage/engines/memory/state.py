@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.engines.meaning import Table, Tables, epoch_entry, request_outcome, schema_change
+from storage.engine import EpochEntry, RequestOutcome, StoredRow, Table, Tables
+from storage.engines.meaning import epoch_entry, request_outcome, schema_change
 from storage.log.frame import Frame
 from storage.log.record import Record, RecordKind
 from storage.rows.codec import merge_values

@@ -14,20 +14,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
 from rocksdict import WriteBatch
 
 from storage.disk.workers import Worker
-from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
-from storage.engines.applied import AppliedState, State
-from storage.engines.entries import layout
-from storage.engines.entries.changes import Changes
-from storage.engines.meaning import admit, horizon, refuse_unless_loading, refuse_while_loading
-from storage.engines.rocks import purging
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, horizon
+from storage.engines.applied import AppliedState
+from storage.engines.entries.effects import Effects
+from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
+from storage.engines.entries.write import EngineWrite, Packed
+from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.rocks import layout, purging
 from storage.engines.rocks.opening import (
     RocksParts,
     RocksSettings,
@@ -37,7 +39,7 @@ from storage.engines.rocks.opening import (
     open_folder,
     write_options,
 )
-from storage.engines.rocks.state import Replacement, Write, base_end, base_part, cut
+from storage.engines.rocks.state import cut_off
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
 from storage.log.frame import Frame
 from twinlog.errors import DataDirectoryError, EngineFailed
@@ -149,23 +151,28 @@ class RocksEngine(AppliedState):
     def _try_apply(self, frames: list[Frame]) -> bool:
         """False: RocksDB cannot take a write just now, nothing has changed."""
         state = self._state
-        changes = Changes(self._database.get, state.tables, state.timestamp)
+        effects = Effects(self._stored, state)
         for frame in frames:
-            changes.add(frame)
-        if not self._write(changes.ranges, changes.changes):
+            effects.add(frame)
+        write = effects.write()
+        if not self._write(layout.ranges(write), layout.entries(write, state)):
             return False
-        epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
-        self._state = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
+        self._state = write.state
         return True
 
-    def _write(self, ranges: Sequence[layout.Range], changes: Mapping[bytes, bytes | None]) -> bool:
-        """One atomic write: the ranges are deleted, then the changes made. False: RocksDB would have held it back."""
+    def _stored(self, table: int, key: bytes) -> Packed | None:
+        stored: bytes | None = self._database.get(layout.row_prefix(table) + key)
+        return stored
+
+    def _write(self, ranges: Iterable[layout.Range], entries: Iterable[tuple[bytes, bytes | None]]) -> bool:
+        """One atomic write: the ranges are deleted, then the entries put, or deleted where None. False: RocksDB would have held
+        it back."""
         self._check_usable()
         batch = WriteBatch(raw_mode=True)
         for begin, end in ranges:
             batch.delete_range(begin, end)
         put = batch.put
-        for key, value in changes.items():
+        for key, value in entries:
             if value is None:
                 batch.delete(key)
             else:
@@ -250,7 +257,7 @@ class RocksEngine(AppliedState):
         state = self._state
         await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
 
-    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+    def _keep(self, name: str, taken_ms: int, state: EngineState) -> None:
         with self._writing:
             if self._state is not state:
                 raise EngineFailed("the storage was changed before the snapshot could be kept")
@@ -284,7 +291,7 @@ class RocksEngine(AppliedState):
     def _purge_history(self, begin: bytes, now_ms: int) -> bytes | None:
         with ROCKS_ERRORS:
             gone, after = purging.old_history(self._view(), self._state.tables, now_ms, begin)
-        self._until_done(lambda: self._write((), dict.fromkeys(gone)))
+        self._until_done(lambda: self._write((), ((key, None) for key in gone)))
         return after
 
     def _purge_requests(self, now_ms: int) -> bool:
@@ -294,7 +301,7 @@ class RocksEngine(AppliedState):
         def attempt() -> bool:
             nonlocal more
             gone, more = purging.old_requests(self._view(), self._database.get, oldest_kept)
-            return self._write((), dict.fromkeys(gone))
+            return self._write((), ((key, None) for key in gone))
 
         self._until_done(attempt)
         return more
@@ -322,10 +329,10 @@ class RocksEngine(AppliedState):
     async def replace_rows(
         self, rows: Sequence[Replacement], applied_seq: int, applied_epoch: int, last_timestamp: int
     ) -> None:
-        def write() -> Write:
-            return cut(self._state, self._view(), self._database.get, rows, applied_seq, applied_epoch, last_timestamp)
+        def make(state: EngineState) -> EngineWrite:
+            return cut_back(state, rows, applied_seq, applied_epoch, last_timestamp)
 
-        await self._upkeep.submit(lambda: self._move(write, durably=True))
+        await self._upkeep.submit(lambda: self._move(make, durably=True, cutting=True))
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,
@@ -334,23 +341,28 @@ class RocksEngine(AppliedState):
         if not first:
             refuse_unless_loading(self.loading)
 
-        def write() -> Write:
-            return base_part(self._state, rows, outcomes, progress, first, schemas)
+        def make(state: EngineState) -> EngineWrite:
+            return base_part(state, rows, outcomes, progress, first, schemas)
 
-        await self._upkeep.submit(lambda: self._move(write, durably=first))
+        await self._upkeep.submit(lambda: self._move(make, durably=first))
 
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         refuse_unless_loading(self.loading)
-        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
-        await self._upkeep.submit(lambda: self._move(lambda: write, durably=True))
 
-    def _move(self, make: Callable[[], Write], durably: bool) -> None:
+        def make(state: EngineState) -> EngineWrite:
+            return base_end(state, seq, epoch, last_timestamp, epochs)
+
+        await self._upkeep.submit(lambda: self._move(make, durably=True))
+
+    def _move(self, make: Callable[[EngineState], EngineWrite], *, durably: bool, cutting: bool = False) -> None:
         """Set the state to another than the next frames would; a flush before or after it is another item of this thread."""
         assert not self._applying, "base data and a rejoin exclude an apply"
 
         def attempt() -> bool:
-            write = make()
-            if not self._write(write.ranges, write.changes):
+            before = self._state
+            write = make(before)
+            gone = cut_off(self._view(), self._database.get, before, write) if cutting else []
+            if not self._write(layout.ranges(write), chain(((key, None) for key in gone), layout.entries(write, before))):
                 return False
             self._durable_seq = min(self._durable_seq, write.state.seq)
             self._state = write.state

@@ -20,9 +20,9 @@ import msgspec
 from rocksdict import BlockBasedOptions, Cache, Checkpoint, DbClosedError, DBCompressionType, Options, Rdict, WriteOptions
 
 from storage.disk.os_files import make_folders, write_whole
-from storage.engines.applied import State
-from storage.engines.entries.layout import FORMAT, FORMAT_KEY
+from storage.engine import EngineState
 from storage.engines.kept_snapshots import SnapshotFolder
+from storage.engines.rocks.layout import FORMAT, FORMAT_KEY
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, View
 from twinlog.errors import DataDirectoryError, EngineFailed
@@ -165,7 +165,7 @@ class RocksParts(NamedTuple):
 
     notes: Notes
     database: Rdict
-    state: State
+    state: EngineState
     kept: SnapshotFolder
 
 
@@ -177,7 +177,7 @@ def open_folder(path: Path, settings: RocksSettings) -> RocksParts:
         return RocksParts(notes, database, load_state(View(database)), SnapshotFolder(path / "kept", "rocksdb", "rocksdb"))
 
 
-def keep_checkpoint(kept: SnapshotFolder, database: Rdict, state: State, name: str, taken_ms: int) -> None:
+def keep_checkpoint(kept: SnapshotFolder, database: Rdict, state: EngineState, name: str, taken_ms: int) -> None:
     """Keeps a checkpoint of `state`, which is all on the disk, under `name`. Raises EngineFailed."""
     with ROCKS_ERRORS:
         make = Checkpoint(database).create_checkpoint

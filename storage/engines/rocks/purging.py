@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 
-from storage.engine import RequestOutcome
-from storage.engines.entries.layout import (
+from storage.engine import RequestOutcome, Tables, horizon
+from storage.engines.rocks.layout import (
     HISTORY,
     REQUESTS_BY_AGE,
     age_parts,
     decode_outcome,
     history_parts,
 )
-from storage.engines.meaning import Tables, horizon
 from storage.engines.rocks.view import View
 
 CHUNK = 4096

@@ -15,11 +15,12 @@ from typing import Protocol, TypeVar
 from rocksdict import DbClosedError, Rdict
 
 from storage.engine import RequestOutcome, StoredRow
-from storage.engines.entries.layout import (
+from storage.engines.entries.write import VERSION_BYTES, version_of
+from storage.engines.meaning import snapshot_ended
+from storage.engines.rocks.layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
     REQUESTS,
-    VERSION_BYTES,
     Range,
     decode_outcome,
     history_key,
@@ -31,9 +32,7 @@ from storage.engines.entries.layout import (
     row_prefix,
     row_range,
     unpack_applied,
-    version_of,
 )
-from storage.engines.meaning import snapshot_ended
 from twinlog.errors import EngineFailed
 
 T = TypeVar("T")

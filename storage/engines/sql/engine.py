@@ -22,11 +22,12 @@ from sqlalchemy import Connection, Delete, Engine
 from sqlalchemy.exc import DBAPIError
 
 from storage.disk.workers import Worker
-from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
-from storage.engines.applied import AppliedState, State
-from storage.engines.entries.changes import Changes
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
+from storage.engines.applied import AppliedState
+from storage.engines.entries.effects import Effects
+from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
+from storage.engines.entries.write import EngineWrite
 from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
-from storage.engines.rocks.state import Replacement, Write, base_end, base_part
 from storage.engines.sql import reading
 from storage.engines.sql.kept_snapshots import SqlSnapshots, snapshots_of
 from storage.engines.sql.opening import (
@@ -100,7 +101,6 @@ class SqlEngine(AppliedState):
                 raise EngineFailed(f"the storage cannot be opened anew: {error.message}") from error
             self._failure = None
 
-
     def _write(self, work: Callable[[Connection], T]) -> T:
         """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
         a record that this release does not know: that is found before anything is written."""
@@ -137,19 +137,18 @@ class SqlEngine(AppliedState):
     def _apply(self, frames: list[Frame]) -> None:
         state = self._state
 
-        def work(connection: Connection) -> tuple[State, TablePlaces]:
+        def work(connection: Connection) -> tuple[EngineState, TablePlaces]:
             current = reading.current_rows(connection, self._places, state.tables.with_history, frames)
-            changes = Changes(current, state.tables, state.timestamp)
+            effects = Effects(current, state)
             for frame in frames:
-                changes.add(frame)
-            epochs = (*state.epochs, *changes.epochs) if changes.epochs else state.epochs
-            after = State(frames[-1].last_seq, frames[-1].epoch, changes.timestamp, None, changes.tables, epochs)
-            return after, perform(connection, self._places, state, Write(changes.ranges, changes.changes, after))
+                effects.add(frame)
+            write = effects.write()
+            return write.state, perform(connection, self._places, state, write)
 
         with self._writing:
             self._hold(*self._write(work))
 
-    def _hold(self, state: State, places: TablePlaces) -> None:
+    def _hold(self, state: EngineState, places: TablePlaces) -> None:
         self._durable_seq = min(self._durable_seq, state.seq)
         self._places, self._state = places, state
 
@@ -227,7 +226,7 @@ class SqlEngine(AppliedState):
         state = self._state
         await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
 
-    def _keep(self, name: str, taken_ms: int, state: State) -> None:
+    def _keep(self, name: str, taken_ms: int, state: EngineState) -> None:
         self._flush()
         with self._writing:
             if self._state is not state:
@@ -314,12 +313,9 @@ class SqlEngine(AppliedState):
         def work() -> None:
             with self._writing:
                 state = self._state
-                assert applied_seq <= state.seq, f"the watermark goes back: it is {state.seq}, not below {applied_seq}"
-                tables = state.tables.without_history({table for table, _, _ in rows}, last_timestamp)
-                kept = tuple(entry for entry in state.epochs if entry.epoch <= applied_epoch)
-                after = state._replace(seq=applied_seq, epoch=applied_epoch, tables=tables, epochs=kept)
-                places = self._write(lambda connection: cut(connection, self._places, state, after, rows))
-                self._hold(after, places)
+                write = cut_back(state, rows, applied_seq, applied_epoch, last_timestamp)
+                places = self._write(lambda connection: cut(connection, self._places, state, write))
+                self._hold(write.state, places)
 
         await self._upkeep.submit(work)
         await self.flush()
@@ -337,7 +333,7 @@ class SqlEngine(AppliedState):
         write = base_end(self._state, seq, epoch, last_timestamp, epochs)
         await self._upkeep_move(lambda: write, durably=True)
 
-    async def _upkeep_move(self, make: Callable[[], Write], durably: bool) -> None:
+    async def _upkeep_move(self, make: Callable[[], EngineWrite], durably: bool) -> None:
         def work() -> None:
             with self._writing:
                 write = make()

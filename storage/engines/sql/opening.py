@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from storage.engines.applied import State
+from storage.engine import EngineState
 from storage.engines.sql import tables as own
 from storage.engines.sql.checks import SETTING, check_rights, check_shape, check_tables, refused
 from storage.engines.sql.reading import load
@@ -98,7 +98,7 @@ class SqlParts:
     """The writing connection with what the database holds; everything of it is durable."""
 
     writer: Connection
-    state: State
+    state: EngineState
     places: dict[int, TablePlace]
     notes: dict[str, bytes]
 

@@ -7,17 +7,16 @@ REPEATABLE READ (PostgreSQL) or in one read transaction (SQLite) is of one momen
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, any_, bindparam, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
-from storage.engines.applied import State
-from storage.engines.entries import layout
-from storage.engines.meaning import Table, Tables
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, Tables
+from storage.engines.entries.effects import ReadRow
+from storage.engines.entries.write import Packed, pack_row
 from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.tables import TablePlace, driver_of, place_of, signed, unsigned
@@ -25,7 +24,7 @@ from storage.log.frame import Frame
 from storage.log.record import RecordKind
 
 FETCHED_ROWS = 500
-_UPDATE: Final = int(RecordKind.UPDATE)  # plain ints: see rocks_changes.py
+_UPDATE: Final = int(RecordKind.UPDATE)  # plain ints: see entries/effects.py
 _REPLACES: Final = frozenset((int(RecordKind.UPSERT), int(RecordKind.DELETE)))
 KEYS_AT_ONCE = 1000
 
@@ -80,27 +79,25 @@ def rows(
 
 def current_rows(
     connection: Connection, places: Mapping[int, TablePlace], with_history: Collection[int], frames: Sequence[Frame]
-) -> Callable[[bytes], bytes | None]:
-    """The rows that the updates of `frames` build on and that histories keep, read at once, as a function from their place in
-    RocksDB's layout; a row that nobody foresaw is read alone."""
+) -> ReadRow:
+    """The rows that the updates of `frames` build on and that histories keep, read at once; a row that nobody foresaw is read
+    alone."""
     wanted: dict[int, dict[bytes, None]] = defaultdict(dict)
     for frame in frames:
         for record in frame.records:
             if record.kind == _UPDATE or (record.table in with_history and record.kind in _REPLACES):
                 wanted[record.table][record.key] = None
-    found: dict[bytes, bytes | None] = {}
+    found: dict[tuple[int, bytes], Packed | None] = {}
     for number, keys in wanted.items():
-        prefix = layout.row_prefix(number)
-        found.update((prefix + key, None) for key in keys)
+        found.update(((number, key), None) for key in keys)
         for key, version, value in stored_of_keys(connection, places.get(number), list(keys)):
-            found[prefix + key] = layout.pack_row(version, value)
+            found[number, key] = pack_row(version, value)
 
-    def current(where: bytes) -> bytes | None:
-        if where not in found:
-            number, key = int.from_bytes(where[1 : layout.PREFIX_BYTES], "big"), where[layout.PREFIX_BYTES :]
+    def current(number: int, key: bytes) -> Packed | None:
+        if (number, key) not in found:
             one = row(connection, places.get(number), key)
-            found[where] = None if one is None else layout.pack_row(one.version, one.value)
-        return found[where]
+            found[number, key] = None if one is None else pack_row(one.version, one.value)
+        return found[number, key]
 
     return current
 
@@ -175,7 +172,7 @@ def applied_seq(connection: Connection) -> int:
     return seq
 
 
-def load(connection: Connection) -> tuple[State, dict[int, TablePlace]]:
+def load(connection: Connection) -> tuple[EngineState, dict[int, TablePlace]]:
     """The state as the database has it, and where each table lies."""
     marked = connection.execute(select(own.state)).one()
     places, tables = {}, {}
@@ -188,7 +185,7 @@ def load(connection: Connection) -> tuple[State, dict[int, TablePlace]]:
         EpochEntry(one.epoch, one.first_seq, one.previous, one.site, one.kind)
         for one in connection.execute(select(own.epochs).order_by(own.epochs.c.epoch))
     )
-    return State(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), places
+    return EngineState(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), places
 
 
 def size(connection: Connection) -> int:

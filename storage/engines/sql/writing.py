@@ -1,6 +1,6 @@
-"""One write of an engine, as rocks_changes.py and rocks_state.py collect it, done in the open transaction of an SQL database.
+"""One write of an engine (entries/write.py), done in the open transaction of an SQL database.
 
-What always holds: ranges are deleted before anything is put, as everywhere; rows of one table go in one batch; the watermark is
+What always holds: what goes goes before anything is put, as everywhere; rows of one table go in one batch; the watermark is
 changed only where it is what the engine believes it to be, so two processes on one database cannot both go on.
 On PostgreSQL a batch is copied to a temporary table and upserted from there (the fastest of what was measured:
 docs/performance.md); a small one, and SQLite, take a multiple INSERT ... ON CONFLICT. Blocking.
@@ -8,16 +8,13 @@ docs/performance.md); a small one, and SQLite, take a multiple INSERT ... ON CON
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
 from sqlalchemy import Table as SqlTable
 
-from storage.engines.applied import State
-from storage.engines.entries import layout
-from storage.engines.meaning import Table, Tables, horizon
-from storage.engines.rocks.state import Replacement, Write
+from storage.engine import EngineState, EpochEntry, RequestOutcome, Table, Tables, horizon
+from storage.engines.entries.write import VERSION_BYTES, EngineWrite, Rows, version_of
 from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY
 from storage.engines.sql.opening import wait_for_disk
@@ -31,22 +28,20 @@ PURGE_ROWS = 5000
 TablePlaces = Mapping[int, TablePlace]
 
 
-def perform(connection: Connection, places: TablePlaces, before: State, write: Write) -> TablePlaces:
+def perform(connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite) -> TablePlaces:
     """Do `write` on what holds `before`; where the tables are afterwards. Raises EngineFailed and the driver's errors."""
     mark(connection, before, write.state)
-    found = _delete_ranges(connection, dict(places), write.ranges)
-    sections: dict[int, list[tuple[bytes, bytes | None]]] = defaultdict(list)
-    for item in write.changes.items():
-        sections[item[0][0]].append(item)
-    _put_schemas(connection, found, sections[3])
-    _put_rows(connection, found, sections[1])
-    _put_history(connection, sections[2])
-    _put_epochs(connection, sections[4])
-    _put_requests(connection, sections[5])
+    found = dict(places)
+    _delete(connection, found, write)
+    _put_schemas(connection, found, write.schemas)
+    _put_rows(connection, found, write.rows)
+    _put_history(connection, write)
+    _put_epochs(connection, write.epochs)
+    _put_requests(connection, dict(write.requests))
     return found
 
 
-def mark(connection: Connection, before: State, after: State) -> None:
+def mark(connection: Connection, before: EngineState, after: EngineState) -> None:
     """The watermark. Raises EngineFailed when the database is not where `before` says."""
     moved = (
         update(own.state)
@@ -60,30 +55,24 @@ def mark(connection: Connection, before: State, after: State) -> None:
         )
 
 
-def _delete_ranges(
-    connection: Connection, places: dict[int, TablePlace], ranges: Sequence[layout.Range]
-) -> dict[int, TablePlace]:
-    for begin, end in ranges:
-        if (begin, end) == layout.CONTENT:
-            for place in places.values():
-                drop(connection, place)
-            places.clear()
-            for table in (own.history, own.requests, own.epochs):
-                connection.execute(delete(table))
-            continue
-        number = int.from_bytes(begin[1 : layout.PREFIX_BYTES], "big")
-        if begin[0] == 1 and number in places:
+def _delete(connection: Connection, places: dict[int, TablePlace], write: EngineWrite) -> None:
+    if write.emptied:
+        for place in places.values():
+            drop(connection, place)
+        places.clear()
+        for table in (own.history, own.requests, own.epochs):
+            connection.execute(delete(table))
+    for number in write.dropped:
+        if number in places:
             drop(connection, places.pop(number))
-        elif begin[0] == 2:
-            connection.execute(delete(own.history).where(own.history.c.table_id == signed(number)))
-    return places
+    for number in write.without_history:
+        connection.execute(delete(own.history).where(own.history.c.table_id == signed(number)))
 
 
-def _put_schemas(connection: Connection, places: dict[int, TablePlace], items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    for key, stored in items:
-        if stored is None:
-            continue  # its range is deleted already
-        number, table = int.from_bytes(key[1:], "big"), layout.decode_table(stored)
+def _put_schemas(connection: Connection, places: dict[int, TablePlace], schemas: Mapping[int, Table | None]) -> None:
+    for number, table in schemas.items():
+        if table is None:
+            continue  # it is dropped already
         place = places.get(number)
         if place is None:
             places[number] = create(connection, number, table.schema)
@@ -102,23 +91,18 @@ def _note(connection: Connection, place: TablePlace, table: Table) -> None:
     )
 
 
-def _put_rows(connection: Connection, places: dict[int, TablePlace], items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    by_table: dict[bytes, list[tuple[bytes, bytes | None]]] = defaultdict(list)
-    for key, stored in items:
-        by_table[key[1 : layout.PREFIX_BYTES]].append((key[layout.PREFIX_BYTES :], stored))
-    for prefix, rows in by_table.items():
-        number = int.from_bytes(prefix, "big")
+def _put_rows(connection: Connection, places: dict[int, TablePlace], rows: Rows) -> None:
+    for number, changed in rows.items():
         place = places.get(number)
-        gone = [key for key, stored in rows if stored is None]
+        gone = [key for key, packed in changed.items() if packed is None]
         if place is None:
-            if len(gone) == len(rows):
+            if len(gone) == len(changed):
                 continue
             place = places[number] = create(connection, number, None)
         for at in range(0, len(gone), KEYS_AT_ONCE):
             connection.execute(delete(place.table).where(is_one_of(place, gone[at : at + KEYS_AT_ONCE])))
         put = [
-            (key, int.from_bytes(stored[: layout.VERSION_BYTES], "big"), stored[layout.VERSION_BYTES :])
-            for key, stored in rows if stored is not None
+            (key, version_of(packed), packed[VERSION_BYTES:]) for key, packed in changed.items() if packed is not None
         ]
         put_rows(connection, place, put)
 
@@ -162,23 +146,20 @@ def _stage(connection: Connection, place: TablePlace, names: str) -> str:
     return f"twinlog_stage_{number}"
 
 
-def _put_history(connection: Connection, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    put = []
-    for where, stored in items:
-        number, key, until = layout.history_parts(where)
-        assert stored is not None, "single versions go by purge and by key only"
-        put.append({
-            "table_id": signed(number), "key": key, "until": until, "version": layout.version_of(stored),
-            "value": stored[layout.VERSION_BYTES :],
-        })
+def _put_history(connection: Connection, write: EngineWrite) -> None:
+    put = [
+        {
+            "table_id": signed(number), "key": key, "until": until, "version": version_of(packed),
+            "value": packed[VERSION_BYTES:],
+        }
+        for number, versions in write.history.items() for (key, until), packed in versions.items()
+    ]
     if put:
         connection.execute(upsert_into(own.history, connection.dialect.name), put)
 
 
-def _put_epochs(connection: Connection, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    for _, stored in items:
-        assert stored is not None, "epochs go by a cut only"
-        entry = layout.decode_epoch(stored)
+def _put_epochs(connection: Connection, entries: Sequence[EpochEntry]) -> None:
+    for entry in entries:
         connection.execute(
             upsert_into(own.epochs, connection.dialect.name),
             {"epoch": entry.epoch, "first_seq": entry.first_seq, "previous": entry.previous, "site": entry.site,
@@ -186,34 +167,27 @@ def _put_epochs(connection: Connection, items: Sequence[tuple[bytes, bytes | Non
         )
 
 
-def _put_requests(connection: Connection, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    put = []
-    for where, stored in items:
-        assert stored is not None, "outcomes go by purge and by a cut only"
-        told = layout.decode_outcome(stored)
-        put.append({
-            "key": where[1:], "digest": told.digest, "epoch": told.epoch, "seq": told.seq, "version": told.version,
-            "count": told.count, "was_async": told.was_async,
-        })
+def _put_requests(connection: Connection, requests: Mapping[str, RequestOutcome]) -> None:
+    put = [
+        {
+            "key": name.encode(), "digest": one.digest, "epoch": one.epoch, "seq": one.seq, "version": one.version,
+            "count": one.count, "was_async": one.was_async,
+        }
+        for name, one in requests.items()
+    ]
     if put:
         connection.execute(upsert_into(own.requests, connection.dialect.name), put)
 
 
-def cut(connection: Connection, places: TablePlaces, before: State, after: State, rows: Sequence[Replacement]) -> TablePlaces:
-    """A rejoin: rows (None: gone) without their history; nothing above `after` is remembered."""
+def cut(connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite) -> TablePlaces:
+    """Do a `write` of a rejoin: its rows lose their history, and nothing above its state is remembered."""
+    rows = [{"of": signed(table), "row": key} for table, changed in write.rows.items() for key in changed]
     if rows:
         one = (own.history.c.table_id == bindparam("of")) & (own.history.c.key == bindparam("row"))
-        connection.execute(delete(own.history).where(one), [{"of": signed(table), "row": key} for table, key, _ in rows])
-    connection.execute(delete(own.requests).where(own.requests.c.seq > after.seq))
-    connection.execute(delete(own.epochs).where(own.epochs.c.epoch > after.epoch))
-    changes = {
-        layout.row_prefix(table) + key: None if row is None else layout.pack_row(row.version, row.value)
-        for table, key, row in rows
-    }
-    found = perform(connection, places, before, Write((), changes, after))
-    for number, table in after.tables.by_id.items():
-        _note(connection, found[number], table)
-    return found
+        connection.execute(delete(own.history).where(one), rows)
+    connection.execute(delete(own.requests).where(own.requests.c.seq > write.state.seq))
+    connection.execute(delete(own.epochs).where(own.epochs.c.epoch > write.state.epoch))
+    return perform(connection, places, before, write)
 
 
 def expired_deletes(tables: Tables, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:

@@ -15,8 +15,7 @@ from spark_jobs.job import Outcome, Request, SiteSource
 from spark_jobs.logs.files import Place, list_log
 from spark_jobs.logs.walk import walk
 from spark_jobs.replay import job as replay
-from spark_jobs.replay.tasks import Plan, entries, sorted_files
-from storage.engines.entries.layout import row_prefix
+from spark_jobs.replay.tasks import ReplayPlan, entries, sorted_files
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.chain import standing
@@ -36,7 +35,7 @@ def run(spark: SparkSession, folder: Path, **settings: str) -> Outcome:
     return replay.run(spark, asked, Silent())
 
 
-def folded(folder: Path, kept: list[Frame], cuts: tuple[bytes, ...], base: Path | None) -> None:
+def folded(folder: Path, kept: list[Frame], cuts: tuple[tuple[int, bytes], ...], base: Path | None) -> None:
     """As replay.py does it, without Spark: the log of the frames `kept` lies in folder/wal. Makes folder/into."""
     into = folder / "into"
     (into / "files").mkdir(parents=True)
@@ -44,7 +43,7 @@ def folded(folder: Path, kept: list[Frame], cuts: tuple[bytes, ...], base: Path 
         (into / "rocksdb").symlink_to(folder / "copy")
     before = replay._state(into)
     place = Place(str(folder / "wal"))
-    plan = Plan(place, cuts, "" if base is None else str(base), before.tables, str(into / "files"))
+    plan = ReplayPlan(place, cuts, "" if base is None else str(base), before.tables, str(into / "files"))
     places = {frame.position: where for frame, where in _placed(place)}
     rows = [{"segment": places[frame.position][0], "offsets": [places[frame.position][1]]} for frame in reversed(kept)]
     batches = list(entries(plan, iter([pa.RecordBatch.from_pylist(rows)]))) if rows else []
@@ -69,7 +68,7 @@ async def test_every_entry_is_the_engines(tmp_path: Path, seed: int) -> None:
     log = random_log(draw, draw.choice((1, 12, 60)))
     kept = standing(log)
     write_log(tmp_path / "wal", log)
-    cuts = {row_prefix(draw.choice(TABLES)) + draw.choice((b"", b"\0", b"a\0", b"5")) for _ in range(draw.randrange(6))}
+    cuts = {(draw.choice(TABLES), draw.choice((b"", b"\0", b"a\0", b"5"))) for _ in range(draw.randrange(6))}
     await serial(tmp_path / "serial", kept)
     half = len(kept) // 2 if seed >= 20 else 0
     if half:

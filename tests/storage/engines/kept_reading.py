@@ -9,8 +9,7 @@ from typing import NamedTuple
 from rocksdict import AccessType, Options, Rdict
 from sqlalchemy import Connection, create_engine, text
 
-from storage.engine import EpochEntry, KeptSnapshot, StorageEngine, StoredRow
-from storage.engines.applied import State
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, StorageEngine, StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import View
@@ -81,7 +80,7 @@ def _read_sql(connection: Connection) -> Content:
     return _content(state, {n: sql_read.rows(connection, places[n], None, None, False, LIMIT) for n in sorted(places)})
 
 
-def _content(state: State, rows: dict[int, Sequence[StoredRow]]) -> Content:
+def _content(state: EngineState, rows: dict[int, Sequence[StoredRow]]) -> Content:
     return Content(state.seq, state.epoch, state.timestamp, state.tables.schemas(), list(state.epochs), rows)
 
 

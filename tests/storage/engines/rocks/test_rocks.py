@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from storage.engines.entries.layout import Range
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.engine import RocksEngine
+from storage.engines.rocks.layout import Range
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.frame import COUNTER_BITS, Frame
 from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, update, upsert, value

@@ -20,13 +20,13 @@ This module is pure.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import msgspec
 
-from storage.engine import EpochEntry, RequestOutcome
-from storage.engines.meaning import Table
+from storage.engine import EngineState, EpochEntry, RequestOutcome, Table
+from storage.engines.entries.write import VERSION_BYTES, EngineWrite
 
 FORMAT = b"2"
 FORMAT_KEY = b"\x00format"
@@ -39,7 +39,6 @@ REQUESTS = (b"\x05", b"\x06")
 REQUESTS_BY_AGE = (b"\x06", b"\x07")
 HISTORY = (b"\x02", b"\x03")
 _ROW, _HISTORY, _SCHEMA, _EPOCH, _REQUEST, _AGE = (bytes((prefix,)) for prefix in range(1, 7))
-VERSION_BYTES = 8
 TABLE_BYTES = 8
 PREFIX_BYTES = 1 + TABLE_BYTES  # prefix byte and table id
 _applied = struct.Struct(">QQQ")
@@ -138,14 +137,6 @@ def request_entries(key: str, outcome: RequestOutcome) -> dict[bytes, bytes]:
     return {request_key(key): encode(outcome), age_key(outcome.version, key): b""}
 
 
-def pack_row(version: int, value: bytes) -> bytes:
-    return version.to_bytes(VERSION_BYTES, "big") + value
-
-
-def version_of(stored: bytes) -> int:
-    return int.from_bytes(stored[:VERSION_BYTES], "big")
-
-
 def pack_applied(seq: int, epoch: int, timestamp: int) -> bytes:
     return _applied.pack(seq, epoch, timestamp)
 
@@ -154,3 +145,32 @@ def unpack_applied(stored: bytes) -> tuple[int, int, int]:
     """Applied sequence, its epoch, largest hybrid timestamp."""
     seq, epoch, timestamp = _applied.unpack(stored)
     return seq, epoch, timestamp
+
+
+def ranges(write: EngineWrite) -> list[Range]:
+    """What goes before anything of `write` is put."""
+    gone = [CONTENT] if write.emptied else []
+    gone += [row_range(number) for number in write.dropped]
+    gone += [history_range(number) for number in write.without_history]
+    return gone
+
+
+def entries(write: EngineWrite, before: EngineState) -> Iterator[tuple[bytes, bytes | None]]:
+    """What is put on what holds `before`, each key once: its bytes, or None where an entry goes. HOT."""
+    for number, rows in write.rows.items():
+        prefix = row_prefix(number)
+        for key, packed in rows.items():
+            yield prefix + key, packed
+    for number, versions in write.history.items():
+        for (key, until), packed in versions.items():
+            yield history_key(number, key, until), packed
+    for number, table in write.schemas.items():
+        yield schema_key(number), None if table is None else encode(table)
+    for entry in write.epochs:
+        yield epoch_key(entry.epoch), encode(entry)
+    for name, outcome in write.requests:
+        yield from request_entries(name, outcome).items()
+    state = write.state
+    if state.base != before.base:
+        yield LOADING_KEY, state.base
+    yield APPLIED_KEY, pack_applied(state.seq, state.epoch, state.timestamp)
