@@ -48,7 +48,6 @@ DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 WHOLE = {"sync": "ACTIVE", "async": "DOWNGRADE_ACTIVE"}  # mode that is wanted -> the active's role then
-FINAL_READS = 3
 
 
 @dataclass(frozen=True, slots=True)

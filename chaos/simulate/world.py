@@ -21,6 +21,7 @@ from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
 from chaos.simulate.twins.disk import SimDisk
 from chaos.simulate.twins.engine import SimEngine
 from chaos.simulate.twins.hearing import Hearing, Note
+from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
@@ -43,7 +44,6 @@ from storage.engines.applying import BarrierLimits
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
-from switchover.operations.journal import MemoryJournal
 from switchover.register.port import Coordinator
 from switchover.register.two_dfs import DfsCoordinator
 from twinlog.errors import TwinlogError

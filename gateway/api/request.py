@@ -28,7 +28,6 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 MSGPACK = "application/x-msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
-OCTETS = "application/octet-stream"
 DEADLINE_HEADER = "twinlog-deadline-s"
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

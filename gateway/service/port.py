@@ -68,7 +68,6 @@ class WriteResult(msgspec.Struct, frozen=True, gc=False):
     receipt: str
     mode: str  # "sync" | "async"
     count: int
-    replayed: bool = False  # answered from the idempotency record
 
 
 class SiteService(Protocol):

@@ -99,7 +99,7 @@ class RowsService:
         await self._await_lease(active.lease, until_s)  # it acknowledges again
         mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
         receipt = encode_receipt(0, found.epoch, found.seq, mode)
-        return WriteResult(found.version, receipt, mode, found.count, replayed=True)
+        return WriteResult(found.version, receipt, mode, found.count)
 
     async def _write_once(
         self, active: ActiveEpoch, request: WriteRequest, until_s: float, settled: Callable[[], None] | None = None

@@ -32,7 +32,6 @@ KINDS = {
     "degrade": {"reason", "automatic"},
     "resync": {"reason"},
 }
-OWN_KINDS = ("bootstrap", "restart")  # the site's own, never asked for
 LISTED_MAX = 200
 STATUS_TIMEOUT_S = 2.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no

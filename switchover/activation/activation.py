@@ -137,10 +137,6 @@ class Activation:
         dfs_by_site = {ports.site: ports.own_dfs, ports.peer: ports.peer_dfs}
         return await known_epochs(ports.engine, ports.wal, dfs_by_site, ports.layout)
 
-    async def abandon(self) -> None:
-        """Let the pair go: nothing irreversible was done."""
-        await update(self.ports.coordinator, lambda state: abandon_plan(state, self.request.plan_id))
-
     def old_has_stopped(self, durable_seq: int) -> None:
         """The old active confirmed that it stopped, with its storage durable up to `durable_seq`."""
         self.request = replace(self.request, old_stopped=True, peer_durable_seq=durable_seq)

@@ -150,7 +150,7 @@ class Attempt:
         if self.operation.aborting:
             raise _Aborted
         loop = asyncio.get_running_loop()
-        working = loop.create_task(_checked(step))
+        working = loop.create_task(_perform(step))
         reporting = loop.create_task(self._report(index, step))
         self._working = working if step.abortable else None
         try:
@@ -215,9 +215,7 @@ class Attempt:
         self._failpoints.hit(f"plan.{self.operation.kind}.{step.name}.{moment}")
 
 
-async def _checked(step: Step) -> Json | None:
-    if step.check is not None and await step.check():
-        return {"skipped": "its effect is there already"}
+async def _perform(step: Step) -> Json | None:
     detail = await step.run()
     return None if detail is None else json_ready(detail)
 

@@ -1,4 +1,4 @@
-"""The journal port: what a site remembers of its role changes, so that a crash anywhere loses none. With its twin in memory.
+"""The journal port: what a site remembers of its role changes, so that a crash anywhere loses none.
 
 What always holds: when a call returns, what it wrote survives a crash of process and machine, all of it or nothing; the
 history is only ever added to. The journal lives at the site that executes the operation and needs no other site.
@@ -31,41 +31,6 @@ class Journal(Protocol):
         """The last entries, newest first."""
 
     async def close(self) -> None: ...
-
-
-class MemoryJournal:
-    """The twin. It outlives the process that the simulator kills, as a file would."""
-
-    def __init__(self) -> None:
-        self._operations: dict[str, Operation] = {}
-        self._history: list[HistoryEntry] = []
-
-    def all(self) -> list[Operation]:
-        """In the order of creation; for tests and the simulator."""
-        return list(self._operations.values())
-
-    async def create(self, operation: Operation, entry: HistoryEntry) -> None:
-        if operation.id in self._operations:
-            raise id_taken(operation.id)
-        await self.save(operation, entry)
-
-    async def save(self, operation: Operation, entry: HistoryEntry) -> None:
-        self._operations[operation.id] = operation
-        self._history.append(entry)
-
-    async def load(self, operation_id: str) -> Operation:
-        if operation_id not in self._operations:
-            raise unknown_operation(operation_id)
-        return self._operations[operation_id]
-
-    async def operations(self, limit: int) -> list[Operation]:
-        return list(reversed(self._operations.values()))[:limit]
-
-    async def history(self, limit: int) -> list[HistoryEntry]:
-        return list(reversed(self._history))[:limit]
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 def id_taken(operation_id: str) -> Conflict:

@@ -22,7 +22,6 @@ class Step:
     abortable: bool = False  # may be cancelled while it runs, and the operation given up after it
     undo: Callable[[], Awaitable[object]] | None = None  # takes the effect back, whole or half; absent: it left none
     dry: bool = False  # changes nothing: a dry run runs it too, and a resume runs it again
-    check: Callable[[], Awaitable[bool]] | None = None  # True: its effect is there already, and it is skipped
     progress: Callable[[], Json] | None = None  # asked from time to time while it runs
 
 

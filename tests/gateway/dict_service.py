@@ -107,7 +107,7 @@ class DictService:
             return None
         if found.digest != digest:
             raise InvalidInput("the idempotency key was used for a different request: use a new key")
-        return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count, replayed=True)
+        return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count)
 
     async def _apply(self, records: list[Record]) -> int:
         first, self._next = self._next, self._next + len(records)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
+from gateway.service.receipts import decode_receipt
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
@@ -69,10 +70,12 @@ class PairCommands(SiteCommands):
         digest = hashlib.sha256(row_key + row_value).digest() if "once" in given else b""
         request = WriteRequest(table, [Mutation(op, row_key, row_value)], conditions, given.get("once"), digest)
         within_s = float(given["within"]) if "within" in given else None
+        applied_seq = self._at(site).site.ports.engine.applied_seq
         result = await facade.write(request, within_s)
         if "as" in given:
             self._results[given["as"]] = result
-        return f"{result.mode} again" if result.replayed else result.mode
+        is_logged_before = decode_receipt(result.receipt).seq <= applied_seq
+        return f"{result.mode} again" if is_logged_before else result.mode
 
     async def do_put(self, words: list[str]) -> str:
         """put SITE KEY VALUE [within S] [as NAME] [once IDEMPOTENCY-KEY] [at-version-of NAME]: `sync`, `async` or the error."""

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from chaos.simulate.twins.journal import MemoryJournal
 from storage.clock import SystemClock
 from storage.failpoints import Failpoints
 from switchover.operations.executor import Executor
-from switchover.operations.journal import MemoryJournal
 from tests.switchover.operations.plan_world import World
 
 

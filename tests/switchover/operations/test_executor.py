@@ -11,7 +11,6 @@ import pytest
 from storage.clock import SystemClock
 from storage.failpoints import Failpoints
 from switchover.operations.executor import Executor
-from switchover.operations.journal import MemoryJournal
 from switchover.operations.plan import Plan, Step
 from switchover.operations.sql_journal import SqlJournal
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
@@ -106,19 +105,6 @@ async def test_run_raises_the_error_of_the_step(executor: Executor, world: World
     world.hooks["claim"] = failing(LogGap("a frame is missing", held_seq=4))
     with pytest.raises(LogGap, match="missing"):
         await executor.run("op-2", "switchover", "b", {}, "ann")
-
-
-async def test_a_step_whose_effect_is_there_is_skipped(world: World) -> None:
-    async def there() -> bool:
-        return True
-
-    def plan(kind: str, to: str | None, options: dict[str, Any]) -> Plan:
-        return Plan(kind, [Step("claim", lambda: world.effect("claim"), "to claim", check=there)])
-
-    executor = Executor(MemoryJournal(), SystemClock(), plan, Failpoints())
-    last = await executor.run("op-1", "switchover", "b", {}, "ann")
-    assert (last["steps"][0]["state"], world.calls) == ("done", [])
-    assert "skipped" in last["steps"][0]["detail"]
 
 
 # ---- following

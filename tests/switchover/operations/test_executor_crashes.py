@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from chaos.simulate.twins.journal import MemoryJournal
 from storage.clock import SystemClock
 from storage.failpoints import ArmedFailpoints, Crash, Failpoints
 from switchover.operations.executor import Executor
-from switchover.operations.journal import Journal, MemoryJournal
+from switchover.operations.journal import Journal
 from switchover.operations.sql_journal import SqlJournal
 from tests.switchover.operations.plan_world import EVERY_POINT, NAMES, UNDO_POINTS, Gate, World, failing, start, states
 from twinlog.errors import Refused, Unavailable

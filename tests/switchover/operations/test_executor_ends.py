@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from chaos.simulate.twins.journal import MemoryJournal
 from storage.clock import SystemClock
 from storage.failpoints import Failpoints
 from switchover.operations.document import HistoryEntry, Operation
 from switchover.operations.executor import Executor
-from switchover.operations.journal import MemoryJournal
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
 from twinlog.errors import Refused, Unavailable
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from chaos.simulate.twins.journal import MemoryJournal
 from switchover.operations.document import (
     HistoryEntry,
     Operation,
@@ -21,7 +22,7 @@ from switchover.operations.document import (
     taken_up,
     with_step,
 )
-from switchover.operations.journal import Journal, MemoryJournal
+from switchover.operations.journal import Journal
 from switchover.operations.sql_journal import SqlJournal
 from tests.storage.engines.sql.rig import a_database, postgres
 from twinlog.errors import Conflict, NotFound, Unavailable

@@ -1,0 +1,41 @@
+"""The journal of role changes, in memory."""
+
+from __future__ import annotations
+
+from switchover.operations.document import HistoryEntry, Operation
+from switchover.operations.journal import id_taken, unknown_operation
+
+
+class MemoryJournal:
+    """It outlives the process that the simulator kills, as a file would."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation] = {}
+        self._history: list[HistoryEntry] = []
+
+    def all(self) -> list[Operation]:
+        """In the order of creation; for tests."""
+        return list(self._operations.values())
+
+    async def create(self, operation: Operation, entry: HistoryEntry) -> None:
+        if operation.id in self._operations:
+            raise id_taken(operation.id)
+        await self.save(operation, entry)
+
+    async def save(self, operation: Operation, entry: HistoryEntry) -> None:
+        self._operations[operation.id] = operation
+        self._history.append(entry)
+
+    async def load(self, operation_id: str) -> Operation:
+        if operation_id not in self._operations:
+            raise unknown_operation(operation_id)
+        return self._operations[operation_id]
+
+    async def operations(self, limit: int) -> list[Operation]:
+        return list(reversed(self._operations.values()))[:limit]
+
+    async def history(self, limit: int) -> list[HistoryEntry]:
+        return list(reversed(self._history))[:limit]
+
+    async def close(self) -> None:
+        """Nothing is held."""
