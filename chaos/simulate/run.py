@@ -35,6 +35,7 @@ from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
+from gateway.service.documents import BarrierDocument
 from storage.invariants import watched
 from twinlog.errors import TwinlogError
 
@@ -88,8 +89,8 @@ class Run:
     def note(self, what: str) -> None:
         self.trace.append(f"{self.loop.now_s:10.4f} {what}")
 
-    def _taken(self, told: dict[str, Any]) -> None:
-        self.recorder.note(Taken(told["name"], told["epoch"], told["seq"], self.loop.now_s))
+    def _taken(self, taken: BarrierDocument) -> None:
+        self.recorder.note(Taken(taken.name, taken.epoch, taken.seq, self.loop.now_s))
 
     def broken(self, promise: str, sentence: str) -> None:
         self.violations.append(Violation(promise, "liveness", sentence, (), (self.loop.now_s,)))
@@ -122,9 +123,9 @@ class Run:
     def _internal_steps(self) -> list[str]:
         """Steps of role changes that ended in such an error: the journals name it, and no log does."""
         return [
-            f"{operation.kind}: {operation.error['message']}" for site in SITES
+            f"{operation.kind}: {operation.error.message}" for site in SITES
             for operation in self.world.machines[site].journal.all()
-            if operation.error is not None and operation.error["code"] == "internal"
+            if operation.error is not None and operation.error.code == "internal"
         ]
 
     def _hash(self, history: History) -> str:

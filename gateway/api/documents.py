@@ -8,41 +8,44 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gateway.service.audits import AuditBody, Audits
-from switchover.monitor.views import SiteView
+from storage.rows.schema import COLUMNS_MAX, HISTORY_S_MAX, KEY_COLUMNS_MAX, NAME, Replication, TableDocument, TypeName
+from switchover.operations.document import OperationDocument
 
 Row = dict[str, Any]
+Name = Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
+HistoryS = Annotated[int, Meta(ge=0, le=HISTORY_S_MAX, description="how long old versions are kept for as_of, in seconds")]
 
 
-class ColumnDocument(Struct):
-    """One column. In a new table `nullable` may be left out (true, but false for key columns), `default` too."""
+class ColumnBody(Struct, forbid_unknown_fields=True):
+    """A column of a new table, or a new column. `nullable` left out: true, but false for key columns."""
 
-    name: str
-    type: Literal["bool", "int32", "int64", "float32", "float64", "string", "bytes", "timestamp", "decimal", "json"]
+    name: Name
+    type: TypeName
     nullable: bool = True
     default: Any = None
 
 
-class TableDocument(Struct):
-    name: str
-    columns: list[ColumnDocument]
-    primary_key: list[str]
+class TableBody(Struct, forbid_unknown_fields=True):
+    """A new table. storage/rows/schema.py checks it, and names every fault at once."""
+
+    name: Name
+    columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
+    primary_key: Annotated[list[str], Meta(min_length=1, max_length=KEY_COLUMNS_MAX)]
     partitioning: Annotated[None, Meta(description="does not work yet: a table that asks for it is refused")] = None
-    replication: Literal["sync", "async", "local"] = "sync"
-    history_s: Annotated[int, Meta(ge=0, description="how long old versions are kept for as_of, in seconds")] = 0
+    replication: Replication = "sync"
+    history_s: HistoryS = 0
 
 
-class TableChange(Struct, omit_defaults=True):
+class TableChange(Struct, forbid_unknown_fields=True):
     """What to change; members left out stay as they are."""
 
-    add: list[ColumnDocument] = []
-    drop: list[str] = []
-    rename: dict[str, str] = {}
-    replication: Literal["sync", "async", "local"] = "sync"
-    history_s: int = 0
+    add: list[ColumnBody] | UnsetType = UNSET
+    drop: list[str] | UnsetType = UNSET
+    rename: dict[str, str] | UnsetType = UNSET
+    replication: Replication | UnsetType = UNSET
+    history_s: HistoryS | UnsetType = UNSET
 
 
 class TableList(Struct):
@@ -109,38 +112,6 @@ class PageAnswer(Struct):
     next_page_token: str | None
 
 
-class ReceiptAnswer(Struct):
-    receipt: str
-    outcome: Literal["survived", "lost", "unknown"]
-    log: int
-    epoch: int
-    seq: int
-    mode: Literal["sync", "async"]
-
-
-class ActiveSite(Struct):
-    site: str
-    url: str
-    epoch: int
-
-
-class ClusterDocument(Struct):
-    pair: str
-    site: str
-    role: str
-    epoch: int
-    mode: str
-    policy: str
-    active: ActiveSite | None
-    sites: dict[str, Any]
-    committed_seq: int
-    applied_seq: int
-    replication_lag: Any
-    remote_log: Any
-    at_risk: Any
-    operation: Any
-
-
 class OperationBody(Struct, forbid_unknown_fields=True):
     """A role change. `kind`: switchover, failover, rejoin, degrade, resync. `to`: the site that will be active."""
 
@@ -150,36 +121,8 @@ class OperationBody(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class OperationDocument(Struct):
-    id: str
-    kind: str
-    to: str | None
-    state: str
-    steps: list[dict[str, Any]]
-    started_at: Any
-
-
 class OperationList(Struct):
     operations: list[OperationDocument]
-
-
-class CheckDocument(Struct):
-    """`status`: ok, warning, failed, unknown. `fix` is empty when there is nothing to do."""
-
-    id: str
-    status: Literal["ok", "warning", "failed", "unknown"]
-    seen: str
-    fix: str
-
-
-class ChecksDocument(Struct, rename={"kind": "for"}):
-    """`ok`: nothing failed. `loss`: the loss manifest of a failover, or null."""
-
-    kind: str
-    to: str
-    ok: bool
-    checks: list[CheckDocument]
-    loss: dict[str, Any] | None
 
 
 class BarrierBody(Struct, forbid_unknown_fields=True):
@@ -188,40 +131,6 @@ class BarrierBody(Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(?![\s\S])")] | None = None  # a `$` takes a newline
 
 
-class BarrierDocument(Struct):
-    """The snapshot that this site holds of all up to sequence `seq` of `epoch`. `place`: where another process reads it."""
-
-    name: str
-    epoch: int
-    seq: int
-    taken_at: str
-    expires_at: str
-    engine: Literal["rocksdb", "postgresql", "sqlite", "memory"]
-    place: str
-
-
-class BarrierList(Struct):
-    site: str
-    barriers: list[BarrierDocument]
-
-
-class HealthAnswer(Struct):
+class HealthAnswer(Struct, frozen=True):
     site: str
     role: str
-
-
-class Problem(Struct, omit_defaults=True):
-    """RFC 9457. More members follow by type: `column`, `active`, `retry_after_s`, `faults`, ..."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    outcome: Literal["not_applied", "unknown"] | msgspec.UnsetType = msgspec.UNSET
-
-
-ANSWERS = (
-    TableDocument, TableChange, TableList, BatchBody, CheckBody, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptAnswer,
-    ClusterDocument, OperationBody, OperationDocument, OperationList, ChecksDocument, HealthAnswer, Problem, MutationBody,
-    ConditionBody, SiteView, BarrierBody, BarrierDocument, BarrierList, AuditBody, Audits,
-)

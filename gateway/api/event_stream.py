@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
@@ -17,9 +17,10 @@ from starlette.responses import StreamingResponse
 
 PING_S = 15.0
 _END = object()
+Document = TypeVar("Document", bound=msgspec.Struct)
 
 
-async def event_stream(name: str, source: AsyncIterator[dict[str, Any]], closing: asyncio.Event) -> StreamingResponse:
+async def event_stream(name: str, source: AsyncIterator[Document], closing: asyncio.Event) -> StreamingResponse:
     """A stream of events called `name`. Raises what the source raises before its first document."""
     first = await anext(source, _END)
     return StreamingResponse(
@@ -27,7 +28,7 @@ async def event_stream(name: str, source: AsyncIterator[dict[str, Any]], closing
     )
 
 
-async def _events(name: str, first: Any, source: AsyncIterator[dict[str, Any]], closing: asyncio.Event) -> AsyncIterator[bytes]:
+async def _events(name: str, first: Any, source: AsyncIterator[Document], closing: asyncio.Event) -> AsyncIterator[bytes]:
     closed = asyncio.ensure_future(closing.wait())
     coming: asyncio.Future[Any] | None = None
     document = first

@@ -1,7 +1,7 @@
-"""What the OpenAPI document says beyond what FastAPI finds out itself: bodies, answers, problems, shared headers, examples.
+"""Makes the OpenAPI document: what FastAPI finds out itself, and bodies, answers, problems, headers and examples beside it.
 
-What always holds: every schema that a route refers to is a type of documents.py; the hot path is documented by the plain
-routes beside it, which answer the same.
+What always holds: the schema of an answer is that of the struct whose encoding the answer is; the schema of a body that is
+decoded into a struct is that of this struct. The hot path is documented by the plain routes beside it, which answer the same.
 """
 
 from __future__ import annotations
@@ -12,38 +12,63 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gateway.api import documents
+from gateway.api.documents import (
+    BarrierBody,
+    BatchAnswer,
+    BatchBody,
+    CheckBody,
+    ConditionBody,
+    HealthAnswer,
+    OperationBody,
+    OperationList,
+    PageAnswer,
+    RowAnswer,
+    TableBody,
+    TableChange,
+    TableList,
+    WriteAnswer,
+)
+from gateway.api.problem import Problem
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
-from gateway.api.request import JSON
+from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
+from gateway.service.audits import Audit, AuditBody, Audits
+from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
+from storage.rows.schema import TableDocument
+from switchover.monitor.views import SiteView
+from switchover.operations.document import OperationDocument
+from switchover.preflight.preflight import ChecksDocument
 from twinlog.problem_documents import TYPE_PREFIX
 
 PROBLEM = "application/problem+json"
+EVENTS = "text/event-stream"
+TAGS = [
+    {"name": "tables", "description": "Create, change and drop tables."},
+    {"name": "rows", "description": "Write and read rows: one, many at once, or a scan. Only the active serves them."},
+    {"name": "cluster", "description": "The pair as the asked site sees it, and what became of a write."},
+    {"name": "operations", "description": "Role changes: check, start, follow, abort, resume. One runs at a time."},
+    {"name": "audits", "description": "Barriers, behind which each site keeps a snapshot, and what audits found."},
+    {"name": "health", "description": "Probes for load balancers, and figures for Prometheus."},
+    {"name": "internal", "description": "Calls between the two sites. Clients do not use them."},
+]
+SERVERS = [
+    {
+        "url": "{site}", "description": "one site of the pair; the active serves rows, and each site serves the rest",
+        "variables": {"site": {"default": "http://127.0.0.1:8401", "description": "the address of the site"}},
+    },
+]
 _REF = "#/components/schemas/{name}"
 _STATUS_TITLES = {row.status: row.title for row in reversed(PROBLEMS.values())}
 _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
-
-EXAMPLE_TABLE = {
-    "name": "flights",
-    "columns": [
-        {"name": "carrier", "type": "string"}, {"name": "flight", "type": "int32"},
-        {"name": "delay_min", "type": "float64"}, {"name": "seen_at", "type": "timestamp"},
-    ],
-    "primary_key": ["carrier", "flight"],
-    "replication": "sync",
-}
-EXAMPLE_ROW = {"carrier": "UA", "flight": 1545, "delay_min": 2.0, "seen_at": "2013-01-01T05:17:00Z"}
-EXAMPLE_VERSION = 89_173_404_839_936_000
-EXAMPLE_WRITE = {"version": EXAMPLE_VERSION, "receipt": "AQEAAAMAAAAAAAAAKgAAAAAAAAA", "mode": "sync"}
-EXAMPLE_BATCH = {
-    "mutations": [
-        {"op": "upsert", "row": EXAMPLE_ROW},
-        {"op": "update", "row": {"carrier": "UA", "flight": 1545, "delay_min": 4.0}},
-        {"op": "delete", "key": {"carrier": "AA", "flight": 1}},
-    ]
-}
+BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, BarrierBody, AuditBody)
+ANSWERS = (
+    TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
+    OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, Audit, Audits, HealthAnswer,
+    Problem,
+)
 
 
-def ref(kind: type) -> dict[str, Any]:
+def ref(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """A reference to the schema of `kind`, one of BODIES or ANSWERS."""
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
@@ -53,14 +78,25 @@ def answers(ok: dict[int, dict[str, Any]], *problems: int) -> dict[int | str, di
     return good | {status: _problem(status) for status in sorted({*problems, 422, 500})}
 
 
-def answer(kind: type, text: str, example: Any, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """One good answer, as JSON and in `more_types`."""
-    content: dict[str, Any] = {JSON: {"schema": ref(kind), "example": example}}
-    content.update({media: {"schema": ref(kind)} for media in more_types})
+def answer(text: str, example: msgspec.Struct, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """One good answer, as JSON and in `more_types`; `example` is one, and its class has the schema."""
+    schema = ref(type(example))
+    content: dict[str, Any] = {JSON: {"schema": schema, "example": msgspec.to_builtins(example)}}
+    content.update({media: {"schema": schema} for media in more_types})
     described: dict[str, Any] = {"description": text, "content": content}
     if headers:
         described["headers"] = {name: {"description": why, "schema": {"type": "string"}} for name, why in headers.items()}
     return described
+
+
+def events(text: str, name: str, example: msgspec.Struct) -> dict[str, Any]:
+    """An answer of server-sent events called `name`, each with a document like `example`."""
+    data = {
+        "type": "string", "contentMediaType": JSON, "contentSchema": ref(type(example)),
+    }
+    event = {"type": "object", "properties": {"event": {"const": name}, "data": data}, "required": ["event", "data"]}
+    shown = f"event: {name}\ndata: {msgspec.json.encode(example).decode()}\n\n"
+    return {"description": text, "content": {EVENTS: {"itemSchema": event, "example": shown}}}
 
 
 def raw_answer(text: str, media: str, example: Any = None) -> dict[str, Any]:
@@ -69,27 +105,46 @@ def raw_answer(text: str, media: str, example: Any = None) -> dict[str, Any]:
     return {"description": text, "content": {media: {"schema": {"type": "string"}, **shown}}}
 
 
-def body(schema: dict[str, Any], example: Any, *more_types: str) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads its body itself."""
+def body(schema: dict[str, Any], example: Any, *binary_types: str, lines: tuple[str, str] | None = None) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads its body itself. `lines`: a content type of lines, and an example of it."""
     content: dict[str, Any] = {JSON: {"schema": schema, "example": example}}
-    content.update({media: {"schema": {"type": "string", "format": "binary"}} for media in more_types})
+    if lines is not None:
+        content[lines[0]] = {"schema": {"type": "string"}, "example": lines[1]}
+    content.update({media: {"schema": {"type": "string", "format": "binary"}} for media in binary_types})
     return {"requestBody": {"required": True, "content": content}}
 
 
 def headers(*names: str) -> dict[str, Any]:
     """`openapi_extra` of a route that reads these headers itself."""
-    return {"parameters": [
-        {"name": name, "in": "header", "required": False, "description": _HEADERS[name], "schema": {"type": "string"}}
-        for name in names
-    ]}
+    return {"parameters": [{"name": name, "in": "header", "required": False, **_HEADERS[name]} for name in names]}
 
 
-_HEADERS = {
-    "Idempotency-Key": "1 to 128 visible ASCII characters: the same request under the same key is done once and answered alike",
-    "Twinlog-Deadline-S": "answer within so many seconds; the site has a default and a limit",
-    "Accept": "application/json for a page, application/x-ndjson for a stream of lines, application/x-msgpack",
-    "If-Match": "* or versions in quotes: only over a row that exists, or is at one of these versions",
-    "If-None-Match": "* or versions in quotes: only where there is no row, or it is at none of these versions",
+_HEADERS: dict[str, dict[str, Any]] = {
+    "Idempotency-Key": {
+        "description": "the site does requests under one key once, and answers each of them like the first",
+        "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH_MAX, "pattern": "^[!-~]+$"},
+        "example": "3b1f2c9e-8d3c-4a55-9c7e-0f6d1c2b7a10",
+    },
+    "Twinlog-Deadline-S": {
+        "description": "the seconds that the site may take to answer; it has a default and a limit",
+        "schema": {"type": "number", "exclusiveMinimum": 0}, "example": 5,
+    },
+    "Twinlog-Actor": {
+        "description": "who asks, for the history of operations",
+        "schema": {"type": "string", "maxLength": 100}, "example": "ann@host",
+    },
+    "Accept": {
+        "description": "application/json or application/x-msgpack for a page, application/x-ndjson for a stream of lines",
+        "schema": {"type": "string"}, "example": "application/x-ndjson",
+    },
+    "If-Match": {
+        "description": "* or versions in quotes: write only over a row that exists, or is at one of these versions",
+        "schema": {"type": "string"}, "example": '"89173404839936000"',
+    },
+    "If-None-Match": {
+        "description": "* or versions in quotes: only where there is no row, or it is at none of these versions",
+        "schema": {"type": "string"}, "example": "*",
+    },
 }
 WRITE_HEADERS = ("Idempotency-Key", "Twinlog-Deadline-S")
 ROW_WRITE_HEADERS = (*WRITE_HEADERS, "If-Match", "If-None-Match")
@@ -98,25 +153,39 @@ ROW_WRITE_HEADERS = (*WRITE_HEADERS, "If-Match", "If-None-Match")
 def _problem(status: int) -> dict[str, Any]:
     title = _STATUS_TITLES.get(status) or HTTP_PROBLEMS[status][1]
     code = _CODES.get(status) or HTTP_PROBLEMS[status][0]
-    example = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": "what is wrong, and what to do"}
-    content = {PROBLEM: {"schema": ref(documents.Problem), "example": example}}
-    described: dict[str, Any] = {"description": title, "content": content}
+    example = Problem(TYPE_PREFIX + code, title, status, "what is wrong, and what to do")
+    described: dict[str, Any] = {
+        "description": title,
+        "content": {PROBLEM: {"schema": ref(Problem), "example": msgspec.to_builtins(example)}},
+    }
     if status in (429, 503):
-        described["headers"] = {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer"}}}
+        described["headers"] = {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer", "minimum": 1}}}
     return described
 
 
+def _schemas() -> dict[str, Any]:
+    """The schemas of all bodies and answers. An encoder leaves out nothing that has a default: an answer has these members."""
+    _, bodies = msgspec.json.schema_components(BODIES, ref_template=_REF)
+    _, answered = msgspec.json.schema_components(ANSWERS, ref_template=_REF)
+    for schema in answered.values():
+        members = schema.get("properties", {})
+        required = schema.get("required", ())
+        schema["required"] = [name for name, member in members.items() if name in required or "default" in member]
+        for member in members.values():
+            member.pop("default", None)
+    return bodies | answered
+
+
 def install(app: FastAPI) -> None:
-    """Make `app.openapi()` the whole document, with the schemas of documents.py."""
+    """Makes `app.openapi()` the whole document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(
-                title=app.title, version=app.version, description=app.description, routes=app.routes, tags=app.openapi_tags
+                title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS, servers=SERVERS
             )
-            _, components = msgspec.json.schema_components(documents.ANSWERS, ref_template=_REF)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
-            schemas.update(components)
+            schemas.update(_schemas())
             for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; these are problems here
                 schemas.pop(name, None)
             app.openapi_schema = document

@@ -12,19 +12,20 @@ import math
 import traceback
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from gateway.api.problem import MEMBERS, Problem
 from twinlog import errors
 from twinlog.problem_documents import TYPE_PREFIX
 
 CONTENT_TYPE = b"application/problem+json"
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say
-_RESERVED = frozenset({"type", "title", "status", "detail"})
+_MORE = MEMBERS - {"type", "title", "status", "detail"}
 _log = structlog.get_logger("gateway.api.problems")
 
 
@@ -152,8 +153,8 @@ def _http_problem(error: HTTPException, is_write: bool) -> Answer:
 def _answer(
     status: int, code: str, title: str, detail: str, fields: dict[str, object], headers: list[tuple[bytes, bytes]]
 ) -> Answer:
-    problem: dict[str, object] = {"type": TYPE_PREFIX + code, "title": title, "status": status, "detail": detail}
-    problem.update((name, value) for name, value in fields.items() if name not in _RESERVED)
+    more: dict[str, Any] = {name: value for name, value in fields.items() if name in _MORE}
+    problem = Problem(TYPE_PREFIX + code, title, status, detail, **more)
     return Answer(status, [(b"content-type", CONTENT_TYPE), *headers], msgspec.json.encode(problem, enc_hook=str))
 
 

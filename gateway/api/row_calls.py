@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded_object, encoded
-from gateway.api.documents import WriteAnswer
+from gateway.api.documents import RowAnswer, WriteAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import (
     JSON,
@@ -85,7 +85,7 @@ async def get_row(
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None or row.version in versions:
             return Answer(304, headers, b"")
-    return encoded({"row": decode(row.key, row.value), "version": row.version}, answer_type, *headers)
+    return encoded(RowAnswer(decode(row.key, row.value), row.version), answer_type, *headers)
 
 
 def write_answer(result: WriteResult, answer_type: str) -> Answer:

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import cast
 
+from gateway.service.documents import BarrierDocument, BarrierList, EngineName
 from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
@@ -28,7 +29,7 @@ class BarrierService:
         self._engine, self._clock, self._deadline_s = engine, clock, deadline_s
         self._lock = asyncio.Lock()
 
-    async def take(self, name: str | None) -> tuple[dict[str, Any], bool]:
+    async def take(self, name: str | None) -> tuple[BarrierDocument, bool]:
         """The barrier, and whether this request took it. Raises Conflict when as many are held as may be, NotActive."""
         self._serving.for_writes()
         until_s = self._clock.monotonic_s() + self._deadline_s
@@ -69,11 +70,11 @@ class BarrierService:
     def _new_name(self) -> str:
         return f"barrier-{_moment(self._clock.wall_ms()):%Y%m%dT%H%M%S.%f}"
 
-    def all(self) -> dict[str, Any]:
+    def all(self) -> BarrierList:
         """What this site holds, whatever its role."""
-        return {"site": self._site, "barriers": [self._document(kept) for kept in self._engine.kept_snapshots()]}
+        return BarrierList(self._site, [self._document(kept) for kept in self._engine.kept_snapshots()])
 
-    def get(self, name: str) -> dict[str, Any]:
+    def get(self, name: str) -> BarrierDocument:
         """Raises NotFound."""
         held = self._barriers.find(name)
         if held is None:
@@ -88,12 +89,12 @@ class BarrierService:
         self.get(name)
         await self._engine.release_snapshot(name)
 
-    def _document(self, kept: KeptSnapshot) -> dict[str, Any]:
-        return {
-            "name": kept.name, "epoch": kept.epoch, "seq": kept.seq, "taken_at": _text(kept.taken_ms),
-            "expires_at": _text(self._barriers.ends_ms(kept.taken_ms)), "engine": kept.place.partition(":")[0],
-            "place": kept.place,
-        }
+    def _document(self, kept: KeptSnapshot) -> BarrierDocument:
+        return BarrierDocument(
+            name=kept.name, epoch=kept.epoch, seq=kept.seq, taken_at=_text(kept.taken_ms),
+            expires_at=_text(self._barriers.ends_ms(kept.taken_ms)), engine=cast(EngineName, kept.place.partition(":")[0]),
+            place=kept.place,
+        )
 
 
 def _moment(wall_ms: int) -> datetime:

@@ -12,12 +12,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.service.audits import AuditBody, Audits
+from gateway.service.audits import Audit, Audits
+from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
 from gateway.service.histogram import Histogram
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
 from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
+from switchover.operations.document import OperationDocument
+from switchover.preflight.preflight import ChecksDocument
 from twinlog.errors import PreconditionFailed, TwinlogError
 
 
@@ -102,45 +105,45 @@ class SiteService(Protocol):
         as_of: int | None = None, stale: bool = False,
     ) -> Sequence[StoredRow]: ...
 
-    async def receipt(self, receipt: str) -> dict[str, Any]:
-        """{"receipt", "outcome": "survived"|"lost"|"unknown", "log", "epoch", "seq", "mode"}."""
+    async def receipt(self, receipt: str) -> ReceiptDocument:
+        """Raises InvalidInput when it is none."""
 
     # the pair
-    async def cluster(self) -> dict[str, Any]: ...
-    def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+    async def cluster(self) -> ClusterDocument: ...
+    def cluster_events(self) -> AsyncIterator[ClusterDocument]:
         """The current cluster document at once, then one at each change."""
 
     def active(self) -> dict[str, Any] | None:
         """{"site", "url", "epoch"} of the active as far as known."""
 
-    # operations (role changes); documents: {"id", "kind", "to", "state", "steps": [...], "started_at", ...}
+    # operations (role changes)
     async def start_operation(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> OperationDocument:
         """The same idempotency `key` again: the operation that the first request began. Raises Refused, Conflict."""
 
-    async def checks(self, kind: str) -> dict[str, Any]:
-        """{"for", "to", "ok", "checks": [{"id", "status", "seen", "fix"}], "loss"}: would that role change to here work now?"""
+    async def checks(self, kind: str) -> ChecksDocument:
+        """Judges whether a role change of this kind to this site would work now."""
 
     async def view(self) -> SiteView:
         """What this site sees of the pair, for the availability monitor; nothing is changed."""
 
-    async def operations(self) -> list[dict[str, Any]]: ...
-    async def operation(self, operation_id: str) -> dict[str, Any]: ...
-    def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]: ...
-    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
-    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]: ...
+    async def operations(self) -> list[OperationDocument]: ...
+    async def operation(self, operation_id: str) -> OperationDocument: ...
+    def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]: ...
+    async def abort_operation(self, operation_id: str, actor: str) -> OperationDocument: ...
+    async def resume_operation(self, operation_id: str, actor: str) -> OperationDocument: ...
 
     # barriers and audits
-    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+    async def take_barrier(self, name: str | None) -> tuple[BarrierDocument, bool]:
         """(document, taken by this request). Raises Conflict, NotActive, Unavailable, OutcomeUnknown, EngineFailed."""
 
-    def barriers(self) -> dict[str, Any]: ...
-    def barrier(self, name: str) -> dict[str, Any]:
+    def barriers(self) -> BarrierList: ...
+    def barrier(self, name: str) -> BarrierDocument:
         """Raises NotFound when this site does not hold its snapshot."""
 
     async def release_barrier(self, name: str) -> None: ...
-    async def note_audit(self, audit: AuditBody) -> None:
+    async def note_audit(self, audit: Audit) -> None:
         """Durable when it returns."""
 
     def audits(self) -> Audits: ...

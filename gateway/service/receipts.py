@@ -11,8 +11,9 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from gateway.service.documents import Outcome, ReceiptDocument
 from remote_log.replication.epoch_history import common_end
 from storage.engine import StorageEngine
 from twinlog.errors import InvalidInput, Refused
@@ -45,16 +46,14 @@ def decode_receipt(text: str) -> Receipt:
     return Receipt(log, epoch, seq, "sync" if sync else "async")
 
 
-def receipt_outcome(engine: StorageEngine, text: str) -> dict[str, Any]:
+def receipt_outcome(engine: StorageEngine, text: str) -> ReceiptDocument:
     """Answers what became of the write that has this receipt. Raises InvalidInput when `text` is no receipt."""
     receipt = decode_receipt(text)
-    return {
-        "receipt": text, "outcome": _outcome(engine, receipt.epoch, receipt.seq), "log": receipt.log,
-        "epoch": receipt.epoch, "seq": receipt.seq, "mode": receipt.mode,
-    }
+    outcome = _outcome(engine, receipt.epoch, receipt.seq)
+    return ReceiptDocument(text, outcome, receipt.log, receipt.epoch, receipt.seq, receipt.mode)
 
 
-def _outcome(engine: StorageEngine, epoch: int, seq: int) -> str:
+def _outcome(engine: StorageEngine, epoch: int, seq: int) -> Outcome:
     history = engine.epochs()
     try:
         end = common_end(history, epoch, seq)

@@ -1,4 +1,4 @@
-"""The cluster document: what `GET /v1/cluster`, the event stream and `twinlog status` show of a site and its pair.
+"""Fills the cluster document: what `GET /v1/cluster`, the event stream and `twinlog status` show of a site and its pair.
 
 What always holds: unknown is null, never 0; every figure of the other site carries the age of its sample.
 Source: product.md 2, switchover-lessons.md (21, "misleading lag").
@@ -6,42 +6,37 @@ Source: product.md 2, switchover-lessons.md (21, "misleading lag").
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.epoch.commit_rule import CommitMode
+from gateway.service.documents import (
+    ActiveSite,
+    AtRisk,
+    ClusterDocument,
+    RemoteLogDocument,
+    ReplicationLag,
+    ResyncDocument,
+    SiteDocument,
+)
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 
 
-def cluster_document(site: Site, running_operation: str | None) -> dict[str, Any]:
+def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:
     epoch, engine, settings = site.active_epoch, site.ports.engine, site.settings
     committed = epoch.core.committed if epoch is not None else engine.applied_seq
-    return {
-        "pair": settings.pair,
-        "site": site.site,
-        "role": str(site.role),
-        "reason": site.reason,
-        "waiting_for": site.waiting_for,
-        "epoch": site.epoch,
-        "mode": site.mode,
-        "mode_detail": epoch.core.mode.value if epoch is not None else None,
-        "policy": settings.policy,
-        "active": site.active_address(),
-        "sites": {
-            settings.site: {"url": settings.url, "role": str(site.role), "applied_seq": engine.applied_seq},
-            settings.peer: {"url": settings.peer_url, **_peer(site)},
+    active = site.active_address()
+    return ClusterDocument(
+        pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for, epoch=site.epoch,
+        mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
+        active=None if active is None else ActiveSite(**active),
+        sites={
+            settings.site: SiteDocument(settings.url, engine.applied_seq, role=site.role),
+            settings.peer: _peer(site, settings.peer_url),
         },
-        "committed_seq": committed,
-        "applied_seq": engine.applied_seq,
-        "durable_seq": engine.durable_seq,
-        "replication_lag": _lag(site),
-        "remote_log": _remote_log(site),
-        "at_risk": _at_risk(site),
-        "resync": _resync(site),
-        "operation": running_operation,
-        "own_dfs_error": site.own_dfs_error,
-        "last_error": epoch.last_background_error if epoch is not None else None,
-    }
+        committed_seq=committed, applied_seq=engine.applied_seq, durable_seq=engine.durable_seq,
+        replication_lag=_lag(site), remote_log=_remote_log(site), at_risk=_at_risk(site), resync=_resync(site),
+        operation=running_operation, own_dfs_error=site.own_dfs_error,
+        last_error=epoch.last_background_error if epoch is not None else None,
+    )
 
 
 def _view(site: Site) -> PeerView | None:
@@ -54,47 +49,46 @@ def _age_s(site: Site, view: PeerView | None) -> float | None:
     return round(site.ports.clock.monotonic_s() - view.at_s, 3)
 
 
-def _peer(site: Site) -> dict[str, Any]:
+def _peer(site: Site, url: str) -> SiteDocument:
     view = _view(site)
     if view is None:
-        return {"state": "unknown", "applied_seq": None, "durable_seq": None, "sample_age_s": None}
-    return {
-        "state": view.state, "applied_seq": view.applied_seq, "durable_seq": view.durable_seq,
-        "sample_age_s": _age_s(site, view), "why": view.why or None,
-    }
+        return SiteDocument(url, None, state="unknown", durable_seq=None, sample_age_s=None, why=None)
+    return SiteDocument(
+        url, view.applied_seq, state=view.state, durable_seq=view.durable_seq, sample_age_s=_age_s(site, view),
+        why=view.why or None,
+    )
 
 
-def _lag(site: Site) -> dict[str, Any] | None:
+def _lag(site: Site) -> ReplicationLag | None:
     """How far the follower is behind, in records; None at a site that does not know."""
     view = _view(site)
     if site.active_epoch is None or view is None or view.applied_seq is None:
         return None
     behind = max(0, site.active_epoch.core.committed - view.applied_seq)
-    return {"records": behind, "sample_age_s": _age_s(site, view)}
+    return ReplicationLag(behind, _age_s(site, view))
 
 
-def _remote_log(site: Site) -> dict[str, Any] | None:
+def _remote_log(site: Site) -> RemoteLogDocument | None:
     if site.active_epoch is None or site.active_epoch.remote is None:
         return None
     remote = site.active_epoch.remote
-    return {
-        "bytes": sum(segment.bytes for segment in remote.segments),
-        "segments": len(remote.segments),
-        "unsynced_frames": remote.unsynced().frames, "trouble": remote.trouble.message if remote.trouble is not None else None,
-    }
+    return RemoteLogDocument(
+        bytes=sum(segment.bytes for segment in remote.segments), segments=len(remote.segments),
+        unsynced_frames=remote.unsynced().frames, trouble=remote.trouble.message if remote.trouble is not None else None,
+    )
 
 
-def _at_risk(site: Site) -> dict[str, Any] | None:
+def _at_risk(site: Site) -> AtRisk | None:
     """Acknowledged records that the other site may lack if this one is lost now; None when this site is not the active."""
     if site.active_epoch is None:
         return None
     core, view = site.active_epoch.core, _view(site)
     if core.mode is CommitMode.SYNC:
         lacks_base = view is not None and _lacks_base(view, site.ports.wal.first_previous)
-        return {"records": None, "exact": False} if lacks_base else {"records": 0, "exact": True}
+        return AtRisk(None, exact=False) if lacks_base else AtRisk(0, exact=True)
     if view is None or view.applied_seq is None or view.state != "following":
-        return {"records": None, "exact": False}
-    return {"records": max(0, core.committed - view.applied_seq), "exact": False}
+        return AtRisk(None, exact=False)
+    return AtRisk(max(0, core.committed - view.applied_seq), exact=False)
 
 
 def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
@@ -104,7 +98,7 @@ def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
     return view.applied_seq is not None and view.applied_seq < (log_begins_after or 0)
 
 
-def _resync(site: Site) -> dict[str, Any] | None:
+def _resync(site: Site) -> ResyncDocument | None:
     by_choice = site.settings.policy == "performance"
     if site.active_epoch is None or site.active_epoch.core.mode is CommitMode.SYNC or by_choice:
         return None
@@ -112,4 +106,4 @@ def _resync(site: Site) -> dict[str, Any] | None:
     left = None
     if view is not None and view.durable_seq is not None and modes.catch_target:
         left = max(0, modes.catch_target - view.durable_seq)
-    return {"automatic": site.active_epoch.auto_resync, "waiting_for": modes.waiting_for, "records_left": left}
+    return ResyncDocument(site.active_epoch.auto_resync, modes.waiting_for, left)

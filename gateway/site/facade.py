@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.service.as_of import check_history, read_row
-from gateway.service.audits import AuditBody, Audits
+from gateway.service.audits import Audit, Audits
+from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
 from gateway.service.histogram import Histogram
 from gateway.service.port import WriteRequest, WriteResult
 from gateway.service.receipts import receipt_outcome
@@ -24,6 +25,8 @@ from storage.engine import StoredRow
 from storage.log.record import RequestMark
 from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
+from switchover.operations.document import OperationDocument
+from switchover.preflight.preflight import ChecksDocument
 from switchover.roles.table import Role
 
 CHANGE_POLL_S = 1.0
@@ -88,20 +91,22 @@ class Facade:
             return rows
         return await self._site.rows.scan(table, start, end, reverse=reverse, limit=limit, as_of=as_of)
 
-    async def receipt(self, receipt: str) -> dict[str, Any]:
+    async def receipt(self, receipt: str) -> ReceiptDocument:
         return receipt_outcome(self._site.ports.engine, receipt)
 
     # ---- the pair
-    async def cluster(self) -> dict[str, Any]:
+    async def cluster(self) -> ClusterDocument:
         return cluster_document(self._site, self._operations.running_id)
 
-    async def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+    async def cluster_events(self) -> AsyncIterator[ClusterDocument]:
         """The document at once, then at each change of what clients act on (role, epoch, mode, active, operation)."""
         shown: tuple[object, ...] | None = None
         while True:
             self._site.changed.clear()
             document = await self.cluster()
-            face = tuple(document[name] for name in ("role", "epoch", "mode", "active", "operation", "waiting_for"))
+            face = (
+                document.role, document.epoch, document.mode, document.active, document.operation, document.waiting_for
+            )
             if face != shown:
                 shown = face
                 yield document
@@ -115,44 +120,44 @@ class Facade:
     # ---- operations
     async def start_operation(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> OperationDocument:
         return await self._operations.start(kind, to, options, dry_run, actor, key)
 
-    async def checks(self, kind: str) -> dict[str, Any]:
+    async def checks(self, kind: str) -> ChecksDocument:
         return await self._operations.checks(kind)
 
     async def view(self) -> SiteView:
         return await self._operations.view()
 
-    async def operations(self) -> list[dict[str, Any]]:
+    async def operations(self) -> list[OperationDocument]:
         return await self._operations.all()
 
-    async def operation(self, operation_id: str) -> dict[str, Any]:
+    async def operation(self, operation_id: str) -> OperationDocument:
         return await self._operations.get(operation_id)
 
-    def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+    def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]:
         return self._operations.follow(operation_id)
 
-    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
+    async def abort_operation(self, operation_id: str, actor: str) -> OperationDocument:
         return await self._operations.abort(operation_id, actor)
 
-    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
+    async def resume_operation(self, operation_id: str, actor: str) -> OperationDocument:
         return await self._operations.resume(operation_id, actor)
 
     # ---- barriers and audits
-    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+    async def take_barrier(self, name: str | None) -> tuple[BarrierDocument, bool]:
         return await self._site.barrier_calls.take(name)
 
-    def barriers(self) -> dict[str, Any]:
+    def barriers(self) -> BarrierList:
         return self._site.barrier_calls.all()
 
-    def barrier(self, name: str) -> dict[str, Any]:
+    def barrier(self, name: str) -> BarrierDocument:
         return self._site.barrier_calls.get(name)
 
     async def release_barrier(self, name: str) -> None:
         await self._site.barrier_calls.release(name)
 
-    async def note_audit(self, audit: AuditBody) -> None:
+    async def note_audit(self, audit: Audit) -> None:
         await self._site.audits.note(audit)
 
     def audits(self) -> Audits:

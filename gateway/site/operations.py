@@ -15,13 +15,13 @@ from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.monitor.views import RoleChange, SiteView
-from switchover.operations.document import operation_of_key
+from switchover.operations.document import OperationDocument, operation_of_key
 from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
 from switchover.plans.takeover import Takeover
-from switchover.preflight.preflight import Preflight
+from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput, Refused, TwinlogError
 
@@ -52,7 +52,7 @@ class Operations:
     @property
     def running_id(self) -> str | None:
         running = self._executor.running
-        return None if running is None else str(running["id"])
+        return None if running is None else running.id
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
@@ -95,7 +95,7 @@ class Operations:
 
     async def start(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
-    ) -> dict[str, Any]:
+    ) -> OperationDocument:
         """The operation as it begins; a dry run's as it ended. With the idempotency `key` of one that was begun: that one.
 
         Refused, with the loss manifest, unless a failover accepts what it may lose: before anything is journaled.
@@ -108,9 +108,9 @@ class Operations:
                 await self._preflight.check_loss(options)
             document = await self._executor.start(operation_id, kind, to, options, actor, dry_run)
         self._site.touch()
-        return await self._executor.wait(str(document["id"])) if dry_run else document
+        return await self._executor.wait(document.id) if dry_run else document
 
-    async def run_own(self, kind: str) -> dict[str, Any]:
+    async def run_own(self, kind: str) -> OperationDocument:
         """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
         options = {"reason": f"site {self._site.site} is {self._site.role}"}
         return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, self._actor)
@@ -120,9 +120,9 @@ class Operations:
         """Of what the site does by itself."""
         return f"site {self._site.site}"
 
-    async def _last_begun(self) -> dict[str, Any] | None:
+    async def _last_begun(self) -> OperationDocument | None:
         listed = await self._executor.operations(LISTED_MAX)
-        return next((one for one in listed if not one["dry_run"] and not one["never_began"]), None)
+        return next((one for one in listed if not one.dry_run and not one.never_began), None)
 
     async def go_on(self, plan_id: str) -> bool:
         """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
@@ -131,18 +131,18 @@ class Operations:
         and the operator decides.
         """
         last = await self._last_begun()
-        if last is None or last["kind"] not in ("failover", "switchover"):
+        if last is None or last.kind not in ("failover", "switchover"):
             return False
-        if _is_half_undone(last) or (last["abortable"] and last["state"] == "interrupted" and await self._peer_serves()):
-            await self._executor.abort(str(last["id"]), self._actor)
+        if _is_half_undone(last) or (last.abortable and last.state == "interrupted" and await self._peer_serves()):
+            await self._executor.abort(last.id, self._actor)
             return True
-        transient = last["state"] == "failed" and not last["abortable"] and (last["error"] or {}).get("code") in TRANSIENT
-        once = last["state"] == "interrupted" and last["id"] not in self._gone_on
-        if not last["resumable"] or not (transient or once):
+        transient = last.state == "failed" and not last.abortable and last.error is not None and last.error.code in TRANSIENT
+        once = last.state == "interrupted" and last.id not in self._gone_on
+        if not last.resumable or not (transient or once):
             return False  # once only: what ends the process ends it as often as the init system starts it, and no more
         await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
-        await self._executor.resume(str(last["id"]), self._actor, partial(self._make_plan, continues=plan_id))
-        self._gone_on.add(str(last["id"]))
+        await self._executor.resume(last.id, self._actor, partial(self._make_plan, continues=plan_id))
+        self._gone_on.add(last.id)
         return True
 
     async def _peer_serves(self) -> bool:
@@ -156,25 +156,25 @@ class Operations:
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
         last = await self._last_begun()
-        if last is not None and last["abortable"] and _has_undo_failed(last):
-            await self._executor.abort(str(last["id"]), self._actor)
+        if last is not None and last.abortable and _has_undo_failed(last):
+            await self._executor.abort(last.id, self._actor)
 
-    async def all(self) -> list[dict[str, Any]]:
+    async def all(self) -> list[OperationDocument]:
         return await self._executor.operations(LISTED_MAX)
 
-    async def get(self, operation_id: str) -> dict[str, Any]:
+    async def get(self, operation_id: str) -> OperationDocument:
         return await self._executor.operation(operation_id)
 
-    def follow(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+    def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]:
         return self._executor.follow(operation_id)
 
-    async def abort(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+    async def abort(self, operation_id: str, actor: str = OPERATOR) -> OperationDocument:
         return await self._executor.abort(operation_id, actor)
 
-    async def resume(self, operation_id: str, actor: str = OPERATOR) -> dict[str, Any]:
+    async def resume(self, operation_id: str, actor: str = OPERATOR) -> OperationDocument:
         return await self._executor.resume(operation_id, actor)
 
-    async def checks(self, kind: str) -> dict[str, Any]:
+    async def checks(self, kind: str) -> ChecksDocument:
         """Whether a role change of this kind would work here now. Raises InvalidInput."""
         return (await self._preflight.look(kind, {})).document()
 
@@ -182,28 +182,28 @@ class Operations:
         """What this site sees of the pair: for the availability monitor."""
         now_ms = self._site.ports.clock.wall_ms()
         changes = [
-            RoleChange(one["id"], one["kind"], one["actor"], max(0, now_ms - one["created_ms"]) / 1000)
+            RoleChange(one.id, one.kind, one.actor, max(0, now_ms - one.created_ms) / 1000)
             for one in await self._executor.operations(CHANGES_MAX)
-            if one["kind"] in KINDS and not one["dry_run"] and one["actor"] != self._actor
+            if one.kind in KINDS and not one.dry_run and one.actor != self._actor
         ]
         return await self._preflight.view(self.running_id, changes)
 
     async def _unfinished(self) -> str | None:
         for last in await self._executor.operations(LOOKED_BACK):
-            if not last["dry_run"] and last["state"] != "running":
-                stopped = last["resumable"] or (last["aborting"] and last["state"] != "aborted")
-                return f"{last['kind']} {last['id']} {last['state']}" if stopped else None
+            if not last.dry_run and last.state != "running":
+                stopped = last.resumable or (last.aborting and last.state != "aborted")
+                return f"{last.kind} {last.id} {last.state}" if stopped else None
         return None
 
     async def close(self) -> None:
         await self._executor.close()
 
 
-def _has_undo_failed(operation: dict[str, Any]) -> bool:
-    return any(step["state"] == "undo_failed" for step in operation["steps"])
+def _has_undo_failed(operation: OperationDocument) -> bool:
+    return any(step.state == "undo_failed" for step in operation.steps)
 
 
-def _is_half_undone(operation: dict[str, Any]) -> bool:
+def _is_half_undone(operation: OperationDocument) -> bool:
     """Its way back was begun, by command or because a step failed, and did not come to its end."""
-    began = operation["aborting"] or any(step["state"] in ("undoing", "undone") for step in operation["steps"])
-    return bool(operation["abortable"]) and ((began and operation["state"] == "interrupted") or _has_undo_failed(operation))
+    began = operation.aborting or any(step.state in ("undoing", "undone") for step in operation.steps)
+    return operation.abortable and ((began and operation.state == "interrupted") or _has_undo_failed(operation))

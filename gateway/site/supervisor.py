@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import structlog
 
@@ -34,7 +33,7 @@ class Supervisor:
     `go_on(plan_id)` takes up what the plan at the coordinator is part of, or says that the operator has to."""
 
     def __init__(
-        self, site: Site, *, run_plan: Callable[[str], Awaitable[dict[str, Any]]], undo_again: Callable[[], Awaitable[None]],
+        self, site: Site, *, run_plan: Callable[[str], Awaitable[object]], undo_again: Callable[[], Awaitable[None]],
         go_on: Callable[[str], Awaitable[bool]], is_busy: Callable[[], bool], poll_interval_s: float = 0.25,
     ) -> None:
         self._site, self._is_busy = site, is_busy

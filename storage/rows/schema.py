@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,7 +22,9 @@ COLUMNS_MAX = 1000
 KEY_COLUMNS_MAX = 16
 HISTORY_S_MAX = 366 * 86_400
 REPLICATIONS = ("sync", "async", "local")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+TypeName = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(TYPES)})]
+Replication = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(REPLICATIONS)})]
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _NAME_RULE = "must be 1 to 128 letters, digits or _, and must not begin with a digit"
 
 
@@ -74,19 +76,34 @@ def decode_schema(data: bytes) -> TableSchema:
     return _decoder.decode(data)
 
 
-def to_public(schema: TableSchema) -> dict[str, Any]:
-    """The schema as clients send and see it: JSON values only."""
-    return {
-        "name": schema.name,
-        "columns": [
-            {"name": column.name, "type": column.type, "nullable": column.nullable, "default": _public_default(column)}
-            for column in schema.columns
-        ],
-        "primary_key": list(schema.primary_key),
-        "partitioning": schema.partitioning,
-        "replication": schema.replication,
-        "history_s": schema.history_s,
-    }
+class ColumnDocument(msgspec.Struct, frozen=True):
+    """A column as clients see it. `default` is a JSON value of the column's type."""
+
+    name: str
+    type: TypeName
+    nullable: bool
+    default: Any
+
+
+class TableDocument(msgspec.Struct, frozen=True):
+    """A table as clients see it. `history_s`: how long old versions are kept for reads of the past, in seconds."""
+
+    name: str
+    columns: list[ColumnDocument]
+    primary_key: list[str]
+    partitioning: dict[str, Any] | None
+    replication: Replication
+    history_s: int
+
+
+def to_public(schema: TableSchema) -> TableDocument:
+    """The schema as clients see it: JSON values only."""
+    columns = [
+        ColumnDocument(column.name, column.type, column.nullable, _public_default(column)) for column in schema.columns
+    ]
+    return TableDocument(
+        schema.name, columns, list(schema.primary_key), schema.partitioning, schema.replication, schema.history_s
+    )
 
 
 def same_table(schema: TableSchema, parsed: TableSchema) -> bool:
@@ -191,7 +208,7 @@ class _Faults:
         return value
 
     def check_name(self, where: str, name: object) -> bool:
-        sound = isinstance(name, str) and _NAME.fullmatch(name) is not None
+        sound = isinstance(name, str) and NAME.fullmatch(name) is not None
         if not sound:
             self.add(where, _NAME_RULE)
         return sound

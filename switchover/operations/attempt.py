@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from storage.clock import Clock
@@ -20,9 +21,10 @@ from switchover.operations.document import (
     HistoryEntry,
     Json,
     Operation,
+    OperationError,
     OperationState,
     as_found,
-    error_document,
+    error_of,
     json_ready,
     past_return,
     summary,
@@ -93,7 +95,7 @@ class Attempt:
             await way()
         except Exception as error:
             self.error = error
-            self.operation = replace(self.operation, error=error_document(error, None))
+            self.operation = replace(self.operation, error=error_of(error, None))
         finally:
             over()
             self.operation = as_found(self.operation)
@@ -112,7 +114,7 @@ class Attempt:
             self.error = error
             if past_return(self.operation) is None:
                 await self._undo_all()
-            await self._end("failed", error_document(error, step.name))
+            await self._end("failed", error_of(error, step.name))
             return
         if self.operation.aborting:
             await self._backward()
@@ -139,7 +141,7 @@ class Attempt:
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         state = "done" if failure is None else "interrupted" if isinstance(failure, _Aborted) else "failed"
         if failure is not None and state == "failed":
-            detail = error_document(failure, step.name)
+            detail = msgspec.to_builtins(error_of(failure, step.name))
         after = with_step(self.operation, index, state=state, finished_ms=started_ms + took_ms, detail=detail)
         await self._save(after, f"step {state}", step, took_ms, detail)
         self._hit(step, "journaled")
@@ -173,31 +175,32 @@ class Attempt:
             self.operation = with_step(self.operation, index, detail=json_ready(step.progress()))
             self._show()
 
-    async def _undo_all(self) -> Json | None:
+    async def _undo_all(self) -> OperationError | None:
         """Undo, in reverse order, each step that may have left something; the first error, with every one journaled."""
-        first: Json | None = None
+        first: OperationError | None = None
         for index, step in reversed(list(enumerate(self._plan.steps))):
             if step.undo is None or self.operation.steps[index].state in ("pending", "undone"):
                 continue
             await self._save(with_step(self.operation, index, state="undoing"), "step undoing", step)
             self._hit(step, "undo.before")
-            failed: Json | None = None
+            failed: OperationError | None = None
             try:
                 await step.undo()
             except Exception as error:
-                failed = error_document(error, step.name)
+                failed = error_of(error, step.name)
             self._hit(step, "undo.after")
             first = first or failed
-            after = with_step(self.operation, index, state="undone" if failed is None else "undo_failed", detail=failed)
-            await self._save(after, "step undone" if failed is None else "undo failed", step, detail=failed)
+            detail: Json | None = msgspec.to_builtins(failed)
+            after = with_step(self.operation, index, state="undone" if failed is None else "undo_failed", detail=detail)
+            await self._save(after, "step undone" if failed is None else "undo failed", step, detail=detail)
             self._hit(step, "undo.journaled")
         return first
 
-    async def _end(self, state: OperationState, error: Json | None) -> None:
+    async def _end(self, state: OperationState, error: OperationError | None) -> None:
         ended = replace(self.operation, state=state, finished_ms=self._clock.wall_ms(), error=error)
         if state == "succeeded":
             ended = replace(ended, result=summary(ended))
-        await self._save(ended, state, detail=error or ended.result)
+        await self._save(ended, state, detail=msgspec.to_builtins(error or ended.result))
 
     # ---- journaling
     async def _save(

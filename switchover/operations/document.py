@@ -32,6 +32,31 @@ class StepRecord(msgspec.Struct, frozen=True):
     detail: Json | None = None
 
 
+class OperationError(msgspec.Struct, frozen=True):
+    """Why an operation stopped. `code` is that of the error tree; `step`: the step that raised it; None: the journal did."""
+
+    code: str
+    message: str
+    fields: Json
+    step: str | None
+
+
+class PlannedStep(msgspec.Struct, frozen=True):
+    """A step that a dry run did not run."""
+
+    name: str
+    what: str
+    abortable: bool
+
+
+class OperationResult(msgspec.Struct, frozen=True):
+    """How long the steps took, in milliseconds; `would`: a dry run's steps that would follow."""
+
+    took_ms: int
+    steps_ms: dict[str, int]
+    would: list[PlannedStep] | msgspec.UnsetType = msgspec.UNSET
+
+
 class Operation(msgspec.Struct, frozen=True):
     """One role change. Times are wall milliseconds; within one run of a step they differ by what really passed."""
 
@@ -47,8 +72,16 @@ class Operation(msgspec.Struct, frozen=True):
     attempt: int = 1  # one more with each resume
     aborting: bool = False  # an abort was asked for: it only goes back from here
     finished_ms: int | None = None
-    error: Json | None = None  # {"code", "message", "fields", "step"}
-    result: Json | None = None
+    error: OperationError | None = None
+    result: OperationResult | None = None
+
+
+class OperationDocument(Operation, frozen=True, kw_only=True):
+    """The operation as clients see it, with what may be commanded next. `never_began`: it ended in its preflight."""
+
+    resumable: bool
+    never_began: bool
+    abortable: bool
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -70,14 +103,12 @@ def operation_of_key(key: str) -> str:
     return "key-" + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
-def document(operation: Operation) -> Json:
-    """The JSON form, with what may be commanded next: `resumable`, `abortable`; `never_began`: its preflight said no."""
-    built: Json = msgspec.to_builtins(operation)
+def document(operation: Operation) -> OperationDocument:
     stopped = operation.state in ("failed", "interrupted")
-    built["resumable"] = stopped and not operation.aborting
-    built["never_began"] = never_began(operation)
-    built["abortable"] = (stopped or operation.state == "running") and past_return(operation) is None
-    return built
+    return OperationDocument(
+        *msgspec.structs.astuple(operation), resumable=stopped and not operation.aborting, never_began=never_began(operation),
+        abortable=(stopped or operation.state == "running") and past_return(operation) is None,
+    )
 
 
 def with_step(operation: Operation, index: int, **changes: Any) -> Operation:
@@ -127,18 +158,17 @@ def json_ready(value: Json) -> Json:
     return built
 
 
-def error_document(error: Exception, step: str | None) -> Json:
+def error_of(error: Exception, step: str | None) -> OperationError:
     """What the journal keeps of an error. One that is not ours is a fault of the program, and named as such."""
     if isinstance(error, TwinlogError):
-        return {"code": error.code, "message": error.message, "fields": json_ready(error.fields), "step": step}
-    return {"code": "internal", "message": f"{type(error).__name__}: {error}", "fields": {}, "step": step}
+        return OperationError(error.code, error.message, json_ready(error.fields), step)
+    return OperationError("internal", f"{type(error).__name__}: {error}", {}, step)
 
 
-def summary(operation: Operation) -> Json:
-    """The result of an operation that went through: how long it took, and which step how long."""
+def summary(operation: Operation) -> OperationResult:
+    """The result of an operation that went through."""
     took = {step.name: (step.finished_ms or 0) - (step.started_ms or 0) for step in operation.steps if step.state == "done"}
-    result: Json = {"took_ms": sum(took.values()), "steps_ms": took}
-    if operation.dry_run:
-        left = [step for step in operation.steps if step.state == "pending"]
-        result["would"] = [{"name": step.name, "what": step.what, "abortable": step.abortable} for step in left]
-    return result
+    if not operation.dry_run:
+        return OperationResult(sum(took.values()), took)
+    left = [PlannedStep(step.name, step.what, step.abortable) for step in operation.steps if step.state == "pending"]
+    return OperationResult(sum(took.values()), took, left)

@@ -22,6 +22,7 @@ from switchover.operations.document import (
     HistoryEntry,
     Json,
     Operation,
+    OperationDocument,
     StepRecord,
     as_found,
     document,
@@ -44,15 +45,15 @@ class Executor:
 
     # ---- asking
     @property
-    def running(self) -> Json | None:
+    def running(self) -> OperationDocument | None:
         """The document of the operation that runs now."""
         return None if self._live is None else document(self._live.shown)
 
-    async def operation(self, operation_id: str) -> Json:
+    async def operation(self, operation_id: str) -> OperationDocument:
         """Raises NotFound."""
         return document(await self._load(operation_id))
 
-    async def operations(self, limit: int = 100) -> list[Json]:
+    async def operations(self, limit: int = 100) -> list[OperationDocument]:
         """The last ones, newest first."""
         return [document(self._as_it_is(one)) for one in await self._journal.operations(limit)]
 
@@ -60,7 +61,7 @@ class Executor:
         """The last entries, newest first."""
         return await self._journal.history(limit)
 
-    async def follow(self, operation_id: str) -> AsyncIterator[Json]:
+    async def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]:
         """The document now and at each change, until the operation has ended. Raises NotFound."""
         live = self._live
         if live is None or live.operation.id != operation_id:
@@ -69,7 +70,7 @@ class Executor:
         async for shown in live.changes():
             yield document(shown)
 
-    async def wait(self, operation_id: str) -> Json:
+    async def wait(self, operation_id: str) -> OperationDocument:
         """The document once the operation has ended. Raises NotFound."""
         async for shown in self.follow(operation_id):
             last = shown
@@ -78,7 +79,7 @@ class Executor:
     # ---- commanding
     async def start(
         self, operation_id: str, kind: str, to: str | None, options: Json, actor: str, dry_run: bool = False
-    ) -> Json:
+    ) -> OperationDocument:
         """Begin a plan; its first document. The same call again is answered with the operation that it began.
 
         Conflict: another one runs (field `running`), or the id means another request. A dry run takes the same way and
@@ -96,7 +97,9 @@ class Executor:
             await self._journal.create(operation, self._entry(operation, "started", actor, detail=options))
             return self._launch(operation, plan, forward=True)
 
-    async def begun(self, operation_id: str, kind: str, to: str | None, options: Json, dry_run: bool) -> Json | None:
+    async def begun(
+        self, operation_id: str, kind: str, to: str | None, options: Json, dry_run: bool
+    ) -> OperationDocument | None:
         """The operation that this request has begun already; None: none. Raises Conflict when another request has the id."""
         try:
             known = await self._load(operation_id)
@@ -106,7 +109,7 @@ class Executor:
             raise Conflict(f"operation {operation_id} is another request: use a new id, or a new key", id=operation_id)
         return document(known)
 
-    async def run(self, operation_id: str, kind: str, to: str | None, options: Json, actor: str) -> Json:
+    async def run(self, operation_id: str, kind: str, to: str | None, options: Json, actor: str) -> OperationDocument:
         """Start, wait for the end, and raise the error of the step that failed."""
         await self.start(operation_id, kind, to, options, actor)
         live = self._live
@@ -115,7 +118,7 @@ class Executor:
             raise live.error
         return ended
 
-    async def resume(self, operation_id: str, actor: str, make_plan: PlanMaker | None = None) -> Json:
+    async def resume(self, operation_id: str, actor: str, make_plan: PlanMaker | None = None) -> OperationDocument:
         """Take a failed or interrupted operation up at its first step not done; the document as it goes on. Raises Refused.
 
         `make_plan`: of the same steps, for this attempt.
@@ -130,7 +133,7 @@ class Executor:
             await self._journal.save(operation, self._entry(operation, "resumed", actor))
             return self._launch(operation, plan, forward=True)
 
-    async def abort(self, operation_id: str, actor: str) -> Json:
+    async def abort(self, operation_id: str, actor: str) -> OperationDocument:
         """Give the operation up and undo what it did; its last document. Refused past the point of no return."""
         async with self._gate:
             live = self._live
@@ -146,7 +149,7 @@ class Executor:
                 await self._journal.save(operation, self._entry(operation, "abort asked", actor))
                 self._launch(operation, plan, forward=False)
         ended = await self.wait(operation_id)
-        if ended["state"] == "succeeded":
+        if ended.state == "succeeded":
             raise Refused(f"operation {operation_id} had ended before it could be aborted", id=operation_id)
         return ended
 
@@ -189,7 +192,7 @@ class Executor:
         return operation, plan
 
     # ---- going
-    def _launch(self, operation: Operation, plan: Plan, *, forward: bool) -> Json:
+    def _launch(self, operation: Operation, plan: Plan, *, forward: bool) -> OperationDocument:
         def over() -> None:
             self._live = None
 

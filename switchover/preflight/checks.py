@@ -8,14 +8,14 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from switchover.facts import SiteFacts
-from switchover.preflight.loss import acceptance_problem
+from switchover.preflight.loss import LossManifest, acceptance_problem
 from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
 from switchover.roles.table import Role, permissions
@@ -51,7 +51,7 @@ class Facts:
     state: PairState | None  # the coordinator's value, or the highest that is known where it is out of reach
     unseen: str | None = None  # without a coordinator: the site on whose DFS nothing could be looked at
     skew_s: float | None = None  # the other site's clock ahead of the own one, less what the call can explain
-    manifest: Mapping[str, Any] | None = None  # what a failover may lose; None: nothing that was acknowledged
+    manifest: LossManifest | None = None  # what a failover may lose; None: nothing that was acknowledged
     accepted: object = None  # the loss that the operator accepts: a count, `unknown`, or None
     unfinished: str | None = None  # the last operation of this site, if it stopped half-way
     automatic: bool = False  # nobody decided it but the availability monitor
@@ -338,7 +338,7 @@ def _mode(facts: Facts) -> Judgement:
         if problem is not None:
             return Judgement("failed", problem.seen, problem.fix)
         if facts.manifest is not None:
-            return Judgement("warning", f"{facts.manifest['statement']}", "nothing: the loss was accepted")
+            return Judgement("warning", facts.manifest.statement, "nothing: the loss was accepted")
     if facts.state.mode == "sync":
         return Judgement("ok", "synchronous")
     fix = "`twinlog resync`" if facts.kind != "rejoin" else "nothing: the pair goes back to synchronous after it"

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from switchover.register.port import PairState
 from twinlog.errors import InvalidInput
 
@@ -23,12 +25,29 @@ class Problem(NamedTuple):
     fix: str
 
 
-def loss_manifest(state: PairState, site: str, *, applied_seq: int, applied_epoch: int, growing: bool) -> dict[str, Any] | None:
+class LossManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be lost if `active` is given up now. `records_at_risk` null: unknown; else a lower bound, as the active said it
+    at `told_at_ms` (milliseconds since 1970), and more may have followed for `more_within_s` seconds."""
+
+    active: str
+    epoch: int
+    asynchronous_since_seq: int | None
+    this_site_holds_seq: int
+    records_at_risk: int | None
+    statement: str
+    active_committed_seq: int | None
+    told_at_ms: int | None
+    more_within_s: float | None
+
+
+def loss_manifest(
+    state: PairState, site: str, *, applied_seq: int, applied_epoch: int, growing: bool
+) -> LossManifest | None:
     """What may be lost if `site` takes over now; None when nothing acknowledged can be missing.
 
     `growing`: the active has renewed its lease while this was looked at, so it lives and acknowledges.
     """
-    if state.mode == "sync" or state.active in (None, site):
+    if state.mode == "sync" or state.active is None or state.active == site:
         return None
     since, beat = state.async_since_seq, state.beat
     held = applied_seq if applied_epoch == state.epoch else min(applied_seq, since or 0)
@@ -42,17 +61,16 @@ def loss_manifest(state: PairState, site: str, *, applied_seq: int, applied_epoc
         at = datetime.fromtimestamp(beat.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         said = (f"at least {count:,} records up to {at} were logged by site {state.active} alone and have not arrived here; "
                 f"more may have followed for up to {beat.lease_s:g} s")
-    return {
-        "active": state.active, "epoch": state.epoch, "asynchronous_since_seq": since, "this_site_holds_seq": held,
-        "records_at_risk": count, "statement": said,
-        "active_committed_seq": beat.committed_seq if beat is not None else None,
-        "told_at_ms": beat.wall_ms if beat is not None else None,
-        "more_within_s": beat.lease_s if beat is not None and not growing else None,
-    }
+    return LossManifest(
+        active=state.active, epoch=state.epoch, asynchronous_since_seq=since, this_site_holds_seq=held, records_at_risk=count,
+        statement=said, active_committed_seq=beat.committed_seq if beat is not None else None,
+        told_at_ms=beat.wall_ms if beat is not None else None,
+        more_within_s=beat.lease_s if beat is not None and not growing else None,
+    )
 
 
 def at_risk(manifest: Mapping[str, Any]) -> int | str:
-    """What the operator has to accept: the count, or `unknown`."""
+    """The count that the operator accepts, or `unknown`. `manifest` as an answer shows it."""
     count = manifest.get("records_at_risk")
     return count if isinstance(count, int) else UNKNOWN
 
@@ -68,17 +86,17 @@ def accepted_loss(options: Mapping[str, Any]) -> int | str | None:
     )
 
 
-def acceptance_problem(manifest: Mapping[str, Any] | None, accepted: object) -> Problem | None:
+def acceptance_problem(manifest: LossManifest | None, accepted: object) -> Problem | None:
     """Why a failover must not begin with this much accepted; None when it may."""
     if manifest is None:
         if accepted in (None, UNKNOWN):
             return None
         return Problem(f"a loss of {accepted} was accepted, but nothing acknowledged is known to be missing",
                        "repeat it without --accept-data-loss")
-    risk = at_risk(manifest)
+    risk = UNKNOWN if manifest.records_at_risk is None else manifest.records_at_risk
     if accepted == risk:
         return None
-    said = str(manifest["statement"])
+    said = manifest.statement
     if accepted is None:
-        return Problem(said, f"bring site {manifest['active']} back and nothing is lost; else repeat with --accept-data-loss")
+        return Problem(said, f"bring site {manifest.active} back and nothing is lost; else repeat with --accept-data-loss")
     return Problem(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")

@@ -17,7 +17,7 @@ from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.facts import FACTS, SiteFacts
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.preflight.checks import Check, Facts, judge
-from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
+from switchover.preflight.loss import LossManifest, acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import PairState
 from switchover.site_control import SiteControl
 from twinlog.errors import Refused, TwinlogError
@@ -27,6 +27,17 @@ STATUS_TIMEOUT_S = 2.0
 OwnFacts = Callable[[PairState | None, str | None], Awaitable[SiteFacts]]
 
 
+class ChecksDocument(msgspec.Struct, frozen=True, rename={"kind": "for"}):
+    """Whether a role change of this kind to site `to` would work now. `ok`: no check failed. `loss`: what a failover may lose;
+    null: nothing that was acknowledged."""
+
+    kind: str
+    to: str
+    ok: bool
+    checks: list[Check]
+    loss: LossManifest | None
+
+
 @dataclass(frozen=True)
 class PreflightResult:
     """The checks as judged, and what a failover may lose."""
@@ -34,28 +45,24 @@ class PreflightResult:
     kind: str
     site: str
     checks: list[Check]
-    manifest: dict[str, Any] | None
+    manifest: LossManifest | None
 
     @property
     def failed(self) -> list[Check]:
         return [check for check in self.checks if check.status == "failed"]
 
-    def document(self) -> dict[str, Any]:
-        """The JSON form. `loss`: the loss manifest, or null."""
-        return {
-            "for": self.kind, "to": self.site, "ok": not self.failed, "checks": msgspec.to_builtins(self.checks),
-            "loss": self.manifest,
-        }
+    def document(self) -> ChecksDocument:
+        return ChecksDocument(self.kind, self.site, not self.failed, self.checks, self.manifest)
 
     def require(self) -> dict[str, Any]:
         """What a plan's journal keeps of them. Raises Refused, with the manifest, when a check failed."""
         if self.failed:
             words = "; ".join(f"{check.id}: {check.seen} ({check.fix})" if check.fix else f"{check.id}: {check.seen}"
                               for check in self.failed)
-            raise Refused(words, checks=msgspec.to_builtins(self.failed), manifest=self.manifest)
+            raise Refused(words, checks=msgspec.to_builtins(self.failed), manifest=msgspec.to_builtins(self.manifest))
         return {
             "ok": sum(check.status == "ok" for check in self.checks), "warnings": self._ids("warning"),
-            "cannot_verify": self._ids("unknown"), "manifest": self.manifest,
+            "cannot_verify": self._ids("unknown"), "manifest": msgspec.to_builtins(self.manifest),
             "not_ok": msgspec.to_builtins([check for check in self.checks if check.status != "ok"]),
         }
 
@@ -125,9 +132,9 @@ class Preflight:
         manifest = await self._manifest(state) if state is not None else None
         problem = acceptance_problem(manifest, accepted)
         if problem is not None:
-            raise Refused(f"{problem.seen}; {problem.fix}", manifest=manifest)
+            raise Refused(f"{problem.seen}; {problem.fix}", manifest=msgspec.to_builtins(manifest))
 
-    async def _manifest(self, state: PairState) -> dict[str, Any] | None:
+    async def _manifest(self, state: PairState) -> LossManifest | None:
         """Of an active that still renews its lease, every count would be old before it is read."""
         control, now, growing = self._control, state, False
         if state.mode == "async" and state.active == control.peer and state.beat is not None:

@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from gateway.service.audits import AuditBody, AuditNotes, Audits
+from gateway.service.audits import Audit, AuditNotes, Audits
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
+from gateway.service.documents import ActiveSite, BarrierDocument, BarrierList, ClusterDocument, Outcome, ReceiptDocument
 from gateway.service.port import WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import check_condition, conditions_of, to_records
@@ -28,6 +30,9 @@ from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
 from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
 from switchover.facts import SiteFacts
 from switchover.monitor.views import SiteView
+from switchover.operations.document import Operation, OperationDocument, OperationState, StepRecord, document
+from switchover.preflight.preflight import ChecksDocument
+from switchover.roles.table import Role
 from twinlog.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
@@ -35,6 +40,7 @@ OWN = SiteFacts(
     site="a", pair="shop", release="1", wall_ms=0, lease_s=1.0, drift_margin=0.2, initial_active="a", policy="protect",
     role="ACTIVE", epoch=1, mode="sync", applied_seq=0, durable_seq=0, committed_seq=0,
 )
+CREATED_MS = 1_700_000_000_000
 FIRST_TIMESTAMP = 1_700_000_000_000 << 16
 
 
@@ -48,9 +54,10 @@ class DictService:
         self.failure: BaseException | None = None  # raised by the next write
         self.deadlines_s: list[float | None] = []
         self.scanned_rows = 0
-        self.cluster_queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self.operation_queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self.documents: dict[str, dict[str, Any]] = {}
+        self.cluster_queue: asyncio.Queue[ClusterDocument | None] = asyncio.Queue()
+        self.operation_queue: asyncio.Queue[OperationDocument | None] = asyncio.Queue()
+        self.documents: dict[str, OperationDocument] = {}
+        self.steps: tuple[StepRecord, ...] = ()
         self._next = FIRST_TIMESTAMP
 
     # tables
@@ -131,16 +138,23 @@ class DictService:
         self.scanned_rows += len(rows)
         return rows
 
-    async def receipt(self, receipt: str) -> dict[str, Any]:
+    async def receipt(self, receipt: str) -> ReceiptDocument:
         known = decode_receipt(receipt)
-        outcome = "survived" if known.seq <= self.engine.applied_seq else "unknown"
-        return {"receipt": receipt, "outcome": outcome, **known._asdict()}
+        outcome: Outcome = "survived" if known.seq <= self.engine.applied_seq else "unknown"
+        return ReceiptDocument(receipt, outcome, *known)
 
     # the pair
-    async def cluster(self) -> dict[str, Any]:
-        return {"pair": "test", "site": self.site, "role": self.role_now, "epoch": 1, "active": self.active()}
+    async def cluster(self) -> ClusterDocument:
+        active = self.active()
+        return ClusterDocument(
+            pair="test", site=self.site, role=Role(self.role_now), reason="", waiting_for=None, epoch=1, mode="sync",
+            mode_detail=None, policy="protect", active=None if active is None else ActiveSite(**active), sites={},
+            committed_seq=self.engine.applied_seq, applied_seq=self.engine.applied_seq, durable_seq=self.engine.applied_seq,
+            replication_lag=None, remote_log=None, at_risk=None, resync=None, operation=None, own_dfs_error=None,
+            last_error=None,
+        )
 
-    async def cluster_events(self) -> AsyncIterator[dict[str, Any]]:
+    async def cluster_events(self) -> AsyncIterator[ClusterDocument]:
         yield await self.cluster()
         while (document := await self.cluster_queue.get()) is not None:
             yield document
@@ -151,55 +165,54 @@ class DictService:
     # operations
     async def start_operation(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
-    ) -> dict[str, Any]:
-        running = [known["id"] for known in self.documents.values() if known["state"] == "running"]
+    ) -> OperationDocument:
+        running = [known.id for known in self.documents.values() if known.state == "running"]
         if running and not dry_run:
             raise Conflict(f"operation {running[0]} runs: wait for it, or abort it", operation=running[0])
         if to == self.site:
             raise Refused(f"{to} is the active already: there is nothing to do")
-        state = "planned" if dry_run else "running"
-        name = f"op-{len(self.documents) + 1}"
-        document: dict[str, Any] = {
-            "id": name, "kind": kind, "to": to, "state": state, "steps": [], "started_at": 0, "options": options
-        }
+        operation = Operation(
+            f"op-{len(self.documents) + 1}", kind, to, options, actor, CREATED_MS, self.steps, dry_run,
+            "succeeded" if dry_run else "running",
+        )
         if not dry_run:
-            self.documents[name] = document
-        return document
+            self.documents[operation.id] = document(operation)
+        return document(operation)
 
-    async def checks(self, kind: str) -> dict[str, Any]:
-        return {"for": kind, "to": self.site, "ok": True, "checks": [], "loss": None}
+    async def checks(self, kind: str) -> ChecksDocument:
+        return ChecksDocument(kind, self.site, True, [], None)
 
     async def view(self) -> SiteView:
         return SiteView(own=OWN, peer=None, peer_error="site b does not answer")
 
-    async def operations(self) -> list[dict[str, Any]]:
+    async def operations(self) -> list[OperationDocument]:
         return list(self.documents.values())
 
-    async def operation(self, operation_id: str) -> dict[str, Any]:
+    async def operation(self, operation_id: str) -> OperationDocument:
         if operation_id not in self.documents:
             raise NotFound(f"there is no operation {operation_id!r}", operation=operation_id)
         return self.documents[operation_id]
 
-    async def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
+    async def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]:
         yield await self.operation(operation_id)
-        while (document := await self.operation_queue.get()) is not None:
-            yield document
+        while (shown := await self.operation_queue.get()) is not None:
+            yield shown
 
-    async def abort_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
-        document = await self.operation(operation_id)
-        document["state"] = "aborted"
-        return document
+    async def abort_operation(self, operation_id: str, actor: str) -> OperationDocument:
+        return self._put_operation(await self.operation(operation_id), "aborted")
 
-    async def resume_operation(self, operation_id: str, actor: str) -> dict[str, Any]:
-        document = await self.operation(operation_id)
-        document["state"] = "running"
-        return document
+    async def resume_operation(self, operation_id: str, actor: str) -> OperationDocument:
+        return self._put_operation(await self.operation(operation_id), "running")
+
+    def _put_operation(self, operation: OperationDocument, state: OperationState) -> OperationDocument:
+        self.documents[operation.id] = replace(operation, state=state)
+        return self.documents[operation.id]
 
     # barriers and audits
-    async def take_barrier(self, name: str | None) -> tuple[dict[str, Any], bool]:
+    async def take_barrier(self, name: str | None) -> tuple[BarrierDocument, bool]:
         self._need_active()
-        held = self.barrier_calls.all()["barriers"]
-        if name in [one["name"] for one in held]:
+        held = self.barrier_calls.all().barriers
+        if name in [one.name for one in held]:
             return self.barrier(name or ""), False
         name = name or f"barrier-{len(held)}"
         await self.engine.keep_snapshot(name, 0)
@@ -211,16 +224,16 @@ class DictService:
         barriers = FrameApplier(self.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
         return BarrierService(None, barriers, site=self.site, engine=self.engine, clock=clock, deadline_s=1)  # type: ignore[arg-type]
 
-    def barriers(self) -> dict[str, Any]:
+    def barriers(self) -> BarrierList:
         return self.barrier_calls.all()
 
-    def barrier(self, name: str) -> dict[str, Any]:
+    def barrier(self, name: str) -> BarrierDocument:
         return self.barrier_calls.get(name)
 
     async def release_barrier(self, name: str) -> None:
         await self.barrier_calls.release(name)
 
-    async def note_audit(self, audit: AuditBody) -> None:
+    async def note_audit(self, audit: Audit) -> None:
         await AuditNotes(self.engine, SystemClock()).note(audit)
 
     def audits(self) -> Audits:

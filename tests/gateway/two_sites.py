@@ -11,12 +11,27 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from gateway.config.model import HttpConfig
 from gateway.http.app import build_app
 from gateway.http.server import HttpServer, ServerSettings, listen
+from gateway.service.documents import AtRisk, ClusterDocument, ReplicationLag
 from gateway.service.port import WriteRequest, WriteResult
-from switchover.preflight.loss import at_risk
-from tests.gateway.dict_service import DictService
+from switchover.operations.document import (
+    Operation,
+    OperationDocument,
+    OperationError,
+    OperationState,
+    StepRecord,
+    document,
+    with_step,
+)
+from switchover.preflight.checks import Check
+from switchover.preflight.loss import LossManifest, at_risk
+from switchover.preflight.preflight import ChecksDocument
+from tests.gateway.dict_service import CREATED_MS, DictService
 from twinlog.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 
 STEPS = (
@@ -33,8 +48,8 @@ class Door(DictService):
         self.faults: list[str] = []
         self.refusal: TwinlogError | None = None
         self.judged = [
-            {"id": "peer.answers", "status": "ok", "seen": "site a answers", "fix": ""},
-            {"id": "clock.skew", "status": "warning", "seen": "7.0 s behind site b", "fix": "see to NTP at both sites"},
+            Check("peer.answers", "ok", "site a answers"),
+            Check("clock.skew", "warning", "7.0 s behind site b", "see to NTP at both sites"),
         ]
         self.seen_keys: list[str | None] = []
 
@@ -63,45 +78,45 @@ class Door(DictService):
             raise OutcomeUnknown("the site stopped being the active")
         return result
 
-    async def cluster(self) -> dict[str, Any]:
-        role = "ACTIVE" if self.pair.active == self.site else "STANDBY"
-        lag = {"records": 12, "sample_age_s": 0.4} if role == "ACTIVE" else None
-        return {
-            "pair": "test", "site": self.site, "role": role, "epoch": self.pair.epoch, "mode": self.pair.mode,
-            "policy": "protect", "active": self.active(), "committed_seq": self.engine.applied_seq,
-            "applied_seq": self.engine.applied_seq, "replication_lag": lag, "remote_log": None,
-            "at_risk": {"records": 0, "exact": True} if role == "ACTIVE" else None, "operation": None,
-        }
+    async def cluster(self) -> ClusterDocument:
+        is_active = self.pair.active == self.site
+        self.role_now = "ACTIVE" if is_active else "STANDBY"
+        return replace(
+            await super().cluster(), epoch=self.pair.epoch, mode=self.pair.mode,
+            replication_lag=ReplicationLag(12, 0.4) if is_active else None, at_risk=AtRisk(0, True) if is_active else None,
+        )
 
     async def start_operation(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
-    ) -> dict[str, Any]:
-        if self.refusal is not None and options.get("accept_data_loss") != at_risk(self.loss() or {}):
+    ) -> OperationDocument:
+        if self.refusal is not None and options.get("accept_data_loss") != at_risk(self.refusal.fields.get("manifest") or {}):
             raise self.refusal
-        document = {
-            "id": f"op-{len(self.documents) + 1}", "kind": kind, "to": to, "options": options, "actor": actor,
-            "created_ms": 1_700_000_000_000, "dry_run": dry_run, "state": "succeeded" if dry_run else "running",
-            "steps": [{"name": name, "what": what, "abortable": back, "state": "pending"} for name, what, back in STEPS],
-        }
-        self.documents[str(document["id"])] = document
-        return document
+        self.steps = tuple(StepRecord(name, what, back) for name, what, back in STEPS)
+        operation = document(Operation(
+            f"op-{len(self.documents) + 1}", kind, to, options, actor, CREATED_MS, self.steps, dry_run,
+            "succeeded" if dry_run else "running",
+        ))
+        self.documents[operation.id] = operation
+        return operation
 
-    def loss(self) -> dict[str, Any] | None:
+    def loss(self) -> LossManifest | None:
         manifest = self.refusal.fields.get("manifest") if self.refusal is not None else None
-        return manifest if isinstance(manifest, dict) else None
+        return None if manifest is None else msgspec.convert(manifest, LossManifest)
 
-    async def checks(self, kind: str) -> dict[str, Any]:
-        return {"for": kind, "to": self.site, "ok": self.refusal is None, "checks": self.judged, "loss": self.loss()}
+    async def checks(self, kind: str) -> ChecksDocument:
+        return ChecksDocument(kind, self.site, self.refusal is None, self.judged, self.loss())
 
-    async def operation_events(self, operation_id: str) -> AsyncIterator[dict[str, Any]]:
-        document = await self.operation(operation_id)
-        for step in document["steps"]:
-            yield document
-            step.update(state="done", started_ms=0, finished_ms=20, detail={"epoch": 2})
-        document.update(state=self.pair.operations_end, finished_ms=1_700_000_000_900)
+    async def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]:
+        operation = await self.operation(operation_id)
+        for index in range(len(operation.steps)):
+            yield operation
+            done = with_step(operation, index, state="done", started_ms=0, finished_ms=20, detail={"epoch": 2})
+            operation = replace(operation, steps=done.steps)
+        operation = replace(operation, state=self.pair.operations_end, finished_ms=CREATED_MS + 900)
         if self.pair.operations_end == "failed":
-            document["error"] = {"code": "refused", "message": "the standby is behind", "fields": {}, "step": "preflight"}
-        yield document
+            operation = replace(operation, error=OperationError("refused", "the standby is behind", {}, "preflight"))
+        self.documents[operation_id] = operation
+        yield operation
 
 
 class TwoSites:
@@ -111,7 +126,7 @@ class TwoSites:
         self.active: str | None = "a"
         self.epoch = 1
         self.mode = "sync"
-        self.operations_end = "succeeded"
+        self.operations_end: OperationState = "succeeded"
         self.urls: dict[str, str] = {}
         self.doors = {site: Door(self, site) for site in ("a", "b")}
         self.doors["b"].engine, self.doors["b"].catalog = self.doors["a"].engine, self.doors["a"].catalog
@@ -157,5 +172,8 @@ class TwoSites:
 def refused_for_loss() -> Refused:
     return Refused(
         "site a acknowledged writes asynchronously that b may lack",
-        manifest={"active": "a", "epoch": 3, "asynchronous_since_seq": 100, "this_site_holds_seq": 90, "records_at_risk": 17},
+        manifest=msgspec.to_builtins(LossManifest(
+            active="a", epoch=3, asynchronous_since_seq=100, this_site_holds_seq=90, records_at_risk=17,
+            statement="at least 17 records", active_committed_seq=117, told_at_ms=CREATED_MS, more_within_s=1.0,
+        )),
     )

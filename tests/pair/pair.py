@@ -42,6 +42,7 @@ from storage.engines.rocks.opening import RocksSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
+from switchover.operations.document import OperationDocument
 from switchover.operations.sql_journal import SqlJournal
 from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator
@@ -241,20 +242,20 @@ class Pair:
                     await asyncio.sleep(0.005)  # a poll of observable state, bounded by the time-out
         except TimeoutError:
             seen = {n: (r.site.role, r.site.epoch, r.site.mode, r.site.waiting_for) for n, r in self.running.items()}
-            done = {n: [(o["kind"], o["state"], o["error"]) for o in await r.operations.all()] for n, r in self.running.items()}
+            done = {n: [(o.kind, o.state, o.error) for o in await r.operations.all()] for n, r in self.running.items()}
             raise AssertionError(f"not reached in {timeout_s} s: {seen}\n{done}") from None
 
     def role(self, name: str) -> str:
         return str(self.running[name].site.role) if name in self.running else "down"
 
-    async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> dict[str, Any]:
+    async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> OperationDocument:
         operations = self.running[name].operations
         started = await operations.start(kind, to, options, False, "test")
-        async for document in operations.follow(started["id"]):
+        async for document in operations.follow(started.id):
             started = document
         return started
 
-    async def force_failover(self, name: str) -> dict[str, Any]:
+    async def force_failover(self, name: str) -> OperationDocument:
         """As an operator does who reads the loss manifest, and types what it shows."""
-        loss = (await self.running[name].operations.checks("failover"))["loss"]
-        return await self.operate(name, "failover", name, accept_data_loss=at_risk(loss or {}))
+        loss = (await self.running[name].operations.checks("failover")).loss
+        return await self.operate(name, "failover", name, accept_data_loss=at_risk(msgspec.to_builtins(loss) or {}))

@@ -113,7 +113,7 @@ async def test_both_keep_the_same_under_load(pair: Pair) -> None:
             await pair.until(lambda name=name: name in held(site(pair, "b")))  # type: ignore[misc]
             other = pair.running["b"].facade.barrier(name)
             told = ("epoch", "seq", "taken_at", "expires_at")
-            assert [other[member] for member in told] == [document[member] for member in told]
+            assert [getattr(other, member) for member in told] == [getattr(document, member) for member in told]
             contents.append([await read_kept(site(pair, one).ports.engine, name) for one in "ab"])
         seen = acknowledged[0]
         await pair.until(lambda: acknowledged[0] > seen + 20)
@@ -130,7 +130,7 @@ async def test_another_process_reads_it_while_writes_go_on(rocks: Pair) -> None:
         document, _ = await rocks.running["a"].facade.take_barrier("one")
         before = acknowledged[0]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", READER, document["place"].removeprefix("rocksdb:"), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", READER, document.place.removeprefix("rocksdb:"), stdout=asyncio.subprocess.PIPE
         )
         output, _ = await process.communicate()
         assert acknowledged[0] > before
@@ -156,8 +156,8 @@ async def test_names_and_limits(rocks: Pair) -> None:
     a, b = rocks.running["a"].facade, rocks.running["b"].facade
     document, is_new = await a.take_barrier(None)
     assert is_new
-    assert document["engine"] == "rocksdb"
-    again, is_new = await a.take_barrier(document["name"])
+    assert document.engine == "rocksdb"
+    again, is_new = await a.take_barrier(document.name)
     assert (again, is_new) == (document, False)
     both = await asyncio.gather(a.take_barrier("x"), a.take_barrier("x"))
     assert sorted(is_new for _, is_new in both) == [False, True]
@@ -165,12 +165,12 @@ async def test_names_and_limits(rocks: Pair) -> None:
         await a.take_barrier("y")
     with pytest.raises(NotActive):
         await b.take_barrier("y")
-    await rocks.until(lambda: held(site(rocks, "b")) == [document["name"], "x"])
+    await rocks.until(lambda: held(site(rocks, "b")) == [document.name, "x"])
     await a.release_barrier("x")
-    assert [one["name"] for one in a.barriers()["barriers"]] == [document["name"]]
+    assert [one.name for one in a.barriers().barriers] == [document.name]
     with pytest.raises(NotFound):
         a.barrier("x")
-    assert b.barrier("x")["seq"] == both[0][0]["seq"]
+    assert b.barrier("x").seq == both[0][0].seq
     await a.take_barrier("y")
     await rocks.until(lambda: held(site(rocks, "b")) == ["x", "y"])  # the oldest has made room
 

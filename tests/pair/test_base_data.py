@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.service.port import Mutation, WriteRequest, WriteResult
@@ -139,7 +140,7 @@ async def check_retries_at(pair: Pair, name: str, results: dict[str, WriteResult
 async def test_nobody_says_that_nothing_is_at_risk_while_the_standby_lacks_its_base(pair: Pair) -> None:
     """Writes are in both logs meanwhile; what came before them is at one site only."""
     def at_risk() -> Any:
-        return cluster_document(site(pair, "a"), None)["at_risk"]
+        return msgspec.to_builtins(cluster_document(site(pair, "a"), None).at_risk)
 
     await fill(pair, "a")
     await pair.until(lambda: at_risk() == {"records": 0, "exact": True})
@@ -167,7 +168,7 @@ async def test_an_empty_standby_joins_a_pair_whose_log_is_trimmed_and_takes_over
     logged = await put(pair, "a", ROWS, "after the base", f"request {ROWS}")
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await check_retries_at(pair, "b", results)
     assert (await put(pair, "b", ROWS, "again", f"request {ROWS}")).version == logged.version
     assert (await put(pair, "b", 1, "new", "a new request")).version > logged.version
@@ -183,8 +184,8 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     assert engine.loading
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "failed", ended
-    assert "base data" in str(ended["error"])
+    assert ended.state == "failed", ended
+    assert "base data" in str(ended.error)
     await pair.stop("b")
     await put(pair, "a", 3, "written meanwhile")
     await pair.start("b")
@@ -199,7 +200,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     assert epoch.shipper.base_rows_sent == ROWS + 1
     assert await content(pair, "b") == await content(pair, "a")
     ended = await pair.operate("b", "switchover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await check_retries_at(pair, "b", results)
 
 
@@ -224,7 +225,7 @@ async def test_an_active_that_restarts_in_the_middle_goes_on_from_another_snapsh
     assert after.shipper.base_rows_sent == ROWS + 2 - sent
     assert await content(pair, "b") == await content(pair, "a")
     ended = await pair.operate("b", "switchover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await check_retries_at(pair, "b", results)
 
 
@@ -248,7 +249,7 @@ async def test_history_that_did_not_come_with_base_data_is_not_made_up(pair: Pai
     await pair.until(lambda: caught_up(pair, "a", "b"))
     for stale, name in ((True, "b"), (False, "b")):
         if not stale:
-            assert (await pair.operate("b", "switchover", "b"))["state"] == "succeeded"
+            assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
         facade = pair.running[name].facade
         for as_of in (first.version, second.version):
             with pytest.raises(HistoryNotHeld, match="not held at this site") as refused:
@@ -269,13 +270,13 @@ async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pai
     await pair.running["a"].facade.create_table(TABLE)
     await put(pair, "a", 1, "shared", "request 1")
     pair.cut = True
-    assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+    assert (await pair.operate("a", "degrade")).state == "succeeded"
     await pair.running["a"].facade.create_table(SMALL)  # tables that diverge are not mended row by row
     assert (await put(pair, "a", 2, "diverges", "request 2")).mode == "async"
     await pair.stop("a")
     pair.cut = False
     ended = await pair.force_failover("b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await put(pair, "b", 3, "after", "request 3")
     await pair.start("a")
     interrupted = interrupt(pair, "a", parts=0)

@@ -112,7 +112,7 @@ async def test_local_failed_remote_ok_is_unknown_and_excluded_by_the_next_write_
     assert await rows(pair, "a") == {2: "stands"}
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert await rows(pair, "b") == {2: "stands"}
 
 
@@ -128,7 +128,7 @@ async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_
             await asyncio.sleep(0.01)
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert await rows(pair, "b") == {1: "last"}
     faults.fail_local = 0
     await pair.start("a")

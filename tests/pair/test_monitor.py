@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.epoch.modes import PINNED
@@ -13,6 +14,7 @@ from switchover.monitor.findings import Kind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
+from switchover.operations.document import OperationDocument
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, epoch, open_pair, put, site
 from twinlog.errors import InvalidInput, PeerError, Refused
@@ -37,11 +39,12 @@ class PairProbe:
         return seen
 
     async def checks(self, name: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._at(name).checks("failover")
+        found: Mapping[str, Any] = msgspec.to_builtins(await self._at(name).checks("failover"))
         return found
 
     async def order(self, name: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        document: Mapping[str, Any] = await self._at(name).start_operation(kind, to, dict(options), False, self._who, key)
+        started = await self._at(name).start_operation(kind, to, dict(options), False, self._who, key)
+        document: Mapping[str, Any] = msgspec.to_builtins(started)
         if self.lost:
             self.lost -= 1
             raise PeerError("the connection broke before the answer", sent=True)
@@ -83,8 +86,8 @@ async def rounds(watching: Watcher, times: int = 8) -> list[Advice]:
     return [await watching.round() for _ in range(times)]
 
 
-async def asked(pair: Pair, name: str, kind: str) -> list[dict[str, Any]]:
-    return [one for one in await pair.running[name].facade.operations() if one["kind"] == kind]
+async def asked(pair: Pair, name: str, kind: str) -> list[OperationDocument]:
+    return [one for one in await pair.running[name].facade.operations() if one.kind == kind]
 
 
 async def test_a_view_shows_the_site_the_other_one_and_what_it_reaches(tmp_path: Path) -> None:
@@ -117,11 +120,11 @@ async def test_a_lost_active_is_taken_over_from_once_by_two_monitors(tmp_path: P
         acted = [advice for advice in await rounds(one) + await rounds(other) if advice.act]
         assert [(advice.kind, advice.site) for advice in acted] == [(Kind.FAILOVER, "b")]
         assert any("asked for" in became for _, became in told)
-        assert [(done["actor"], done["options"]["automatic"]) for done in await asked(pair, "b", "failover")] == [
+        assert [(done.actor, done.options["automatic"]) for done in await asked(pair, "b", "failover")] == [
             ("monitor w", True)
         ]
         await pair.until(lambda: pair.role("b") == "DOWNGRADE_ACTIVE" and pair.running["b"].operations.running_id is None)
-        assert (await asked(pair, "b", "failover"))[0]["state"] == "succeeded"
+        assert (await asked(pair, "b", "failover"))[0].state == "succeeded"
 
 
 async def test_it_only_says_so_when_it_observes_and_under_another_policy(tmp_path: Path) -> None:
@@ -145,8 +148,8 @@ async def test_the_site_itself_refuses_a_monitor_while_the_other_one_serves(tmp_
             await pair.operate("b", "failover", "b", automatic=True)
         available(pair)
         document = await pair.operate("b", "failover", "b", automatic=True)
-        assert (document["state"], document["never_began"]) == ("failed", True)
-        assert "takes over from nobody who serves" in document["error"]["message"]
+        assert (document.state, document.never_began) == ("failed", True)
+        assert "takes over from nobody who serves" in document.error.message
         assert (pair.role("a"), pair.role("b")) == ("ACTIVE", "STANDBY")
 
 
@@ -155,7 +158,7 @@ async def test_a_monitors_degrade_goes_back_by_itself(tmp_path: Path) -> None:
         with pytest.raises(Refused, match="an operator's to decide"):
             await pair.operate("a", "degrade", None, automatic=True)
         available(pair)
-        assert (await pair.operate("a", "degrade", None, automatic=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "degrade", None, automatic=True)).state == "succeeded"
         assert site(pair, "a").ports.engine.meta(PINNED) is None
         assert epoch(pair, "a").auto_resync
         await pair.until(lambda: caught_up(pair, "a", "b") and pair.role("a") == "ACTIVE")

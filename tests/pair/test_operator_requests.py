@@ -9,6 +9,7 @@ import pytest
 
 from gateway.site.operations import operation_of_key
 from storage.log.record import RequestMark
+from switchover.preflight.preflight import ChecksDocument
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, coordinator_value, open_pair, put, site
 from twinlog.errors import Conflict, InvalidInput, NotFound, Refused
@@ -21,8 +22,8 @@ def mark(key: str, body: bytes = b"") -> RequestMark:
     return RequestMark(key, body, 1)
 
 
-def checks(found: dict[str, Any]) -> dict[str, str]:
-    return {check["id"]: check["status"] for check in found["checks"]}
+def checks(found: ChecksDocument) -> dict[str, str]:
+    return {check.id: check.status for check in found.checks}
 
 
 async def test_a_change_of_a_table_is_made_once_under_its_key_also_at_the_next_active(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ async def test_a_change_of_a_table_is_made_once_under_its_key_also_at_the_next_a
             await a.alter_table("other", CHANGE, mark("k3", b"another body"))
         await a.drop_table("other", mark("k4"))
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        assert (await pair.operate("b", "switchover", "b"))["state"] == "succeeded"
+        assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
         b = pair.running["b"].facade
         await b.drop_table("other", mark("k4"))
         with pytest.raises(NotFound):
@@ -50,16 +51,16 @@ async def test_an_operation_is_begun_once_under_its_key_whatever_has_become_of_t
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         a = pair.running["a"].operations
         first = await a.start("degrade", None, {}, False, "ann", "k1")
-        assert first["id"] == operation_of_key("k1")
-        await a._executor.wait(first["id"])
+        assert first.id == operation_of_key("k1")
+        await a._executor.wait(first.id)
         again = await a.start("degrade", None, {}, False, "bob", "k1")
-        assert (again["id"], again["actor"], again["state"]) == (first["id"], "ann", "succeeded")
+        assert (again.id, again.actor, again.state) == (first.id, "ann", "succeeded")
         with pytest.raises(Conflict, match="another request"):
             await a.start("resync", None, {}, False, "ann", "k1")
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        assert (await pair.operate("b", "switchover", "b"))["state"] == "succeeded"
-        assert (await a.start("degrade", None, {}, False, "ann", "k1"))["state"] == "succeeded", "it is no longer the active"
-        assert len([one for one in await a.all() if one["kind"] == "degrade"]) == 1
+        assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
+        assert (await a.start("degrade", None, {}, False, "ann", "k1")).state == "succeeded", "it is no longer the active"
+        assert len([one for one in await a.all() if one.kind == "degrade"]) == 1
 
 
 async def test_the_checks_look_at_both_sites_and_leave_nothing_behind(tmp_path: Path) -> None:
@@ -68,14 +69,14 @@ async def test_the_checks_look_at_both_sites_and_leave_nothing_behind(tmp_path: 
         before = await pair.running["b"].operations.all()
         found = await pair.running["b"].facade.checks("switchover")
         assert {name for name, status in checks(found).items() if status != "ok"} == {"wal.disk-space"}, "nobody measures it"
-        assert found["ok"]
+        assert found.ok
         assert checks(await pair.running["a"].facade.checks("switchover"))["pair.active"] == "failed"
         pair.cut = True
         silent = checks(await pair.running["b"].facade.checks("switchover"))
         assert (silent["peer.answers"], silent["clock.skew"]) == ("failed", "unknown")
         pair.faults["b"].coordinator_down = True
         blind = await pair.running["b"].facade.checks("failover")
-        assert (blind["ok"], checks(blind)["coordinator.answers"]) == (False, "failed")
+        assert (blind.ok, checks(blind)["coordinator.answers"]) == (False, "failed")
         with pytest.raises(InvalidInput, match="there are no checks for"):
             await pair.running["b"].facade.checks("promotion")
         assert await pair.running["b"].operations.all() == before
@@ -110,7 +111,7 @@ async def test_a_failover_that_loses_begins_only_with_the_count_that_is_so(tmp_p
         with pytest.raises(InvalidInput):
             await operations.start("failover", "b", {"accept_data_loss": True}, False, "test")
         assert len(await operations.all()) == before, "nothing was begun"
-        assert (await pair.operate("b", "failover", "b", accept_data_loss=3))["state"] == "succeeded"
+        assert (await pair.operate("b", "failover", "b", accept_data_loss=3)).state == "succeeded"
 
 
 async def test_what_an_active_that_lives_will_have_acknowledged_is_unknown(tmp_path: Path) -> None:
@@ -124,4 +125,4 @@ async def test_what_an_active_that_lives_will_have_acknowledged_is_unknown(tmp_p
             await pair.running["b"].operations.start("failover", "b", {"accept_data_loss": 0}, False, "test")
         manifest: Any = refused.value.fields["manifest"]
         assert (manifest["records_at_risk"], "goes on to acknowledge" in manifest["statement"]) == (None, True)
-        assert (await pair.operate("b", "failover", "b", accept_data_loss="unknown"))["state"] == "succeeded"
+        assert (await pair.operate("b", "failover", "b", accept_data_loss="unknown")).state == "succeeded"

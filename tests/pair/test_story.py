@@ -46,7 +46,7 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
         assert (await put(pair, "a", i, f"a{i}")).mode == "sync"
     await pair.stop("a")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert await rows(pair, "b") == {i: f"a{i}" for i in range(50)}
     result = await put(pair, "b", 50, "b50")
     assert result.mode == "async"
@@ -54,7 +54,7 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
     await pair.until(lambda: pair.role("a") == "STANDBY" and pair.role("b") == "ACTIVE")
     assert (await put(pair, "b", 51, "b51")).mode == "sync"
     ended = await pair.operate("a", "switchover", "a")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert pair.role("a") == "ACTIVE"
     expected = {i: f"a{i}" for i in range(50)} | {50: "b50", 51: "b51"}
     assert await rows(pair, "a") == expected
@@ -68,10 +68,10 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
 
 async def test_degrade_and_resync(pair: Pair) -> None:
     await pair.running["a"].facade.create_table(TABLE)
-    assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+    assert (await pair.operate("a", "degrade")).state == "succeeded"
     assert (await put(pair, "a", 1, "x")).mode == "async"
     assert pair.role("a") == "DOWNGRADE_ACTIVE"
-    assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+    assert (await pair.operate("a", "resync")).state == "succeeded"
     assert (await put(pair, "a", 2, "y")).mode == "sync"
     assert pair.role("a") == "ACTIVE"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from chaos.simulate.plan import SITES
@@ -45,15 +46,14 @@ class SimSight:
         return found
 
     async def checks(self, site: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = await self._ask(site, lambda life: _operations(life).checks("failover"), VIEW_TIMEOUT_S)
-        return found
+        found = await self._ask(site, lambda life: _operations(life).checks("failover"), VIEW_TIMEOUT_S)
+        return _as_answered(found)
 
     async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         def begin(life: Life) -> Coroutine[Any, Any, Any]:
             return _operations(life).start(kind, to, dict(options), False, f"{MONITOR} {self._src}", key)
 
-        document: Mapping[str, Any] = await self._ask(site, begin, ORDER_TIMEOUT_S)
-        return document
+        return _as_answered(await self._ask(site, begin, ORDER_TIMEOUT_S))
 
     async def _ask(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
         failed = partial(_failed, site)
@@ -116,3 +116,9 @@ def _operations(life: Life) -> Operations:
 
 def _failed(site: str, why: str, sent: bool) -> PeerError:
     return PeerError(f"site {site} does not answer: {why}", site=site, sent=sent)
+
+
+def _as_answered(document: msgspec.Struct) -> Mapping[str, Any]:
+    """The document as a client reads it from the API's answer."""
+    built: dict[str, Any] = msgspec.to_builtins(document)
+    return built

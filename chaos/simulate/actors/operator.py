@@ -18,6 +18,7 @@ from chaos.simulate.twins.disk import SimDisk
 from chaos.simulate.twins.network import Call
 from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, PAIR, Life, World
+from gateway.service.documents import BarrierDocument
 from gateway.site.operations import Operations
 from gateway.site.site import Site
 from remote_log.layout import RemoteLayout
@@ -32,7 +33,7 @@ PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a com
 
 
 class Operator:
-    def __init__(self, world: World, note: Callable[[str], None], taken: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, world: World, note: Callable[[str], None], taken: Callable[[BarrierDocument], None]) -> None:
         self._world, self._note, self._taken = world, note, taken
         self._barriers = 0
         self._process = Process("operator")
@@ -75,7 +76,7 @@ class Operator:
         if accept_data_loss:
             options = await _accepted(operations, to)
         document = await operations.start(kind, to, options, False, "operator")
-        return str(document["id"])
+        return document.id
 
     async def _take_barrier(self, life: Life) -> str:
         if life.facade is None:
@@ -83,16 +84,16 @@ class Operator:
         self._barriers += 1
         document, _ = await life.facade.take_barrier(f"n{self._barriers}")
         self._taken(document)
-        return str(document["name"])
+        return document.name
 
     async def _last(self, what: str, life: Life) -> str:
         """Abort or resume the last operation that can be."""
         operations = _of(life)
         for document in await operations.all():
-            can = document["resumable" if what == "resume" else "abortable"]
-            if can and not document["dry_run"] and not document["never_began"]:
-                await (operations.abort if what == "abort" else operations.resume)(document["id"])
-                return str(document["id"])
+            can = document.resumable if what == "resume" else document.abortable
+            if can and not document.dry_run and not document.never_began:
+                await (operations.abort if what == "abort" else operations.resume)(document.id)
+                return document.id
         return "none"
 
     # ---- the handbook
@@ -223,7 +224,7 @@ def _is_sound(disk: SimDisk) -> bool:
 async def _accepted(operations: Operations, to: str | None) -> dict[str, Any]:
     """The options of a failover whose operator has read the loss manifest and typed what it says."""
     document = await operations.start("failover", to, {}, True, "operator")
-    manifest = ((document.get("error") or {}).get("fields") or {}).get("manifest") or {}
+    manifest = (document.error.fields.get("manifest") if document.error is not None else None) or {}
     return {"accept_data_loss": at_risk(manifest)}
 
 

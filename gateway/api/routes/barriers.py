@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
-from gateway.api.documents import BarrierBody, BarrierDocument, BarrierList
+from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import json_answer, json_request
-from gateway.service.audits import AuditBody, Audits
+from gateway.service.audits import Audit, AuditBody
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
-_decode_audit = msgspec.json.Decoder(AuditBody).decode
+_decode_audit = msgspec.json.Decoder(Audit).decode
 _NO_STORE = (b"cache-control", b"no-store")
-_SHOWN = {
-    "name": "audit-1", "epoch": 3, "seq": 8123, "taken_at": "2013-01-01T05:00:00.000Z",
-    "expires_at": "2013-01-01T06:00:00.000Z", "engine": "rocksdb", "place": "rocksdb:/srv/twinlog/engine/kept/audit-1/rocksdb",
-}
-_AUDIT = {
-    "id": "20130101T050000-compare", "job": "compare", "barrier": "audit-1", "started_at": "2013-01-01T05:00:00Z",
-    "finished_at": "2013-01-01T05:01:00Z", "outcome": "good", "differences": 0, "tables": ["flights"], "by": "ann@host",
-}
+BarrierName = Annotated[str, Path(description="the name of a barrier", examples=["audit-1"])]
 
 
 def router(context: ApiContext) -> APIRouter:
@@ -32,37 +28,38 @@ def router(context: ApiContext) -> APIRouter:
     service = context.service
 
     @routes.post(
-        "", summary="Take a barrier at the active: both sites keep a snapshot exactly there", status_code=201,
-        openapi_extra=api.body(api.ref(BarrierBody), {"name": "audit-1"}),
+        "", operation_id="takeBarrier",
+        summary="Take a barrier at the active: both sites keep a snapshot exactly there", status_code=201,
+        openapi_extra=api.body(api.ref(BarrierBody), examples.NEW_BARRIER),
         responses=api.answers({
-            201: api.answer(BarrierDocument, "taken, and kept at this site", _SHOWN),
-            200: api.answer(BarrierDocument, "held already under this name", _SHOWN),
+            201: api.answer("taken, and kept at this site", examples.BARRIER),
+            200: api.answer("held already under this name", examples.BARRIER),
         }, 400, 409, 413, 415, 421, 503, 504),
     )
     async def take_barrier(request: Request) -> Response:
         asked = await json_request(request, context, _decode_barrier)
         document, is_new = await service.take_barrier(asked.name)
-        return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document['name']}".encode()))
+        return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document.name}".encode()))
 
     @routes.get(
-        "", summary="The barriers of which this site holds the snapshot, the oldest first",
-        responses=api.answers({200: api.answer(BarrierList, "what is held here", {"site": "a", "barriers": [_SHOWN]})}),
+        "", operation_id="listBarriers", summary="List the barriers whose snapshot this site holds, the oldest first",
+        responses=api.answers({200: api.answer("what is held here", examples.BARRIERS)}),
     )
     async def list_barriers() -> Response:
         return json_answer(service.barriers(), 200, _NO_STORE)
 
     @routes.get(
-        "/{name}", summary="One barrier, if this site holds its snapshot",
-        responses=api.answers({200: api.answer(BarrierDocument, "held here", _SHOWN)}, 404),
+        "/{name}", operation_id="getBarrier", summary="One barrier, if this site holds its snapshot",
+        responses=api.answers({200: api.answer("held here", examples.BARRIER)}, 404),
     )
-    async def get_barrier(name: str) -> Response:
+    async def get_barrier(name: BarrierName) -> Response:
         return json_answer(service.barrier(decoded_part(name)), 200, _NO_STORE)
 
     @routes.delete(
-        "/{name}", summary="Release the snapshot of this site", status_code=204,
+        "/{name}", operation_id="releaseBarrier", summary="Release the snapshot of this site", status_code=204,
         responses=api.answers({204: {"description": "released"}}, 404),
     )
-    async def release_barrier(name: str) -> Response:
+    async def release_barrier(name: BarrierName) -> Response:
         await service.release_barrier(decoded_part(name))
         return Response(status_code=204)
 
@@ -74,9 +71,9 @@ def audits_router(context: ApiContext) -> APIRouter:
     service = context.service
 
     @routes.post(
-        "", summary="Say what an audit found; each site keeps it for itself", status_code=201,
-        openapi_extra=api.body(api.ref(AuditBody), _AUDIT),
-        responses=api.answers({201: api.answer(AuditBody, "kept", _AUDIT)}, 400, 413, 415, 503),
+        "", operation_id="noteAudit", summary="Record what an audit found; each site keeps it for itself", status_code=201,
+        openapi_extra=api.body(api.ref(AuditBody), examples.NEW_AUDIT),
+        responses=api.answers({201: api.answer("kept", examples.AUDIT)}, 400, 413, 415, 503),
     )
     async def note_audit(request: Request) -> Response:
         audit = await json_request(request, context, _decode_audit)
@@ -84,10 +81,9 @@ def audits_router(context: ApiContext) -> APIRouter:
         return json_answer(audit, 201)
 
     @routes.get(
-        "/last", summary="The last audit of each job, and the last comparison that found both sites equal",
-        responses=api.answers({
-            200: api.answer(Audits, "null: never", {"last": {"compare": _AUDIT}, "last_good_compare": _AUDIT})
-        }),
+        "/last", operation_id="getLastAudits",
+        summary="The last audit of each job, and the last comparison that found both sites equal",
+        responses=api.answers({200: api.answer("null: never", examples.AUDITS)}),
     )
     async def last_audits() -> Response:
         return json_answer(service.audits(), 200, _NO_STORE)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
+from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,8 +14,16 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, Head, expect_type, read_body, read_head
+from storage.rows.schema import NAME
 
 T = TypeVar("T")
+TableName = Annotated[str, Path(
+    description="the name of a table", examples=["flights"], json_schema_extra={"pattern": f"^{NAME.pattern}$"},
+)]
+RowKey = Annotated[str, Path(
+    description="the key columns in order, each percent-encoded, joined by commas", examples=["UA,1545"],
+    json_schema_extra={"minLength": 1},
+)]
 
 
 def to_response(answer: Answer) -> Response:
@@ -23,7 +32,7 @@ def to_response(answer: Answer) -> Response:
     return response
 
 
-def json_answer(document: Any, status: int = 200, *headers: tuple[bytes, bytes]) -> Response:
+def json_answer(document: msgspec.Struct, status: int = 200, *headers: tuple[bytes, bytes]) -> Response:
     return to_response(Answer(status, [(b"content-type", JSON.encode()), *headers], msgspec.json.encode(document)))
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.documents import HealthAnswer
@@ -26,8 +27,7 @@ STANDBY_ROLES = ("STANDBY",)
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(tags=["health"], default_response_class=Response)
     service = context.service
-    shown = {"site": "a", "role": "ACTIVE"}
-    probe = api.answers({200: api.answer(HealthAnswer, "yes", shown)}, 503)
+    probe = api.answers({200: api.answer("yes", examples.HEALTH)}, 503)
 
     def healthy_in(roles: tuple[str, ...]) -> Response:
         role = service.role()
@@ -37,23 +37,26 @@ def router(context: ApiContext) -> APIRouter:
         return shown_now()
 
     def shown_now() -> Response:
-        return json_answer({"site": service.site, "role": service.role()}, 200, (b"cache-control", b"no-store"))
+        return json_answer(HealthAnswer(service.site, service.role()), 200, (b"cache-control", b"no-store"))
 
-    alive = api.answers({200: api.answer(HealthAnswer, "yes", shown)})
+    alive = api.answers({200: api.answer("yes", examples.HEALTH)})
 
-    @routes.get("/health/live", summary="The process answers", responses=alive)
+    @routes.get("/health/live", operation_id="getLive", summary="The process answers", responses=alive)
     async def live() -> Response:
         return shown_now()
 
-    @routes.get("/health/ready", summary="This site serves or follows", responses=probe)
+    @routes.get("/health/ready", operation_id="getReady", summary="This site serves or follows", responses=probe)
     async def ready() -> Response:
         return healthy_in(ACTIVE_ROLES + STANDBY_ROLES)
 
-    @routes.get("/health/primary", summary="This site takes writes", responses=probe)
+    @routes.get("/health/primary", operation_id="getPrimary", summary="This site takes writes", responses=probe)
     async def primary() -> Response:
         return healthy_in(ACTIVE_ROLES)
 
-    @routes.get("/health/standby", summary="This site follows the active, at most `lag` seconds behind", responses=probe)
+    @routes.get(
+        "/health/standby", operation_id="getStandby", summary="This site follows the active, at most `lag` seconds behind",
+        responses=probe,
+    )
     async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
         answer = healthy_in(STANDBY_ROLES)
         behind_s = service.replication_lag_s()
@@ -63,8 +66,8 @@ def router(context: ApiContext) -> APIRouter:
         return answer
 
     @routes.get(
-        "/metrics", summary="Figures for Prometheus",
-        responses={200: api.raw_answer("text exposition format", "text/plain", "twinlog_epoch 3.0\n")},
+        "/metrics", operation_id="getMetrics", summary="Figures for Prometheus",
+        responses={200: api.raw_answer("text exposition format", "text/plain", examples.METRICS)},
     )
     async def metrics() -> Response:
         return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], context.metrics.page()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,6 +14,7 @@ from gateway.api.problems import Answer
 from gateway.api.request import MSGPACK, read_body
 from gateway.api.routes.common import head_of, to_response
 
+Method = Annotated[str, Path(description="a method of remote_log/replication/messages.py", examples=["status"])]
 PEER_BODY_BYTES_MAX = 256 << 20  # batches of frames and base data; the sender's settings keep them far below
 
 
@@ -19,12 +22,12 @@ def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
 
     @routes.post(
-        "/peer/{method}", summary="One call between the sites", responses=api.answers(
+        "/peer/{method}", operation_id="callPeer", summary="One call between the sites", responses=api.answers(
             {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 503
         ),
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
     )
-    async def peer_call(method: str, request: Request) -> Response:
+    async def peer_call(method: Method, request: Request) -> Response:
         head = head_of(request)
         body = await read_body(request.receive, head.content_length, PEER_BODY_BYTES_MAX)
         reply = await context.service.peer_call(method, body)

@@ -12,13 +12,14 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import encoded
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
-from gateway.api.routes.common import head_of, to_response
+from gateway.api.routes.common import TableName, head_of, to_response
 from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
 from gateway.api.row_calls import stale_headers
 from gateway.api.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
@@ -29,26 +30,29 @@ from twinlog.errors import InvalidInput
 SCAN_TYPES = (JSON, MSGPACK, NDJSON)
 _log = structlog.get_logger("gateway.api.scans")
 _encode_lines = msgspec.json.Encoder().encode_lines
-_PAGE = {"rows": [api.EXAMPLE_ROW], "versions": [api.EXAMPLE_VERSION], "next_page_token": "kwHECO-9v18"}
 _WHERE = 'one condition or a list of them, as JSON; all must hold: [{"column": "delay_min", "op": ">", "value": 10}]'
 _LIMIT = "rows at most; of a page 1000 unless told, of a stream all"
-Bound = Annotated[str | None, Query(description="a key, or its leading parts, as in a path")]
+Bound = Annotated[str | None, Query(description="a key, or its leading parts, as in a path", examples=["UA"])]
 Where = Annotated[list[str] | None, Query(description=_WHERE)]
+Token = Annotated[str | None, Query(description="the next_page_token of the page before, with the same other parameters")]
+Reverse = Annotated[bool, Query(description="from the end, which is not included, back to the start, which is")]
 Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
-    ok = api.answer(PageAnswer, "a page, or lines of rows", _PAGE, MSGPACK, headers=STALE)
-    ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": '{"carrier":"UA","flight":1545}\n'}
+    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=STALE)
+    ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": examples.LINES}
 
     @routes.get(
-        "/rows", summary="Scan rows in key order: `start` included, `end` not", openapi_extra=api.headers("Accept"),
+        "/rows", operation_id="scanRows",
+        summary="Scan rows in key order: `start` included, `end` not", openapi_extra=api.headers("Accept"),
         responses=api.answers({200: ok}, 404, 406, 410, 421, 429, 503),
     )
     async def scan_rows(
-        table: str, request: Request, start: Bound = None, end: Bound = None, where: Where = None, columns: Columns = None,
-        limit: Limit = None, page_token: str | None = None, as_of: AsOf = None, reverse: bool = False, stale: Stale = False,
+        table: TableName, request: Request, start: Bound = None, end: Bound = None, where: Where = None,
+        columns: Columns = None, limit: Limit = None, page_token: Token = None, as_of: AsOf = None, reverse: Reverse = False,
+        stale: Stale = False,
     ) -> Response:
         kind = wanted_type(head_of(request), SCAN_TYPES)
         if limit is not None and limit > context.config.page_rows_max and kind != NDJSON:

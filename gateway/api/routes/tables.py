@@ -8,17 +8,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
-from gateway.api.documents import TableChange, TableDocument, TableList
+from gateway.api.documents import TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import head_of, json_answer, whole_request
+from gateway.api.routes.common import TableName, head_of, json_answer, whole_request
 from storage.log.record import RequestMark
 from storage.rows.schema import to_public
 
-_SHOWN = api.EXAMPLE_TABLE
-_CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "at"}}
 _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
@@ -27,11 +26,11 @@ def router(context: ApiContext) -> APIRouter:
     service = context.service
 
     @routes.post(
-        "", summary="Create a table", status_code=201,
-        openapi_extra=api.body(api.ref(TableDocument), _SHOWN) | api.headers("Idempotency-Key"),
+        "", operation_id="createTable", summary="Create a table", status_code=201,
+        openapi_extra=api.body(api.ref(TableBody), examples.NEW_TABLE) | api.headers("Idempotency-Key"),
         responses=api.answers({
-            201: api.answer(TableDocument, "created", _SHOWN),
-            200: api.answer(TableDocument, "an equal table exists already", _SHOWN),
+            201: api.answer("created", examples.TABLE),
+            200: api.answer("an equal table exists already", examples.TABLE),
         }, 409, *_WRITE_PROBLEMS),
     )
     async def create_table(request: Request) -> Response:
@@ -40,33 +39,34 @@ def router(context: ApiContext) -> APIRouter:
         return json_answer(to_public(schema), 201 if created else 200)
 
     @routes.get(
-        "", summary="List the tables",
-        responses=api.answers({200: api.answer(TableList, "all, by name", {"tables": [_SHOWN]})}, 503),
+        "", operation_id="listTables", summary="List the tables",
+        responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
     async def list_tables() -> Response:
-        return json_answer({"tables": [to_public(schema) for schema in service.tables()]})
+        return json_answer(TableList([to_public(schema) for schema in service.tables()]))
 
     @routes.get(
-        "/{table}", summary="Show a table",
-        responses=api.answers({200: api.answer(TableDocument, "the table", _SHOWN)}, 404, 421, 503),
+        "/{table}", operation_id="getTable", summary="Show a table",
+        responses=api.answers({200: api.answer("the table", examples.TABLE)}, 404, 421, 503),
     )
-    async def get_table(table: str) -> Response:
+    async def get_table(table: TableName) -> Response:
         return json_answer(to_public(service.table(decoded_part(table))))
 
     @routes.patch(
-        "/{table}", summary="Add, drop or rename columns; change replication or history",
-        openapi_extra=api.body(api.ref(TableChange), _CHANGE) | api.headers("Idempotency-Key"),
-        responses=api.answers({200: api.answer(TableDocument, "the table as it is now", _SHOWN)}, 404, 409, *_WRITE_PROBLEMS),
+        "/{table}", operation_id="alterTable", summary="Add, drop or rename columns; change replication or history",
+        openapi_extra=api.body(api.ref(TableChange), examples.TABLE_CHANGE) | api.headers("Idempotency-Key"),
+        responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def alter_table(table: str, request: Request) -> Response:
+    async def alter_table(table: TableName, request: Request) -> Response:
         changes, mark = await _change(request, context)
         return json_answer(to_public(await service.alter_table(decoded_part(table), changes, mark)))
 
     @routes.delete(
-        "/{table}", summary="Drop a table and its rows", status_code=204, openapi_extra=api.headers("Idempotency-Key"),
+        "/{table}", operation_id="dropTable",
+        summary="Drop a table and its rows", status_code=204, openapi_extra=api.headers("Idempotency-Key"),
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def drop_table(table: str, request: Request) -> Response:
+    async def drop_table(table: TableName, request: Request) -> Response:
         await service.drop_table(decoded_part(table), request_mark(head_of(request), b""))
         return Response(status_code=204)
 

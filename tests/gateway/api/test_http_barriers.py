@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.service.audits import AUDITS, AuditBody, AuditNotes
+from gateway.service.audits import AUDITS, Audit, AuditNotes
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
 from tests.gateway.door_client import DoorClient
@@ -73,10 +73,10 @@ async def test_an_audit_that_is_none_is_refused(plain: DoorClient, wrong: dict[s
     assert plain.service.engine.meta(AUDITS) is None
 
 
-def noted(**given: Any) -> AuditBody:
+def noted(**given: Any) -> Audit:
 
 
-    return msgspec.convert({**AUDIT, **given}, AuditBody)
+    return msgspec.convert({**AUDIT, **given}, Audit)
 
 
 async def test_the_last_of_each_job_and_the_last_good_one_are_kept() -> None:
@@ -105,7 +105,7 @@ def test_the_client_asks_either_site() -> None:
         assert taken["name"] == "one"
         assert client.take_barrier()["name"].startswith("barrier-")
         assert client.barrier("one") == client.barriers()[0] == taken
-        assert client.barriers("b") == sites.doors["b"].barriers()["barriers"]
+        assert client.barriers("b") == msgspec.to_builtins(sites.doors["b"].barriers().barriers)
         client.release_barrier("one", "a")
         with pytest.raises(NotFound):
             client.barrier("one", "a")

@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from switchover.roles.table import Role
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import ROWS, DoorClient, problem
 from twinlog import errors
@@ -36,9 +38,11 @@ async def test_cluster_events_are_pushed_until_the_source_ends(served: DoorClien
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         events = _events(response)
-        assert await anext(events) == ("cluster", await served.service.cluster())
-        served.service.cluster_queue.put_nowait({"role": "STANDBY"})
-        assert await anext(events) == ("cluster", {"role": "STANDBY"})
+        document = await served.service.cluster()
+        assert await anext(events) == ("cluster", msgspec.to_builtins(document))
+        later = replace(document, role=Role.STANDBY)
+        served.service.cluster_queue.put_nowait(later)
+        assert await anext(events) == ("cluster", msgspec.to_builtins(later))
         served.service.cluster_queue.put_nowait(None)
         assert [event async for event in events] == []
 
@@ -79,7 +83,7 @@ async def test_a_client_that_leaves_a_stream_ends_its_source(served: DoorClient)
 async def test_operations(plain: DoorClient) -> None:
     http = plain.http
     planned = await http.post("/v1/operations", json={"kind": "switchover", "to": "b", "dry_run": True})
-    assert (planned.status_code, planned.json()["state"]) == (200, "planned")
+    assert (planned.status_code, planned.json()["state"]) == (200, "succeeded")
     started = await http.post("/v1/operations", json={"kind": "switchover", "to": "b", "options": {"drain_s": 3}})
     assert started.status_code == 202
     path = started.headers["location"]
@@ -99,9 +103,10 @@ async def test_operation_events(served: DoorClient) -> None:
     async with served.http.stream("GET", f"/v1/operations/{started['id']}/events") as response:
         events = _events(response)
         assert await anext(events) == ("operation", started)
-        served.service.operation_queue.put_nowait({"state": "done"})
+        ended = replace(await served.service.operation(started["id"]), state="succeeded")
+        served.service.operation_queue.put_nowait(ended)
         served.service.operation_queue.put_nowait(None)
-        assert [event async for event in events] == [("operation", {"state": "done"})]
+        assert [event async for event in events] == [("operation", {**started, "state": "succeeded"})]
 
 
 async def test_events_of_no_operation_are_a_problem_and_no_stream(served: DoorClient) -> None:

@@ -93,7 +93,7 @@ def test_a_dry_run_is_the_same_request_and_asks_nothing(run: Run, sites: TwoSite
     assert (result.exit_code, "would begin now" in result.stdout) == (0, True)
     assert ["would", "claim", "lock", "every"] in [line.split()[:4] for line in result.stdout.splitlines()]
     (document,) = sites.doors["b"].documents.values()
-    assert (document["kind"], document["dry_run"]) == ("switchover", True)
+    assert (document.kind, document.dry_run) == ("switchover", True)
 
 
 def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, sites: TwoSites) -> None:
@@ -147,21 +147,21 @@ def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, 
     assert not sites.doors["b"].documents
     right = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="17\n")
     assert right.exit_code == 0
-    assert sites.doors["b"].documents["op-1"]["options"] == {"accept_data_loss": 17}
-    assert sites.doors["b"].documents["op-1"]["actor"].split()[0] == who(), "who asks stands in the history"
+    assert sites.doors["b"].documents["op-1"].options == {"accept_data_loss": 17}
+    assert sites.doors["b"].documents["op-1"].actor.split()[0] == who(), "who asks stands in the history"
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "17", "--yes").exit_code == 0
     sites.doors["b"].refusal = None
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "unknown", "--yes").exit_code == 0
-    assert sites.doors["b"].documents["op-3"]["options"] == {"accept_data_loss": "unknown"}
+    assert sites.doors["b"].documents["op-3"].options == {"accept_data_loss": "unknown"}
     assert "going on as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
-    assert sites.doors["b"].documents["op-4"]["options"] == {}
+    assert sites.doors["b"].documents["op-4"].options == {}
 
 
 def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
     assert run("degrade", "--yes").exit_code == 0
     assert run("rejoin", "b", "--merge", "--yes").exit_code == 0
-    assert [document["kind"] for document in sites.doors["a"].documents.values()] == ["degrade"]
-    assert [document["options"] for document in sites.doors["b"].documents.values()] == [{"merge": True}]
+    assert [document.kind for document in sites.doors["a"].documents.values()] == ["degrade"]
+    assert [document.options for document in sites.doors["b"].documents.values()] == [{"merge": True}]
     sites.stop("a")
     assert run("resync", "--yes").exit_code == 0, "whoever answers takes it"
     assert run("rejoin", "c", "--yes").exit_code == 2

@@ -18,6 +18,8 @@ from remote_log.replication.messages import StatusReply
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
+from switchover.preflight.checks import Check
+from switchover.preflight.preflight import ChecksDocument
 from switchover.register.port import PairState
 from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.dict_service import OWN
@@ -78,7 +80,7 @@ def test_a_lost_active_calls_for_a_failover_with_its_witnesses_and_the_command(s
 
 def test_a_site_that_cannot_take_over_is_no_failover(sites: TwoSites) -> None:
     lose_a(sites)
-    sites.doors["b"].judged = [{"id": "mode.sync", "status": "failed", "seen": "17 records", "fix": "bring it back"}]
+    sites.doors["b"].judged = [Check("mode.sync", "failed", "17 records", "bring it back")]
     sites.doors["b"].checks = _failed_checks(sites)  # type: ignore[method-assign]
     found = json.loads(run(sites, "advise", "--json").stdout)
     assert (found["kind"], found["command"]) == ("look", "twinlog validate --for failover --to b")
@@ -86,8 +88,8 @@ def test_a_site_that_cannot_take_over_is_no_failover(sites: TwoSites) -> None:
 
 
 def _failed_checks(pair: TwoSites) -> Any:
-    async def checks(kind: str) -> dict[str, Any]:
-        return {"for": kind, "to": "b", "ok": False, "checks": pair.doors["b"].judged, "loss": None}
+    async def checks(kind: str) -> ChecksDocument:
+        return ChecksDocument(kind, "b", False, pair.doors["b"].judged, None)
 
     return checks
 
@@ -126,8 +128,8 @@ def test_monitor_tells_each_change_once_and_acts_only_when_told_to(sites: TwoSit
     lines = [json.loads(line) for line in run(sites, "monitor", "--act", "--json").stdout.splitlines()]
     assert [line["act"] for line in lines] == [True, False]
     asked = list(sites.doors["b"].documents.values())
-    assert [(one["kind"], one["to"], one["options"]["automatic"]) for one in asked] == [("failover", "b", True)]
-    assert asked[0]["actor"].startswith("monitor ")
+    assert [(one.kind, one.to, one.options["automatic"]) for one in asked] == [("failover", "b", True)]
+    assert asked[0].actor.startswith("monitor ")
 
 
 def test_a_site_of_another_release_is_no_witness(sites: TwoSites) -> None:

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from gateway.service.documents import ReceiptDocument
 from switchover.rejoin import ASYNC_EPOCH
 from tests.pair.pair import Pair, settings
 from tests.pair.pair_rig import TABLE, caught_up, coordinator_value, epoch, holds, put, site
@@ -45,7 +45,7 @@ async def pair_of(root: Path, policy: str, role: str, *, has_coordinator: bool =
         await pair.stop_all()
 
 
-async def outcome(pair: Pair, name: str, receipt: str) -> dict[str, Any]:
+async def outcome(pair: Pair, name: str, receipt: str) -> ReceiptDocument:
     return await pair.running[name].facade.receipt(receipt)
 
 
@@ -54,11 +54,11 @@ async def test_it_opens_asynchronously_and_says_so_everywhere(tmp_path: Path, ha
     async with pair_of(tmp_path, "performance", "DOWNGRADE_ACTIVE", has_coordinator=has_coordinator) as pair:
         written = await put(pair, "a", 1, "x")
         assert written.mode == "async"
-        assert (await outcome(pair, "a", written.receipt))["mode"] == "async"
+        assert (await outcome(pair, "a", written.receipt)).mode == "async"
         assert (await coordinator_value(pair, "a")).mode == "async"
         assert site(pair, "a").ports.engine.meta(ASYNC_EPOCH) is None, "it has opened so: nothing was degraded"
         document = await pair.running["a"].facade.cluster()
-        assert (document["mode"], document["policy"], document["resync"]) == ("async", "performance", None)
+        assert (document.mode, document.policy, document.resync) == ("async", "performance", None)
         await pair.until(lambda: caught_up(pair, "a", "b"))
         assert await holds(pair, "b", {1: "x"}), "it is shipped all the same"
 
@@ -76,7 +76,7 @@ async def test_it_never_becomes_synchronous_and_refuses_a_resync(tmp_path: Path)
 async def test_a_switchover_loses_nothing_and_opens_asynchronously(tmp_path: Path) -> None:
     async with pair_of(tmp_path, "performance", "DOWNGRADE_ACTIVE") as pair:
         await put(pair, "a", 1, "x")
-        assert (await pair.operate("b", "switchover", "b"))["state"] == "succeeded"
+        assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
         assert (await put(pair, "b", 2, "y")).mode == "async"
         assert (pair.role("b"), (await coordinator_value(pair, "b")).mode) == ("DOWNGRADE_ACTIVE", "async")
         assert await holds(pair, "b", {1: "x", 2: "y"})
@@ -92,12 +92,12 @@ async def test_a_failover_needs_the_loss_to_be_accepted_and_quarantines_it(tmp_p
         pair.cut = False
         with pytest.raises(Refused, match="have not arrived here"):
             await pair.operate("b", "failover", "b")
-        assert (await pair.force_failover("b"))["state"] == "succeeded"
+        assert (await pair.force_failover("b")).state == "succeeded"
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
-        rejoined = [one for one in await pair.running["a"].operations.all() if one["kind"] == "rejoin"]
+        rejoined = [one for one in await pair.running["a"].operations.all() if one.kind == "rejoin"]
         assert "quarantine" in str(rejoined[0]), "what was acknowledged is never dropped silently"
-        assert (await outcome(pair, "b", lost.receipt))["outcome"] == "lost"
+        assert (await outcome(pair, "b", lost.receipt)).outcome == "lost"
 
 
 async def test_another_choice_takes_effect_with_a_restart_in_both_directions(tmp_path: Path) -> None:

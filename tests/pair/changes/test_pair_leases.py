@@ -73,7 +73,7 @@ async def test_a_scan_under_way_when_the_site_hands_over_is_not_answered(tmp_pat
         reading = asyncio.ensure_future(facade.scan(facade.table("t"), None, None, reverse=False, limit=10))
         await reached.wait()
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert (await put(pair, "b", 1, "new")).mode == "sync"
         go_on.set()
         with pytest.raises(TwinlogError) as refused:

@@ -49,8 +49,8 @@ async def test_after_a_resync_with_a_lost_answer_nothing_is_acknowledged_by_the_
             with pytest.raises(OutcomeUnknown):
                 await put(pair, "a", 2, "not in both logs", deadline_s=0.3)
             pair.cut = pair.faults["a"].remote_down = False
-        assert ended["state"] in ("failed", "succeeded")
-        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        assert ended.state in ("failed", "succeeded")
+        assert (await pair.operate("a", "resync")).state == "succeeded"
         assert (await put(pair, "a", 3, "sync")).mode == "sync"
         assert (await coordinator_value(pair, "a")).mode == "sync"
         assert pair.role("a") == "ACTIVE"
@@ -61,7 +61,7 @@ async def test_a_degrade_with_a_lost_answer_can_be_taken_back_by_a_resync(tmp_pa
         lost = lose_answer(pair, "a", "async")
         await pair.operate("a", "degrade")
         assert lost == ["async"]
-        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        assert (await pair.operate("a", "resync")).state == "succeeded"
         assert (await put(pair, "a", 1, "x")).mode == "sync"
         assert (await coordinator_value(pair, "a")).mode == "sync"
 
@@ -83,7 +83,7 @@ async def test_the_coordinator_is_told_that_a_degrade_with_a_lost_answer_has_not
     """Found by the simulator (seed 716): else nobody may take over without force, though nothing could be lost."""
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         lost = lose_answer(pair, "a", "async")
-        assert (await pair.operate("a", "degrade"))["state"] == "failed"
+        assert (await pair.operate("a", "degrade")).state == "failed"
         assert lost == ["async"]
         async with asyncio.timeout(10):
             while (await coordinator_value(pair, "a")).mode != "sync":  # noqa: ASYNC110
@@ -101,7 +101,7 @@ async def test_a_degrade_does_not_wait_for_a_resync_that_hangs(tmp_path: Path) -
             await asyncio.gather(resyncing, return_exceptions=True)
         pair.faults["a"].hold_remote.set()  # what is on its way to the DFS is waited for
         async with asyncio.timeout(5):
-            assert (await degrading)["state"] == "succeeded"
+            assert (await degrading).state == "succeeded"
         assert (await writing).mode == "async"
         assert (await coordinator_value(pair, "a")).mode == "async"
 
@@ -121,10 +121,10 @@ async def test_a_resync_ends_with_its_epoch_and_the_site_follows_the_next_one(tm
         asked = await pair.running["a"].operations.start("resync", None, {}, False, "test")
         await pair.until(lambda: epoch(pair, "a").modes.waiting_for == "the other site's storage")
         ended = await pair.force_failover("b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         pair.cut = False
         await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
-        assert (await pair.running["a"].operations.get(asked["id"]))["state"] == "failed"
+        assert (await pair.running["a"].operations.get(asked.id)).state == "failed"
 
 
 async def test_the_policy_degrades_when_the_remote_log_is_gone_and_says_so_at_once(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_the_policy_does_not_degrade_for_what_is_over_when_its_turn_comes(
 async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_back_by_itself(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=0.1, degrade_after_s=0.6) as pair:
         lose_answer(pair, "a", "async")
-        assert (await pair.operate("a", "degrade"))["state"] == "failed"
+        assert (await pair.operate("a", "degrade")).state == "failed"
         pair.faults["a"].hold_remote.clear()
         await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE", timeout_s=3)
         pair.faults["a"].hold_remote.set()
@@ -161,7 +161,7 @@ async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_ba
 
 async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=None) as pair:
-        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        assert (await pair.operate("a", "degrade")).state == "succeeded"
         await epoch(pair, "a").degrade(by_command=False)
         await epoch(pair, "a").resync(by_command=False)
         assert pair.role("a") == "DOWNGRADE_ACTIVE"
@@ -188,7 +188,7 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         degrading.cancel()
         await asyncio.gather(degrading, return_exceptions=True)
         ended = await pair.force_failover("b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         pair.cut = False
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
@@ -196,7 +196,7 @@ async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_
         assert await rows(pair, "a") == await rows(pair, "b") == {}
         manifests = [json.loads(path.read_text()) for path in (pair.root / "a" / "quarantine").glob("*.json")]
         assert [key["operation"] for manifest in manifests for key in manifest["keys"]] == ["UPSERT"]
-        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "succeeded"
         assert await rows(pair, "b") == {1: "acknowledged"}
 
 
@@ -207,8 +207,8 @@ async def test_nothing_waits_for_a_round_of_the_trimmer_whose_dfs_does_not_answe
             await put(pair, "a", key, Random(key).randbytes(15_000).hex())  # what no compression makes small
         await pair.until(lambda: pair.faults["a"].waiting_deletes == 1)
         async with asyncio.timeout(5):
-            assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
-            assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+            assert (await pair.operate("a", "degrade")).state == "succeeded"
+            assert (await pair.operate("a", "resync")).state == "succeeded"
             await site(pair, "a").ports.cursors.register("reader", "r1")
             assert (await put(pair, "a", 9, "both logs")).mode == "sync"
         assert pair.faults["a"].waiting_deletes == 1

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from storage.failpoints import ArmedFailpoints
+from switchover.operations.document import OperationDocument
 from switchover.register.port import PairState
 from switchover.register.transitions import renew_lease
 from tests.pair.faults import FaultyDfs, FaultyDfsWriter
@@ -22,11 +23,11 @@ from twinlog.errors import EngineFailed, TwinlogError, Unavailable
 async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
         ended = await pair.operate("a", "failover", "a")
-        assert ended["state"] == "failed", ended
-        assert ended["error"]["code"] == "refused"
+        assert ended.state == "failed", ended
+        assert ended.error.code == "refused"
         assert (await coordinator_value(pair, "a")).switching is None
         assert (await put(pair, "a", 1, "x")).mode == "sync"
-        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        assert (await pair.operate("a", "degrade")).state == "succeeded"
 
 
 @pytest.mark.parametrize("step", ["drain", "catch_up"])
@@ -37,11 +38,11 @@ async def test_a_drained_active_whose_successor_died_opens_again_by_command(tmp_
         pair.running["b"].operations._executor._failpoints = dead
         started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
         await pair.until(lambda: pair.running["b"].operations.running_id is None)
-        assert started["kind"] == "switchover"
+        assert started.kind == "switchover"
         await pair.crash("b")
         assert pair.role("a") == "DRAINING"
         ended = await pair.operate("a", "failover", "a")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert (await put(pair, "a", 2, "y")).mode == "sync"
         await pair.start("b")
         await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
@@ -65,8 +66,8 @@ async def test_an_active_whose_undrain_was_lost_opens_again_by_itself(tmp_path: 
         await reached.wait()
         assert pair.role("a") == "DRAINING"
         pair.cut = True
-        ended = await pair.running["b"].operations.abort(started["id"])
-        assert ended["state"] == "aborted", ended
+        ended = await pair.running["b"].operations.abort(started.id)
+        assert ended.state == "aborted", ended
         engine.flush = flush  # type: ignore[method-assign]
         pair.cut = False
         await pair.until(lambda: pair.role("a") == "ACTIVE", timeout_s=5)
@@ -105,7 +106,7 @@ async def test_an_epoch_that_ends_while_the_storage_fails_does_not_leave_the_sit
 
         engine.flush = fails  # type: ignore[method-assign]
         ended = await pair.operate("b", "failover", "b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
         assert failures == ["flush"]
 
@@ -162,7 +163,7 @@ async def test_a_plan_begins_also_while_the_asynchronous_active_renews_its_lease
 
         coordinator.compare_and_set = beaten
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert len(beats) == 3
 
 
@@ -184,10 +185,10 @@ async def test_a_takeover_without_the_remote_log_is_refused_and_can_be_forced(tm
         await pair.start("b")
         await pair.until(lambda: pair.running["b"].operations.running_id is None)
         ended = await pair.operate("b", "failover", "b")
-        assert ended["state"] == "failed", ended
-        assert [check["id"] for check in ended["error"]["fields"]["checks"]] == ["remote-log.found"]
+        assert ended.state == "failed", ended
+        assert [check["id"] for check in ended.error.fields["checks"]] == ["remote-log.found"]
         ended = await pair.force_failover("b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert (await put(pair, "b", 2, "y")).mode == "async"
 
 
@@ -221,7 +222,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
         assert not replayed
         go_on.set()
         ended = await failing_over
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert await rows(pair, "b") == {1: "x"}
         assert (await put(pair, "b", 2, "y")).mode == "async"
 
@@ -233,7 +234,7 @@ async def test_plans_that_fail_again_and_again_are_tried_less_and_less_often(tmp
         await supervisor.stop()
         slept: list[float] = []
 
-        async def fails(kind: str) -> dict[str, Any]:
+        async def fails(kind: str) -> OperationDocument:
             raise Unavailable("injected", retry_after_s=0)
 
         async def sleep(seconds: float) -> None:
@@ -293,7 +294,7 @@ async def test_a_plan_that_could_not_be_undone_is_undone_once_that_is_possible(t
 
         pair.running["b"].operations._executor._failpoints = Moments({"plan.switchover.drain.before": cut_off})
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "failed", ended
+        assert ended.state == "failed", ended
         state = await coordinator_value(pair, "a")
         assert state.switching is not None
         pair.cut = pair.faults["b"].coordinator_down = False

@@ -31,7 +31,7 @@ async def diverge(pair: Pair) -> None:
 async def take_over(pair: Pair) -> None:
     await pair.stop("a")
     ended = await pair.force_failover("b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     pair.cut = False
 
 
@@ -66,7 +66,7 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         assert len(deleted) > 2
         assert len(set(quarantined_keys(pair, "a"))) == 20
-        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "succeeded"
         assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
 
 
@@ -84,7 +84,7 @@ async def test_a_site_gets_what_its_own_log_failed_to_keep_and_the_new_active_fo
         faults.hold_local.set()
         with pytest.raises(OutcomeUnknown):
             await writing
-        assert (await pair.operate("a", "degrade"))["state"] == "succeeded"
+        assert (await pair.operate("a", "degrade")).state == "succeeded"
         assert (await put(pair, "a", 3, "alone")).mode == "async"
         faults.remote_down = False
         await take_over(pair)
@@ -116,7 +116,7 @@ async def test_a_merge_puts_back_the_last_of_several_changes_of_a_row(tmp_path: 
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None)
         ended = await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         expected = {1: "second", 3: "anew", 4: "newer", 5: "newer"}
         assert await rows(pair, "b") == expected
         await pair.until(lambda: holds(pair, "a", expected))
@@ -144,10 +144,10 @@ async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> 
         await pair.until(lambda: pair.role("a") == "STANDBY")
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         break_the_disk()
-        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "failed"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "failed"
         assert await rows(pair, "b") == {1: "second"}
         await put(pair, "b", 1, "third")
-        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True))["state"] == "succeeded"
+        assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "succeeded"
         assert await rows(pair, "b") == {1: "third"}
 
 
@@ -186,7 +186,7 @@ async def test_what_a_broken_remote_log_left_open_goes_once_the_pair_is_synchron
         pair.faults["a"].remote_down = True
         await pair.operate("a", "degrade")
         pair.faults["a"].remote_down = False
-        assert (await pair.operate("a", "resync"))["state"] == "succeeded"
+        assert (await pair.operate("a", "resync")).state == "succeeded"
         dfs, layout = DirectoryDfs(tmp_path / "b" / "dfs", "test"), RemoteLayout("test")
         async with asyncio.timeout(5):
             while True:
@@ -204,7 +204,7 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
         await pair.until(lambda: caught_up(pair, "a", "b"))
         await pair.crash("a")
         ended = await pair.force_failover("b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         await pair.start("a")
         assert site(pair, "a").ports.engine.applied_seq < 5
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
@@ -224,11 +224,11 @@ async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path)
         await engine.set_meta(FLOOR, str(needed + 20).encode())
         await pair.crash("a")
         ended = await pair.operate("b", "failover", "b")
-        assert (ended["state"], ended["error"]["code"]) == ("failed", "log-gap"), ended
-        assert str(needed + 20) in ended["error"]["message"]
+        assert (ended.state, ended.error.code) == ("failed", "log-gap"), ended
+        assert str(needed + 20) in ended.error.message
         assert pair.role("b") == "CLOSED"
         assert engine.applied_seq < needed, "nothing was applied to a storage that cannot be opened"
         await engine.set_meta(FLOOR, str(needed).encode())
         ended = await pair.operate("b", "failover", "b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         assert len(await rows(pair, "b")) == 5

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from storage.failpoints import ArmedFailpoints
 from switchover.operations.attempt import history_entry
+from switchover.operations.document import OperationDocument
 from switchover.register.port import PairState
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
@@ -23,19 +24,19 @@ async def dies(pair: Pair, name: str, point: str) -> str:
     """A failover to the site that ends at the point, and its process with it; the plan that it leaves at the coordinator."""
     pair.running[name].operations._executor._failpoints = ArmedFailpoints(point)
     ended = await pair.operate(name, "failover", name)
-    assert ended["state"] == "interrupted", ended
+    assert ended.state == "interrupted", ended
     left = (await coordinator_value(pair, name)).switching
     assert left is not None
     await pair.crash(name)
     return left.plan_id
 
 
-async def end_of_failover(pair: Pair, name: str) -> dict[str, Any]:
+async def end_of_failover(pair: Pair, name: str) -> OperationDocument:
     """The site's last failover, once it has ended, whoever took it up."""
     async with asyncio.timeout(10):
         while True:
-            last = next(one for one in await pair.running[name].operations.all() if one["kind"] == "failover")
-            if last["state"] not in ("running", "interrupted"):
+            last = next(one for one in await pair.running[name].operations.all() if one.kind == "failover")
+            if last.state not in ("running", "interrupted"):
                 return last
             await asyncio.sleep(0.01)  # a poll of observable state, bounded by the time-out
 
@@ -59,7 +60,7 @@ async def test_an_abort_while_a_takeover_goes_on_wins_until_the_claim(tmp_path: 
         await put(pair, "a", 1, "x")
         await pair.crash("a")
         await dies(pair, "b", "plan.failover.begin.after")
-        asked: list[asyncio.Future[dict[str, Any]]] = []
+        asked: list[asyncio.Future[OperationDocument]] = []
 
         def abort() -> None:
             operations = pair.running["b"].operations
@@ -72,10 +73,10 @@ async def test_an_abort_while_a_takeover_goes_on_wins_until_the_claim(tmp_path: 
         if moment in ("claim.before", "replay.after"):
             with pytest.raises(Refused, match="past the point of no return"):
                 await asked[0]
-            assert ended["state"] == "succeeded", ended
+            assert ended.state == "succeeded", ended
             assert (await put(pair, "b", 2, "y")).mode == "async"
         else:
-            assert (await asked[0])["state"] == ended["state"] == "aborted", ended
+            assert (await asked[0]).state == ended.state == "aborted", ended
             await opens_again(pair)
 
 
@@ -87,14 +88,14 @@ async def test_an_abort_asked_as_the_site_comes_back_leaves_a_pair_that_opens(tm
         await dies(pair, "b", "plan.failover.begin.after")
         await pair.start("b")
         operations = pair.running["b"].operations
-        last = next(one for one in await operations.all() if one["kind"] == "failover")
-        [answer] = await asyncio.gather(operations.abort(last["id"]), return_exceptions=True)
+        last = next(one for one in await operations.all() if one.kind == "failover")
+        [answer] = await asyncio.gather(operations.abort(last.id), return_exceptions=True)
         ended = await end_of_failover(pair, "b")
         if isinstance(answer, Refused):
-            assert ended["state"] == "succeeded", ended
+            assert ended.state == "succeeded", ended
             await pair.until(lambda: pair.role("b") in SERVES)
         else:
-            assert ended["state"] == "aborted", ended
+            assert ended.state == "aborted", ended
             await opens_again(pair)
 
 
@@ -122,11 +123,11 @@ async def test_a_failover_to_the_other_site_supersedes_a_takeover_that_goes_on(t
         await replayed.wait()
         await pair.start("a")
         ended = await pair.operate("a", "failover", "a")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         await put(pair, "a", 2, "y")
         go_on.set()
         ended = await end_of_failover(pair, "b")
-        assert (ended["state"], ended["error"]["code"]) == ("failed", "plan-superseded"), ended
+        assert (ended.state, ended.error.code) == ("failed", "plan-superseded"), ended
         await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
         assert await rows(pair, "b") == {1: "x", 2: "y"}
 
@@ -143,7 +144,7 @@ async def test_a_takeover_that_was_superseded_since_the_site_looked_does_not_go_
         plan_id = await dies(pair, "b", f"plan.failover.{step}.after")
         await pair.start("a")
         if opened:
-            assert (await pair.operate("a", "failover", "a"))["state"] == "succeeded"
+            assert (await pair.operate("a", "failover", "a")).state == "succeeded"
         else:
             await pair.running["a"].supervisor.stop()
             await dies(pair, "a", "plan.failover.begin.after")
@@ -153,9 +154,9 @@ async def test_a_takeover_that_was_superseded_since_the_site_looked_does_not_go_
         assert await pair.running["b"].operations.go_on(plan_id)
         ended = await end_of_failover(pair, "b")
         if opened and step == "begin":  # before its claim, and the active answers
-            assert ended["state"] == "aborted", ended
+            assert ended.state == "aborted", ended
         else:
-            assert (ended["state"], ended["error"]["code"]) == ("failed", "plan-superseded"), ended
+            assert (ended.state, ended.error.code) == ("failed", "plan-superseded"), ended
         now = await coordinator_value(pair, "b")
         if opened:
             assert before is not None
@@ -216,8 +217,8 @@ async def test_a_dfs_that_fails_once_past_the_point_of_no_return_costs_no_comman
 
         pair.failpoints["b"].hit = Moments({"plan.switchover.replay.after": fail}).hit  # type: ignore[method-assign]
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "failed", ended
-        assert ended["error"]["code"] == "dfs-error"
+        assert ended.state == "failed", ended
+        assert ended.error.code == "dfs-error"
         assert pair.role("b") == "CLOSED"
         pair.faults["b"].remote_down = False
         await pair.until(lambda: pair.role("b") == "ACTIVE" and pair.role("a") == "STANDBY")

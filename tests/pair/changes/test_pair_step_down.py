@@ -21,7 +21,7 @@ async def test_a_switchover_goes_on_when_the_old_active_cannot_confirm_that_it_s
 
         pair.running["b"].operations._executor._failpoints = Moments({"plan.switchover.catch_up.after": lose_coordinator})
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "succeeded", ended
+        assert ended.state == "succeeded", ended
         pair.faults["a"].coordinator_down = False
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
         assert await rows(pair, "b") == {1: "x"}
@@ -41,10 +41,10 @@ async def test_a_site_whose_step_down_was_refused_is_closed_and_not_stuck(tmp_pa
 
         api.call_bytes = refusing  # type: ignore[method-assign]
         ended = await pair.operate("b", "switchover", "b")
-        assert ended["state"] == "failed", ended
+        assert ended.state == "failed", ended
         assert pair.role("b") == "CLOSED"
         assert pair.role("a") == "DRAINING"
-        await pair.running["b"].operations.resume(ended["id"])
+        await pair.running["b"].operations.resume(ended.id)
         await pair.until(lambda: pair.role("b") in ("ACTIVE", "DOWNGRADE_ACTIVE"))
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
 
@@ -73,7 +73,7 @@ async def test_a_switchover_stops_when_the_old_active_holds_more_than_arrived(tm
         moments = {"plan.switchover.catch_up.after": write_behind_its_back}
         pair.running["b"].operations._executor._failpoints = Moments(moments)
         started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
-        last = [shown async for shown in pair.running["b"].operations.follow(started["id"])][-1]
+        last = [shown async for shown in pair.running["b"].operations.follow(started.id)][-1]
         assert (await late[0]).mode == "async"
-        assert last["steps"][4]["detail"]["confirmed"], last
-        assert (last["state"], last["error"]["code"]) == ("failed", "log-gap"), last
+        assert last.steps[4].detail["confirmed"], last
+        assert (last.state, last.error.code) == ("failed", "log-gap"), last

@@ -78,7 +78,7 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
     peer_dfs = pair.running["b"].site.ports.own_dfs
     assert await segments_of(peer_dfs, RemoteLayout("test"), site(pair, "a").epoch), "the remote log is on the other's HDFS"
     ended = await pair.operate("b", "switchover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     if not willing:
         planned_s = hdfs_writer.LOOK_INTERVAL_S
         monkeypatch.setattr(hdfs_writer, "LOOK_INTERVAL_S", 3600.0)
@@ -87,7 +87,7 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
     await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None, 60.0)
     await pair.crash("b")
     ended = await pair.force_failover("a")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     written_alone = list(range(2 * ROWS, 3 * ROWS))
     await asyncio.gather(*[put(pair, "a", key, "of a") for key in written_alone])
     await pair.start("b")
@@ -128,7 +128,7 @@ async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair
         await asyncio.gather(writing, return_exceptions=True)
     await pair.crash("a")
     ended = await pair.operate("b", "failover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     table = site(pair, "b").catalog.find("t")
     assert table is not None
     codec, engine = RowCodec(table), site(pair, "b").ports.engine

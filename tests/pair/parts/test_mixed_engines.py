@@ -95,12 +95,12 @@ async def test_both_hold_the_same_through_schema_changes_a_switchover_and_a_fail
     assert len(found["outcomes"]) == 4
     assert len(next(rows for name, rows in found.items() if name.endswith("True"))) == 4
     ended = await pair.operate("b", "switchover", "b")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await write(pair, "b", "update", {"k": 4, "text": "of b"})
     await check_equal(pair)
     await pair.stop("b")
     ended = await pair.force_failover("a")
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     await write(pair, "a", "upsert", {"k": 10, "text": "alone"})
     await pair.start("b")
     await pair.until(lambda: pair.role("b") == "STANDBY")
@@ -119,7 +119,7 @@ async def test_a_site_is_filled_from_the_other_engine(pair: Pair) -> None:
         await pair.stop(name)
         other = {"a": "b", "b": "a"}[name]
         if pair.role(other) == "STANDBY":
-            assert (await pair.force_failover(other))["state"] == "succeeded"
+            assert (await pair.force_failover(other)).state == "succeeded"
         await write(pair, other, "upsert", {"k": 500, "string": f"without {name}"})
         await pair.start(name)
         await pair.until(lambda other=other, name=name: caught_up(pair, other, name))  # type: ignore[misc]

@@ -140,7 +140,7 @@ class PairCommands(SiteCommands):
 
     async def do_receipt(self, words: list[str]) -> str:
         """receipt SITE NAME: survived, lost or unknown."""
-        return str((await self._at(words[0]).facade.receipt(self._results[words[1]].receipt))["outcome"])
+        return str((await self._at(words[0]).facade.receipt(self._results[words[1]].receipt)).outcome)
 
     # ---- tables
     async def do_create(self, words: list[str]) -> str:
@@ -245,7 +245,7 @@ class PairCommands(SiteCommands):
 
     async def do_barriers(self, words: list[str]) -> str:
         """barriers SITE: the names that it holds, or `none`."""
-        return " ".join(held["name"] for held in self._at(words[0]).facade.barriers()["barriers"]) or "none"
+        return " ".join(held.name for held in self._at(words[0]).facade.barriers().barriers) or "none"
 
     async def do_kept(self, words: list[str]) -> str:
         """kept SITE NAME: the rows of t as another process finds them in the place of that barrier."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
 from storage.failpoints import Crash, Failpoints
+from switchover.operations.document import OperationDocument
 from tests.pair.pair import OTHER, Pair, Running
 from tests.pair.scenarios.scenario import Command, outcome
 from twinlog.errors import TwinlogError
@@ -45,8 +46,8 @@ def _lands(word: str) -> bool:
     return {"lost": False, "landing": True}[word]
 
 
-def _end(operation: dict[str, Any]) -> str:
-    return operation["state"] if operation["error"] is None else f"{operation['state']} {operation['error']['code']}"
+def _end(operation: OperationDocument) -> str:
+    return operation.state if operation.error is None else f"{operation.state} {operation.error.code}"
 
 
 class SiteCommands:
@@ -257,7 +258,7 @@ class SiteCommands:
         operations = self._at(words[0]).operations
 
         async def free() -> bool:
-            return all(one["kind"] != "rejoin" or one["state"] != "running" for one in await operations.all())
+            return all(one.kind != "rejoin" or one.state != "running" for one in await operations.all())
 
         await self.pair.until(free)
         return _end(await self.pair.operate(words[0], kind, to, **given))
@@ -275,7 +276,7 @@ class SiteCommands:
         """cannot-verify SITE TEXT...: `yes` when a dry run of a failover to it names this as unknown."""
         site, *text = words
         ended = await self._at(site).operations.start("failover", site, {}, True, "test")
-        unknown = [check["seen"] for check in ended["steps"][0]["detail"]["not_ok"] if check["status"] == "unknown"]
+        unknown = [check["seen"] for check in ended.steps[0].detail["not_ok"] if check["status"] == "unknown"]
         return "yes" if any(" ".join(text) in seen for seen in unknown) else "no"
 
     async def do_switchover(self, words: list[str]) -> str:
@@ -300,15 +301,15 @@ class SiteCommands:
     async def do_abort(self, words: list[str]) -> str:
         """abort SITE: its last operation."""
         operations = self._at(words[0]).operations
-        return str((await operations.abort((await operations.all())[0]["id"]))["state"])
+        return str((await operations.abort((await operations.all())[0].id)).state)
 
     async def do_resume(self, words: list[str]) -> str:
         """resume SITE: its last operation, from where it stopped."""
         operations = self._at(words[0]).operations
-        taken = await operations.resume((await operations.all())[0]["id"])
-        async for document in operations.follow(taken["id"]):
+        taken = await operations.resume((await operations.all())[0].id)
+        async for document in operations.follow(taken.id):
             taken = document
-        return str(taken["state"])
+        return str(taken.state)
 
     async def do_operation(self, words: list[str]) -> str:
         """operation SITE KIND: how its last one of this kind stands, and the code of its error."""
@@ -318,11 +319,11 @@ class SiteCommands:
         """taken-up SITE KIND: who resumed or aborted its last one of this kind, in order, or `nobody`."""
         operation = await self._last(*words)
         told = reversed(await self._at(words[0]).operations._executor.history())
-        again = [one.actor for one in told if one.operation == operation["id"] and one.event in ("resumed", "abort asked")]
+        again = [one.actor for one in told if one.operation == operation.id and one.event in ("resumed", "abort asked")]
         return ", ".join(again) or "nobody"
 
-    async def _last(self, site: str, kind: str) -> dict[str, Any]:
-        return next(one for one in await self._at(site).operations.all() if one["kind"] == kind)
+    async def _last(self, site: str, kind: str) -> OperationDocument:
+        return next(one for one in await self._at(site).operations.all() if one.kind == kind)
 
     # ---- what the other site sends
     async def do_ship(self, words: list[str]) -> str:

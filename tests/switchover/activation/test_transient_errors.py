@@ -56,7 +56,7 @@ class Rig:
             document = await operations.start(kind, "b", {}, False, "test")
             world.machines[at].dfs.next_fault = faults  # type: ignore[method-assign]
             begun_s = self.loop.now_s
-            seen = [document async for document in operations.follow(document["id"])]
+            seen = [document async for document in operations.follow(document.id)]
             self.took_s = self.loop.now_s - begun_s
             return seen[-1]
 
@@ -93,7 +93,7 @@ def test_a_takeover_goes_on_when_every_second_call_fails(fault: DfsFault) -> Non
     """Each of its questions, from the first listing of the claims to the last deletion, meets a failure before its answer."""
     rig, failed = Rig(), Counter[str]()
     ended = rig.run("failover", "b", every_second(failed, ASKED, fault))
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert set(failed) == set(ASKED)
 
 
@@ -111,7 +111,7 @@ def test_a_switchover_goes_on_when_its_new_remote_log_is_hard_to_begin(fault: Df
         return fault if failed[operation] == 1 else None
 
     ended = rig.run("switchover", "a", and_the_first)
-    assert ended["state"] == "succeeded", ended
+    assert ended.state == "succeeded", ended
     assert set(failed) == {"list", "create_file", "create", "append"}
 
 
@@ -119,8 +119,8 @@ def test_a_dfs_that_fails_for_good_is_named_in_time() -> None:
     """And the pair is as it was: the active may go on, the command may be given again."""
     rig = Rig()
     ended = rig.run("failover", "b", lambda operation: NOT_DONE if operation in ASKED else None)
-    assert (ended["state"], ended["abortable"]) == ("failed", True), ended
-    assert ended["error"]["code"] == "dfs-error"
+    assert (ended.state, ended.abortable) == ("failed", True), ended
+    assert ended.error.code == "dfs-error"
     assert RETRY_FOR_S <= rig.took_s < RETRY_FOR_S + 2
     state = rig.world.watch.remembered
     assert state is not None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from switchover.operations.document import OperationDocument
 from switchover.operations.executor import Executor
 from switchover.operations.plan import Plan, Step
 from twinlog.errors import InvalidInput
@@ -76,9 +77,9 @@ def failing(error: Exception) -> Hook:
     return fail
 
 
-async def start(executor: Executor, operation_id: str = "op-1", **more: Any) -> dict[str, Any]:
+async def start(executor: Executor, operation_id: str = "op-1", **more: Any) -> OperationDocument:
     return await executor.start(operation_id, "switchover", "b", {"reason": "test"}, "ann", **more)
 
 
-def states(document: dict[str, Any]) -> list[str]:
-    return [step["state"] for step in document["steps"]]
+def states(document: OperationDocument) -> list[str]:
+    return [step.state for step in document.steps]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from storage.clock import SystemClock
 from storage.failpoints import Failpoints
+from switchover.operations.document import OperationError, PlannedStep
 from switchover.operations.executor import Executor
 from switchover.operations.plan import Plan, Step
 from switchover.operations.sql_journal import SqlJournal
@@ -21,14 +23,14 @@ from twinlog.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Un
 
 async def test_a_plan_runs_to_its_end_in_order(executor: Executor, world: World) -> None:
     first = await start(executor)
-    assert (first["state"], states(first)) == ("running", ["pending"] * 5)
+    assert (first.state, states(first)) == ("running", ["pending"] * 5)
     last = await executor.wait("op-1")
-    assert (last["state"], states(last), last["error"]) == ("succeeded", ["done"] * 5, None)
+    assert (last.state, states(last), last.error) == ("succeeded", ["done"] * 5, None)
     assert world.calls == NAMES
-    assert last["steps"][2]["detail"] == {"did": "drain"}
-    assert last["result"].keys() == {"took_ms", "steps_ms"}
-    assert list(last["result"]["steps_ms"]) == NAMES
-    assert last["finished_ms"] >= last["created_ms"]
+    assert last.steps[2].detail == {"did": "drain"}
+    assert last.result.would is UNSET
+    assert list(last.result.steps_ms) == NAMES
+    assert last.finished_ms >= last.created_ms
     assert await executor.operation("op-1") == last
     assert await executor.operations() == [last]
     assert executor.running is None
@@ -52,12 +54,12 @@ async def test_a_dry_run_takes_the_same_way_and_changes_nothing(executor: Execut
     assert world.calls == ["preflight"]
     assert world.flags == set()
     assert states(last) == ["done", "pending", "pending", "pending", "pending"]
-    assert last["state"] == "succeeded"
-    assert [step["name"] for step in last["result"]["would"]] == NAMES[1:]
-    assert last["result"]["would"][2] == {"name": "claim", "what": "to claim", "abortable": False}
+    assert last.state == "succeeded"
+    assert [step.name for step in last.result.would] == NAMES[1:]
+    assert last.result.would[2] == PlannedStep("claim", "to claim", False)
     world.hooks["preflight"] = failing(Refused("no"))
     await start(executor, "op-2", dry_run=True)
-    assert (await executor.wait("op-2"))["error"]["message"] == "no"
+    assert (await executor.wait("op-2")).error.message == "no"
 
 
 async def test_one_operation_at_a_time(executor: Executor, world: World) -> None:
@@ -65,26 +67,26 @@ async def test_one_operation_at_a_time(executor: Executor, world: World) -> None
     await start(executor)
     await gate.reached.wait()
     assert executor.running is not None
-    assert executor.running["id"] == "op-1"
+    assert executor.running.id == "op-1"
     with pytest.raises(Conflict, match="op-1") as caught:
         await start(executor, "op-2", dry_run=True)
     assert caught.value.fields["running"] == "op-1"
     with pytest.raises(NotFound):
         await executor.operation("op-2")
     gate.open.set()
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
     await start(executor, "op-2")
-    assert (await executor.wait("op-2"))["state"] == "succeeded"
+    assert (await executor.wait("op-2")).state == "succeeded"
 
 
 async def test_of_two_at_the_same_moment_one_runs(executor: Executor) -> None:
     results = await asyncio.gather(start(executor, "op-1"), start(executor, "op-2"), return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == ["Conflict", "dict"]
+    assert sorted(type(result).__name__ for result in results) == ["Conflict", "OperationDocument"]
 
 
 async def test_the_same_request_again_is_the_same_operation(executor: Executor, world: World) -> None:
     await start(executor)
-    assert (await start(executor))["id"] == "op-1"
+    assert (await start(executor)).id == "op-1"
     last = await executor.wait("op-1")
     assert await start(executor) == last
     assert world.plans_made == 1
@@ -101,7 +103,7 @@ async def test_a_kind_that_there_is_not_leaves_no_trace(executor: Executor) -> N
 
 
 async def test_run_raises_the_error_of_the_step(executor: Executor, world: World) -> None:
-    assert (await executor.run("op-1", "switchover", "b", {}, "ann"))["state"] == "succeeded"
+    assert (await executor.run("op-1", "switchover", "b", {}, "ann")).state == "succeeded"
     world.hooks["claim"] = failing(LogGap("a frame is missing", held_seq=4))
     with pytest.raises(LogGap, match="missing"):
         await executor.run("op-2", "switchover", "b", {}, "ann")
@@ -121,17 +123,17 @@ async def test_followers_see_every_state_once_and_then_the_end(executor: Executo
     assert seen[0] == ["done", "running", "pending", "pending", "pending"]
     assert seen[-1] == ["done"] * 5
     assert len(seen) == len({tuple(one) for one in seen[:-1]}) + 1
-    assert [shown["state"] async for shown in executor.follow("op-1")] == ["succeeded"]
+    assert [shown.state async for shown in executor.follow("op-1")] == ["succeeded"]
 
 
 async def test_a_step_shows_its_progress(executor: Executor, world: World) -> None:
     gate = world.hooks["drain"] = Gate()
     await start(executor)
     async for shown in executor.follow("op-1"):
-        if shown["steps"][2]["detail"] == {"left": 3}:
-            assert shown["steps"][2]["state"] == "running"
+        if shown.steps[2].detail == {"left": 3}:
+            assert shown.steps[2].state == "running"
             gate.open.set()
-    assert shown["steps"][2]["detail"] == {"did": "drain"}
+    assert shown.steps[2].detail == {"did": "drain"}
 
 
 async def test_a_follower_that_leaves_stops_nothing(executor: Executor, world: World) -> None:
@@ -142,7 +144,7 @@ async def test_a_follower_that_leaves_stops_nothing(executor: Executor, world: W
     follower.cancel()
     await asyncio.gather(follower, return_exceptions=True)
     gate.open.set()
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
 
 
 # ---- failing
@@ -152,14 +154,12 @@ async def test_a_failure_before_the_point_of_no_return_is_undone(executor: Execu
     world.hooks["drain"] = failing(Unavailable("the peer is away", waiting_for="peer"))
     await start(executor)
     last = await executor.wait("op-1")
-    assert last["state"] == "failed"
-    assert last["error"] == {
-        "code": "unavailable", "message": "the peer is away", "fields": {"waiting_for": "peer"}, "step": "drain",
-    }
+    assert last.state == "failed"
+    assert last.error == OperationError("unavailable", "the peer is away", {"waiting_for": "peer"}, "drain")
     assert world.calls == ["preflight", "begin", "drain", "undo drain", "undo begin"]
     assert world.flags == set()
     assert states(last) == ["done", "undone", "undone", "pending", "pending"]
-    assert (last["resumable"], last["abortable"]) == (True, True)
+    assert (last.resumable, last.abortable) == (True, True)
 
 
 async def test_a_failure_after_it_stays_and_is_resumed_there(executor: Executor, world: World) -> None:
@@ -167,14 +167,14 @@ async def test_a_failure_after_it_stays_and_is_resumed_there(executor: Executor,
     await start(executor)
     last = await executor.wait("op-1")
     assert states(last) == ["done", "done", "done", "failed", "pending"]
-    assert last["steps"][3]["detail"]["fields"] == {"held_seq": 4}
-    assert (last["resumable"], last["abortable"]) == (True, False)
+    assert last.steps[3].detail["fields"] == {"held_seq": 4}
+    assert (last.resumable, last.abortable) == (True, False)
     assert world.flags == {"begin", "drain", "claim"}
     del world.hooks["claim"]
     world.calls.clear()
     resumed = await executor.resume("op-1", "bob")
-    assert (resumed["state"], resumed["attempt"], resumed["error"]) == ("running", 2, None)
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (resumed.state, resumed.attempt, resumed.error) == ("running", 2, None)
+    assert (await executor.wait("op-1")).state == "succeeded"
     assert world.calls == ["claim", "open"]
     assert [entry.actor for entry in await executor.history() if entry.event == "resumed"] == ["bob"]
 
@@ -186,7 +186,7 @@ async def test_an_undone_operation_is_resumed_from_its_checks_on(executor: Execu
     del world.hooks["drain"]
     world.calls.clear()
     await executor.resume("op-1", "bob")
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
     assert world.calls == NAMES
 
 
@@ -194,8 +194,8 @@ async def test_an_error_that_is_not_ours_is_named_as_a_fault(executor: Executor,
     world.hooks["drain"] = failing(ZeroDivisionError("by zero"))
     await start(executor)
     last = await executor.wait("op-1")
-    assert last["error"]["code"] == "internal"
-    assert "ZeroDivisionError" in last["error"]["message"]
+    assert last.error.code == "internal"
+    assert "ZeroDivisionError" in last.error.message
     assert world.flags == set()
 
 
@@ -206,7 +206,7 @@ async def test_a_step_that_cancels_itself_has_failed(executor: Executor, world: 
     world.hooks["drain"] = cancelled
     await start(executor)
     last = await executor.wait("op-1")
-    assert (last["state"], last["error"]["code"]) == ("failed", "internal")
+    assert (last.state, last.error.code) == ("failed", "internal")
 
 
 async def test_what_json_does_not_know_is_journaled_as_text(tmp_path: Path) -> None:
@@ -217,5 +217,5 @@ async def test_what_json_does_not_know_is_journaled_as_text(tmp_path: Path) -> N
         SqlJournal(f"sqlite:///{tmp_path}/j.db"), SystemClock(), lambda *_: Plan("x", [Step("odd", odd, "odd")]), Failpoints()
     )
     last = await executor.run("op-1", "x", None, {}, "ann")
-    assert last["steps"][0]["detail"] == {"path": "/x", "bytes": "AA==", "set": [1]}
+    assert last.steps[0].detail == {"path": "/x", "bytes": "AA==", "set": [1]}
     await executor.close()

@@ -58,10 +58,10 @@ async def test_a_crash_anywhere_is_resumed(tmp_path: Path, world: World, point: 
     await crash(tmp_path, world, f"plan.switchover.{point}", start)
     before = list(world.calls)
     executor, _ = reopened(tmp_path, world)
-    assert (await executor.operation("op-1"))["state"] == "interrupted"
+    assert (await executor.operation("op-1")).state == "interrupted"
     await executor.resume("op-1", "bob")
     last = await executor.wait("op-1")
-    assert (last["state"], states(last)) == ("succeeded", ["done"] * 5)
+    assert (last.state, states(last)) == ("succeeded", ["done"] * 5)
     assert world.flags == {"begin", "drain", "claim", "open"}
     again = world.calls[len(before) :]
     assert [name for name in again if name != "preflight"] == [name for name in NAMES[1:] if name in again], "in order"
@@ -76,7 +76,7 @@ async def test_a_crash_anywhere_is_aborted_or_is_past_it(tmp_path: Path, world: 
     await crash(tmp_path, world, f"plan.switchover.{point}", start)
     executor, _ = reopened(tmp_path, world)
     if EVERY_POINT.index(point) < EVERY_POINT.index("claim.before"):
-        assert (await executor.abort("op-1", "bob"))["state"] == "aborted"
+        assert (await executor.abort("op-1", "bob")).state == "aborted"
         assert world.flags == set()
     else:
         with pytest.raises(Refused, match="past the point of no return"):
@@ -107,11 +107,11 @@ async def test_a_crash_on_the_way_back_is_brought_to_an_end(tmp_path: Path, worl
     if why == "aborted":
         with pytest.raises(Refused, match="being aborted"):
             await executor.resume("op-1", "bob")
-        assert (await executor.abort("op-1", "bob"))["state"] == "aborted"
+        assert (await executor.abort("op-1", "bob")).state == "aborted"
         assert world.flags == set()
     else:
         await executor.resume("op-1", "bob")
-        assert (await executor.wait("op-1"))["state"] == "succeeded"
+        assert (await executor.wait("op-1")).state == "succeeded"
         assert world.flags == {"begin", "drain", "claim", "open"}
     await executor.close()
 
@@ -123,7 +123,7 @@ async def test_crash_after_crash_comes_to_an_end(tmp_path: Path, world: World) -
     executor, _ = reopened(tmp_path, world)
     await executor.resume("op-1", "bob")
     last = await executor.wait("op-1")
-    assert (last["state"], last["attempt"]) == ("succeeded", 6)
+    assert (last.state, last.attempt) == ("succeeded", 6)
     await executor.close()
 
 
@@ -150,11 +150,11 @@ KILLED = """
         executor = Executor(SqlJournal(f"sqlite:///{folder}/journal.db"), SystemClock(), plan, die)
         found = await executor.operations()
         if found:
-            print(found[0]["state"], [step["state"] for step in found[0]["steps"]])
+            print(found[0].state, [step.state for step in found[0].steps])
             await executor.resume("op-1", "bob")
         else:
             await executor.start("op-1", "failover", "b", {}, "ann")
-        print((await executor.wait("op-1"))["state"])
+        print((await executor.wait("op-1")).state)
         await executor.close()
 
     asyncio.run(main())

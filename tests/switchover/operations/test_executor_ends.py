@@ -23,7 +23,7 @@ async def test_an_abort_cancels_the_step_and_undoes_the_rest(executor: Executor,
     await start(executor)
     await gate.reached.wait()
     last = await executor.abort("op-1", "bob")
-    assert (last["state"], world.flags) == ("aborted", set())
+    assert (last.state, world.flags) == ("aborted", set())
     reached = [name for name in NAMES[: NAMES.index(at) + 1] if name != "preflight"]
     assert world.calls[NAMES.index(at) + 1 :] == [f"undo {name}" for name in reversed(reached)]
     assert [entry.actor for entry in await executor.history() if entry.event == "abort asked"] == ["bob"]
@@ -40,7 +40,7 @@ async def test_no_abort_past_the_point_of_no_return(executor: Executor, world: W
         await executor.abort("op-1", "bob")
     assert caught.value.fields["step"] == "claim"
     gate.open.set()
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
     with pytest.raises(Refused, match="has succeeded"):
         await executor.abort("op-1", "bob")
 
@@ -71,11 +71,11 @@ async def test_an_abort_in_any_moment_goes_back_or_is_refused(world: World) -> N
             last = await aborting
         except Refused:
             assert nth >= 8, nth
-            assert (await executor.wait("op-1"))["state"] == "succeeded"
+            assert (await executor.wait("op-1")).state == "succeeded"
             assert world.flags == {"begin", "drain", "claim", "open"}
         else:
             assert nth < 8, nth
-            assert last["state"] == "aborted"
+            assert last.state == "aborted"
             assert world.flags == set()
             if nth % 2 == 0:
                 assert NAMES[nth // 2 - 1] not in world.calls, "its start was only being journaled"
@@ -103,13 +103,13 @@ async def test_what_could_not_be_undone_is_said_and_undone_later(executor: Execu
     await start(executor)
     await gate.reached.wait()
     last = await executor.abort("op-1", "bob")
-    assert (last["state"], last["error"]["step"]) == ("failed", "begin")
+    assert (last.state, last.error.step) == ("failed", "begin")
     assert states(last)[1:3] == ["undo_failed", "undone"]
     with pytest.raises(Refused, match="abort it again"):
         await executor.resume("op-1", "bob")
     del world.hooks["undo begin"]
     world.calls.clear()
-    assert (await executor.abort("op-1", "bob"))["state"] == "aborted"
+    assert (await executor.abort("op-1", "bob")).state == "aborted"
     assert world.calls == ["undo begin"]
 
 
@@ -128,7 +128,7 @@ async def test_only_the_last_operation_is_taken_up_again(executor: Executor, wor
     for again in (executor.resume, executor.abort):
         with pytest.raises(Refused):
             await again("op-1", "bob")
-    assert (await executor.operation("op-1"))["state"] == "failed"
+    assert (await executor.operation("op-1")).state == "failed"
 
 
 async def test_a_dry_run_does_not_bar_a_resume(executor: Executor, world: World) -> None:
@@ -139,7 +139,7 @@ async def test_a_dry_run_does_not_bar_a_resume(executor: Executor, world: World)
     await executor.wait("dry")
     del world.hooks["claim"]
     await executor.resume("op-1", "bob")
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
 
 
 async def test_an_operation_that_its_preflight_refused_does_not_bar_a_resume(executor: Executor, world: World) -> None:
@@ -149,12 +149,12 @@ async def test_an_operation_that_its_preflight_refused_does_not_bar_a_resume(exe
     await executor.wait("op-1")
     world.hooks["preflight"] = failing(Refused("not now"))
     await start(executor, "op-2")
-    assert (await executor.wait("op-2"))["never_began"]
+    assert (await executor.wait("op-2")).never_began
     world.hooks.clear()
     await executor.resume("op-1", "bob")
     ended = await executor.wait("op-1")
-    assert ended["state"] == "succeeded"
-    assert not ended["never_began"]
+    assert ended.state == "succeeded"
+    assert not ended.never_began
 
 
 async def test_a_plan_of_another_release_is_not_taken_up(executor: Executor, world: World) -> None:
@@ -182,11 +182,11 @@ async def test_a_journal_that_fails_stops_the_operation_as_a_crash_would(world: 
     await gate.reached.wait()
     journal.full = True
     gate.open.set()
-    assert (await executor.wait("op-1"))["state"] == "interrupted"
+    assert (await executor.wait("op-1")).state == "interrupted"
     assert world.calls == ["preflight", "begin", "drain"], "nothing runs that is not journaled"
     journal.full = False
     await executor.resume("op-1", "bob")
-    assert (await executor.wait("op-1"))["state"] == "succeeded"
+    assert (await executor.wait("op-1")).state == "succeeded"
 
 
 async def test_closing_interrupts_and_lets_followers_go(world: World) -> None:
@@ -197,6 +197,6 @@ async def test_closing_interrupts_and_lets_followers_go(world: World) -> None:
     follower = asyncio.ensure_future(executor.wait("op-1"))
     await gate.reached.wait()
     await executor.close()
-    assert (await follower)["state"] == "interrupted"
+    assert (await follower).state == "interrupted"
     again = Executor(journal, SystemClock(), world.plan, Failpoints())
     assert states(await again.operation("op-1")) == ["done", "done", "done", "interrupted", "pending"]

@@ -15,6 +15,9 @@ from chaos.simulate.twins.journal import MemoryJournal
 from switchover.operations.document import (
     HistoryEntry,
     Operation,
+    OperationError,
+    OperationResult,
+    PlannedStep,
     StepRecord,
     as_found,
     document,
@@ -64,7 +67,8 @@ async def test_what_was_written_is_read(journal: Journal) -> None:
     assert await journal.load("op-1") == first
     detail = {"last_seq": 2**62, "why": "ümlaut", "deep": [{"x": None}, 1.5, True]}
     second = with_step(first, 0, state="done", started_ms=5, finished_ms=9, detail=detail)
-    second = replace(second, state="failed", error={"code": "refused"}, result={"a": 1})
+    second = replace(second, state="failed", error=OperationError("refused", "no", {"deep": [1]}, "drain"))
+    second = replace(second, result=OperationResult(4, {"preflight": 4}, [PlannedStep("drain", "drain", True)]))
     second = replace(second, attempt=3, aborting=True, finished_ms=7)
     await journal.save(second, entry("step done", step="preflight", took_ms=4, detail=detail))
     assert await journal.load("op-1") == second
@@ -127,17 +131,14 @@ STATES = st.sampled_from(["pending", "running", "done", "failed", "interrupted",
 
 def test_a_document_says_what_may_be_commanded() -> None:
     running = document(operation())
-    assert (running["state"], running["resumable"], running["abortable"]) == ("running", False, True)
-    assert running["steps"][1] == {
-        "name": "drain", "what": "finish what was admitted", "abortable": True, "state": "pending",
-        "started_ms": None, "finished_ms": None, "detail": None,
-    }
+    assert (running.state, running.resumable, running.abortable) == ("running", False, True)
+    assert running.steps == operation().steps
     gone = document(with_step(operation(state="failed"), 2, state="failed"))
-    assert (gone["resumable"], gone["abortable"]) == (True, False)
+    assert (gone.resumable, gone.abortable) == (True, False)
     done = document(operation(state="succeeded"))
-    assert (done["resumable"], done["abortable"]) == (False, False)
+    assert (done.resumable, done.abortable) == (False, False)
     given_up = document(operation(state="failed", aborting=True))
-    assert (given_up["resumable"], given_up["abortable"]) == (False, True)
+    assert (given_up.resumable, given_up.abortable) == (False, True)
 
 
 def test_what_the_journal_calls_running_was_interrupted() -> None:

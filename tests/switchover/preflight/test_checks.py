@@ -146,20 +146,20 @@ def manifest(state: PairState, growing: bool = False, applied_seq: int = 110, ap
 
 def test_a_loss_is_counted_from_what_the_lost_active_told() -> None:
     told = manifest(ASYNC)
-    assert told["records_at_risk"] == 7
-    assert told["statement"] == (
+    assert told.records_at_risk == 7
+    assert told.statement == (
         "at least 7 records up to 2023-11-14 22:13:20 UTC were logged by site a alone and have not arrived here; more may have "
         "followed for up to 1 s"
     )
-    assert manifest(ASYNC, applied_seq=90)["records_at_risk"] == 17, "up to the degrade the remote log has everything"
-    assert manifest(ASYNC, applied_seq=500, applied_epoch=2)["records_at_risk"] == 17, "an older epoch's tail says nothing"
-    assert manifest(ASYNC, applied_seq=200)["records_at_risk"] == 0
+    assert manifest(ASYNC, applied_seq=90).records_at_risk == 17, "up to the degrade the remote log has everything"
+    assert manifest(ASYNC, applied_seq=500, applied_epoch=2).records_at_risk == 17, "an older epoch's tail says nothing"
+    assert manifest(ASYNC, applied_seq=200).records_at_risk == 0
 
 
 def test_a_loss_that_nobody_told_or_that_grows_is_unknown() -> None:
     for unknown in (manifest(changed(ASYNC, beat=None)), manifest(ASYNC, growing=True)):
-        assert unknown["records_at_risk"] is None
-        assert "unknown" in unknown["statement"]
+        assert unknown.records_at_risk is None
+        assert "unknown" in unknown.statement
     assert manifest(STATE) is None
     assert loss_manifest(ASYNC, "a", applied_seq=110, applied_epoch=3, growing=False) is None
 

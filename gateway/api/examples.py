@@ -1,0 +1,134 @@
+"""The examples of the OpenAPI document. An answer's example is the answer's own struct, so that it has every member."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.api.documents import BatchAnswer, HealthAnswer, OperationList, PageAnswer, RowAnswer, TableList, WriteAnswer
+from gateway.epoch.commit_rule import CommitMode
+from gateway.service.audits import Audit, Audits
+from gateway.service.documents import (
+    ActiveSite,
+    AtRisk,
+    BarrierDocument,
+    BarrierList,
+    ClusterDocument,
+    ReceiptDocument,
+    RemoteLogDocument,
+    ReplicationLag,
+    SiteDocument,
+)
+from remote_log.replication.messages import StatusReply
+from storage.rows.schema import ColumnDocument, TableDocument
+from switchover.facts import SiteFacts
+from switchover.monitor.views import Answers, SiteView
+from switchover.operations.document import Operation, OperationResult, StepRecord, document
+from switchover.preflight.checks import Check
+from switchover.preflight.preflight import ChecksDocument
+from switchover.register.port import PairState
+from switchover.roles.table import Role
+
+# ---- bodies
+NEW_TABLE: dict[str, Any] = {
+    "name": "flights",
+    "columns": [
+        {"name": "carrier", "type": "string"}, {"name": "flight", "type": "int32"},
+        {"name": "delay_min", "type": "float64"}, {"name": "seen_at", "type": "timestamp"},
+    ],
+    "primary_key": ["carrier", "flight"],
+    "replication": "sync",
+}
+TABLE_CHANGE = {"add": [{"name": "tail", "type": "string"}], "rename": {"seen_at": "at"}}
+ROW = {"carrier": "UA", "flight": 1545, "delay_min": 2.0, "seen_at": "2013-01-01T05:17:00Z"}
+SOME_COLUMNS = {"delay_min": 4.0}
+BATCH: dict[str, Any] = {
+    "mutations": [
+        {"op": "upsert", "row": ROW},
+        {"op": "update", "row": {"carrier": "UA", "flight": 1545, "delay_min": 4.0}},
+        {"op": "delete", "key": {"carrier": "AA", "flight": 1}},
+    ]
+}
+BATCH_LINES = '{"op":"upsert","row":{"carrier":"UA","flight":1545}}\n{"op":"delete","key":{"carrier":"AA","flight":1}}\n'
+CHECK = {
+    "conditions": [{"column": "delay_min", "op": "<", "value": 10}],
+    "mutations": [{"op": "upsert", "row": ROW}],
+}
+SWITCHOVER: dict[str, Any] = {"kind": "switchover", "to": "b", "options": {}, "dry_run": False}
+NEW_BARRIER = {"name": "audit-1"}
+NEW_AUDIT: dict[str, Any] = {
+    "id": "20130101T050000-compare", "job": "compare", "barrier": "audit-1", "started_at": "2013-01-01T05:00:00Z",
+    "finished_at": "2013-01-01T05:01:00Z", "outcome": "good", "differences": 0, "tables": ["flights"], "by": "ann@host",
+}
+
+# ---- answers
+_VERSION = 89_173_404_839_936_000
+_RECEIPT = "AQEAAAMAAAAAAAAAKgAAAAAAAAA"
+TABLE = TableDocument(
+    "flights",
+    [
+        ColumnDocument("carrier", "string", False, None), ColumnDocument("flight", "int32", False, None),
+        ColumnDocument("delay_min", "float64", True, None), ColumnDocument("seen_at", "timestamp", True, None),
+    ],
+    ["carrier", "flight"], None, "sync", 0,
+)
+TABLES = TableList([TABLE])
+WRITTEN = WriteAnswer(_VERSION, _RECEIPT, "sync")
+MUTATED = BatchAnswer(_VERSION, _RECEIPT, "sync", 3)
+ROW_READ = RowAnswer(ROW, _VERSION)
+PAGE = PageAnswer([ROW], [_VERSION], "kwHECO-9v18")
+LINES = '{"carrier":"UA","flight":1545,"delay_min":2.0,"seen_at":"2013-01-01T05:17:00Z"}\n'
+RECEIPT = ReceiptDocument(_RECEIPT, "survived", 0, 3, 42, "sync")
+CLUSTER = ClusterDocument(
+    pair="flights", site="a", role=Role.ACTIVE, reason="the plan has opened its epoch", waiting_for=None, epoch=3, mode="sync",
+    mode_detail=CommitMode.SYNC, policy="protect", active=ActiveSite("a", "http://10.0.0.1:8401", 3),
+    sites={
+        "a": SiteDocument("http://10.0.0.1:8401", 8123, role=Role.ACTIVE),
+        "b": SiteDocument("http://10.0.0.2:8401", 8121, state="following", durable_seq=8100, sample_age_s=0.02, why=None),
+    },
+    committed_seq=8123, applied_seq=8123, durable_seq=8100, replication_lag=ReplicationLag(2, 0.02),
+    remote_log=RemoteLogDocument(1_048_576, 1, 0, None), at_risk=AtRisk(0, True), resync=None, operation=None,
+    own_dfs_error=None, last_error=None,
+)
+_OPERATION = Operation(
+    "op-3f9c", "switchover", "b", {}, "ann@host (10.0.0.9)", 1_357_016_400_000,
+    (
+        StepRecord("preflight", "check both sites", True, "done", 1_357_016_400_000, 1_357_016_400_020, {"ok": 12}),
+        StepRecord("drain", "let site a finish its writes", True, "running", 1_357_016_400_020),
+        StepRecord("open", "open epoch 4 at site b", False),
+    ),
+)
+_PREFLIGHT, _DRAIN, _OPEN = _OPERATION.steps
+OPERATION = document(_OPERATION)
+OPERATIONS = OperationList([OPERATION])
+_PLAN = OperationResult(20, {"preflight": 20})
+PLANNED = document(Operation(
+    _OPERATION.id, _OPERATION.kind, _OPERATION.to, {}, _OPERATION.actor, _OPERATION.created_ms,
+    (_PREFLIGHT, StepRecord(_DRAIN.name, _DRAIN.what, True), _OPEN), dry_run=True, state="succeeded",
+    finished_ms=1_357_016_400_021, result=_PLAN,
+))
+CHECKS = ChecksDocument(
+    "switchover", "b", True, [Check("replication.lag", "ok", "0 records behind, heard 0.1 s ago")], None
+)
+VIEW = SiteView(
+    own=SiteFacts(
+        site="a", pair="flights", release="0.1.0", wall_ms=1_357_016_400_000, lease_s=1.0, drift_margin=0.2,
+        initial_active="a", policy="protect", role="ACTIVE", epoch=3, mode="sync", lease_left_s=0.8, applied_seq=8123,
+        durable_seq=8100, committed_seq=8123,
+    ),
+    peer=StatusReply("b", "STANDBY", 3, "sync", 8121, 8100, 8121, ""),
+    register=PairState(7, 3, 3, "a", "op-3f9b", reason="site a opened epoch 3"),
+    answers=Answers(8123, 0, 24.4),
+)
+BARRIER = BarrierDocument(
+    "audit-1", 3, 8123, "2013-01-01T05:00:00.000Z", "2013-01-01T06:00:00.000Z", "rocksdb",
+    "rocksdb:/srv/twinlog/engine/kept/audit-1/rocksdb",
+)
+BARRIERS = BarrierList("a", [BARRIER])
+AUDIT = Audit(
+    "20130101T050000-compare", "compare", datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 1, 5, 1, tzinfo=UTC), "good",
+    "audit-1", 0, ["flights"], "ann@host",
+)
+AUDITS = Audits({"compare": AUDIT}, AUDIT)
+HEALTH = HealthAnswer("a", Role.ACTIVE)
+METRICS = "twinlog_epoch 3.0\n"

@@ -1,0 +1,132 @@
+"""The documents that a site answers with: the pair as it sees it, receipts, barriers.
+
+What always holds: an answer of the API is the encoding of one of these, and the OpenAPI document takes its schema from the
+same struct; a figure that nobody knows is null, never 0. Those of role changes and audits stand beside what makes them
+(switchover/operations/document.py, switchover/preflight/preflight.py, audits.py). Source: product.md 2.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from gateway.epoch.commit_rule import CommitMode
+from switchover.roles.table import Role
+
+Seconds = Annotated[float, Meta(description="seconds", ge=0)]
+
+
+class ActiveSite(Struct, frozen=True):
+    """Where the active is, as far as the asked site knows."""
+
+    site: str
+    url: str
+    epoch: int
+
+
+class SiteDocument(Struct, frozen=True):
+    """One site of the pair. The asked site shows `role`; it shows the other one's `state`, as old as `sample_age_s` says."""
+
+    url: str
+    applied_seq: int | None
+    role: Role | UnsetType = UNSET
+    state: Annotated[str, Meta(description="unknown, following, diverged, loading, busy, unreachable")] | UnsetType = UNSET
+    durable_seq: int | UnsetType | None = UNSET
+    sample_age_s: Seconds | UnsetType | None = UNSET
+    why: str | UnsetType | None = UNSET
+
+
+class ReplicationLag(Struct, frozen=True):
+    """How many committed records the other site has not applied."""
+
+    records: int
+    sample_age_s: Seconds | None
+
+
+class RemoteLogDocument(Struct, frozen=True):
+    """The log that this site writes on the other site's file system. `trouble`: why it cannot be written at the moment."""
+
+    bytes: int
+    segments: int
+    unsynced_frames: int
+    trouble: str | None
+
+
+class AtRisk(Struct, frozen=True):
+    """Acknowledged records that are lost if the active is lost now. `records` null: unknown."""
+
+    records: int | None
+    exact: bool
+
+
+class ResyncDocument(Struct, frozen=True):
+    """The way back to synchronous mode."""
+
+    automatic: bool
+    waiting_for: str | None
+    records_left: int | None
+
+
+class ClusterDocument(Struct, frozen=True, kw_only=True):
+    """The pair as one site sees it. `waiting_for`: what the site needs before it can serve. `operation`: the id of the role
+    change that runs here."""
+
+    pair: str
+    site: str
+    role: Role
+    reason: str
+    waiting_for: str | None
+    epoch: int
+    mode: Annotated[str, Meta(description="sync or async; unknown before the site has asked the coordinator")]
+    mode_detail: CommitMode | None
+    policy: str
+    active: ActiveSite | None
+    sites: Annotated[dict[str, SiteDocument], Meta(description="both sites by name")]
+    committed_seq: int
+    applied_seq: int
+    durable_seq: int
+    replication_lag: ReplicationLag | None
+    remote_log: RemoteLogDocument | None
+    at_risk: AtRisk | None
+    resync: ResyncDocument | None
+    operation: str | None
+    own_dfs_error: str | None
+    last_error: str | None
+
+
+Outcome = Literal["survived", "lost", "unknown"]
+
+
+class ReceiptDocument(Struct, frozen=True):
+    """A receipt, what it names, and what became of the write by the history of the asked site."""
+
+    receipt: str
+    outcome: Outcome
+    log: int
+    epoch: int
+    seq: int
+    mode: Literal["sync", "async"]
+
+
+EngineName = Literal["rocksdb", "postgresql", "sqlite", "memory"]
+
+
+class BarrierDocument(Struct, frozen=True):
+    """The snapshot that the asked site holds of all up to sequence `seq` of `epoch`. Times are RFC 3339 texts in UTC. `place`:
+    where another process reads it."""
+
+    name: str
+    epoch: int
+    seq: int
+    taken_at: str
+    expires_at: str
+    engine: EngineName
+    place: str
+
+
+class BarrierList(Struct, frozen=True):
+    """The barriers of which `site` holds the snapshot, the oldest first."""
+
+    site: str
+    barriers: list[BarrierDocument]
