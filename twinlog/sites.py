@@ -39,10 +39,13 @@ def who() -> str:
 
 
 class Sites:
-    """`urls`: site -> its address. Safe to use from several threads."""
+    """`urls`: site -> its address; `look_s`: how long a site may take for a plain GET. Safe to use from several threads."""
 
-    def __init__(self, address: str | Mapping[str, str], transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, address: str | Mapping[str, str], look_s: float = LOOK_TIMEOUT_S, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self.urls: Mapping[str, str] = resolve_address(address)
+        self._look_s = look_s
         self._http = Http(transport)
 
     def close(self) -> None:
@@ -56,7 +59,7 @@ class Sites:
         `key`: the idempotency key of what must not be done twice. `who`: who asks through this user.
         """
         is_slow = method != "GET" or path.startswith("/v1/checks")
-        timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else LOOK_TIMEOUT_S
+        timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else self._look_s
         content = self._exchange(site, method, path, timeout_s, body, key, who)
         try:
             return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
@@ -77,7 +80,7 @@ class Sites:
 
     def metrics(self, site: str) -> dict[str, float]:
         """The site's metrics, by name with labels, as in `twinlog_epoch` or `twinlog_acks_total{mode="sync"}`."""
-        lines = self._exchange(site, "GET", "/metrics", LOOK_TIMEOUT_S).decode().splitlines()
+        lines = self._exchange(site, "GET", "/metrics", self._look_s).decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 
@@ -101,7 +104,8 @@ class Sites:
         url = self.urls[site]
         answer = self._http.send(Request(url + path, method, headers, content, timeout_s))
         if isinstance(answer, Broken):
-            raise PeerError(f"site {site} ({url}): {answer.detail}", site=site, sent=answer.sent)
+            problem = "does not answer" if answer.sent else "cannot be reached"
+            raise PeerError(f"site {site} ({url}) {problem}: {answer.detail}", site=site, sent=answer.sent)
         if not 200 <= answer.status < 300:
             raise error_from_problem(answer.status, answer.content)
         return answer.content

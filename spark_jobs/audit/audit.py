@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from spark_jobs.audit.gateways import HELD_DEADLINE_S, Gateways, who
+from spark_jobs.audit.gateways import HELD_DEADLINE_S, Gateways
 from spark_jobs.audit.progress import Steps
 from spark_jobs.audit.session import in_words, own_session
 from spark_jobs.audit.sites import Pair
@@ -30,6 +30,7 @@ from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
 from twinlog.errors import InvalidInput, TwinlogError, Unavailable
+from twinlog.sites import who
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,7 +254,7 @@ def _stderr_into(path: Path) -> Iterator[None]:
         os.close(kept)
 
 
-_RAISED_IN_WORKER = re.compile(r"storage\.errors\.\w+: (.+)")
+_RAISED_IN_WORKER = re.compile(re.escape(TwinlogError.__module__) + r"\.\w+: (.+)")
 
 
 def _told(error: Exception) -> TwinlogError:

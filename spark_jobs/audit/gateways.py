@@ -7,24 +7,19 @@ raises. Source: docs/decisions/2026-11-21-audits-at-a-barrier.md.
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
-
 from spark_jobs.audit.stopping import undisturbed
 from spark_jobs.job import Barrier, SiteSource
-from twinlog.errors import Conflict, NotFound, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
+from twinlog.sites import Sites
 
-CALL_TIMEOUT = httpx.Timeout(20.0, connect=3.0)
 HELD_DEADLINE_S = 120.0
+LOOK_S = 20.0  # a site under load may take its time for an audit
 POLL_FIRST_S, POLL_MAX_S = 0.05, 1.0
 
 
@@ -37,33 +32,24 @@ class Held:
     peer: SiteSource
 
 
-def who() -> str:
-    """user@host in ASCII, for the sites' records. It is what they say, and proves nothing."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user, as in a container
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()[:100]
-
-
 class Gateways:
     """HTTP with the two sites."""
 
     def __init__(self, sites: Mapping[str, SiteSource]) -> None:
         self.sites = sites
-        self._http = httpx.Client(timeout=CALL_TIMEOUT, trust_env=False)
+        self._gateways = Sites({name: site.url for name, site in sites.items()}, LOOK_S)
 
     def close(self) -> None:
-        self._http.close()
+        self._gateways.close()
 
     def clusters(self) -> dict[str, dict[str, Any]]:
         """Each site's cluster document. Raises Unavailable that names every site that does not answer."""
         found, down = {}, []
         for name in self.sites:
             try:
-                found[name] = self._ask(name, "GET", "/v1/cluster")
+                found[name] = self._gateways.ask(name, "GET", "/v1/cluster")
             except TwinlogError as error:
-                down.append(error.message)
+                down.append(error.message if "site" in error.fields else f"site {name}: {error.message}")
         if down:
             raise Unavailable(f"{'; '.join(down)}. Both sites must answer: start what is down, `twinlog status` shows the pair")
         return found
@@ -110,7 +96,7 @@ class Gateways:
         failed = {}
         for site in self.sites:
             try:
-                self._ask(site, "DELETE", f"/v1/barriers/{name}")
+                self._gateways.ask(site, "DELETE", f"/v1/barriers/{name}")
             except NotFound:
                 pass
             except TwinlogError as error:
@@ -122,17 +108,15 @@ class Gateways:
         failed = {}
         for site in self.sites:
             try:
-                self._ask(site, "POST", "/v1/audits", audit)
+                self._gateways.ask(site, "POST", "/v1/audits", audit)
             except TwinlogError as error:
                 failed[site] = error.message
         return failed
 
     def _set_barrier(self, source: str, name: str) -> dict[str, Any]:
         try:
-            return self._ask(source, "POST", "/v1/barriers", {"name": name})
-        except PeerError as error:
-            if error.fields.get("status") != 421:
-                raise
+            return self._gateways.ask(source, "POST", "/v1/barriers", {"name": name})
+        except NotActive as error:
             raise Refused(f"the active moved away from site {source} just now: run the audit again") from error
 
     def _wait_held(
@@ -142,7 +126,7 @@ class Gateways:
         pause_s, trouble = POLL_FIRST_S, "it has not applied the barrier yet"
         while True:
             try:
-                found = self._ask(site, "GET", f"/v1/barriers/{barrier.name}")
+                found = self._gateways.ask(site, "GET", f"/v1/barriers/{barrier.name}")
             except NotFound:
                 trouble = "it has not applied the barrier yet"
                 self._check_active(source, barrier)
@@ -166,7 +150,7 @@ class Gateways:
 
     def _check_active(self, source: str, barrier: Barrier) -> None:
         """Raises Refused once a newer epoch than the barrier's is open: its frame may never reach the other site."""
-        document = self._ask(source, "GET", "/v1/cluster")
+        document = self._gateways.ask(source, "GET", "/v1/cluster")
         active = document.get("active") or {}
         if int(active.get("epoch") or 0) > barrier.epoch:
             raise Refused(
@@ -176,31 +160,3 @@ class Gateways:
 
     def _with_place(self, site: str, found: Mapping[str, Any]) -> SiteSource:
         return replace(self.sites[site], place=str(found["place"]), engine=str(found.get("engine") or self.sites[site].engine))
-
-    def _ask(self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The answer's document; {} of an answer without content. Raises NotFound, PeerError (`status`, when it answered)."""
-        url = self.sites[site].url
-        try:
-            response = self._http.request(method, url + path, json=body, headers={"Twinlog-Actor": who()})
-        except httpx.HTTPError as error:
-            problem = "does not answer in time" if isinstance(error, httpx.TimeoutException) else "cannot be reached"
-            raise PeerError(f"site {site} ({url}) {problem}: {error or type(error).__name__}", site=site) from error
-        document = _document(response)
-        if document is None and response.is_success:
-            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway", site=site)
-        document = document or {}
-        if response.status_code == 404 and path.startswith("/v1/barriers/"):
-            raise NotFound(f"site {site} holds no such snapshot")
-        if not response.is_success:
-            said = document.get("detail") or document.get("title") or f"HTTP {response.status_code}"
-            raise PeerError(f"site {site} refuses {method} {path}: {said}", site=site, status=response.status_code)
-        return document
-
-
-def _document(response: httpx.Response) -> dict[str, Any] | None:
-    """None: it is no JSON object."""
-    try:
-        found = json.loads(response.content) if response.content else {}
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 from spark_jobs.audit.gateways import Gateways
 from spark_jobs.job import Outcome, Progress, Request
 from spark_jobs.repair.planning import Left, Write, plan_write
-from spark_jobs.repair.writing import Done, RowsAtActive
+from spark_jobs.repair.writing import PATIENCE, Done, RowsAtActive
 from spark_jobs.report.folder import FINDINGS, Audit, find_audit
+from twinlog import Client
 from twinlog.errors import InvalidInput, Refused
 
 ROWS_MAX = 100_000  # more is not a matter of rows
@@ -44,8 +45,8 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     plans = [plan_write(finding, active=names[active], truth=names[truth] if truth else None) for finding in findings]
     progress.step(f"{'writing' if writes else 'looking at'} {len(plans):,} rows at site {active}")
     url = next(site.url for site in request.sites if site.name == active)
-    with closing(RowsAtActive(url)) as rows:
-        done = list(_performed(rows, plans, request.folder.name, progress, writes=writes))
+    with Client({active: url}, PATIENCE) as client:
+        done = list(_performed(RowsAtActive(client, active), plans, request.folder.name, progress, writes=writes))
     lines = [_line(*each) for each in zip(findings, plans, done, strict=True)]
     states = Counter(each.state for each in done)
     left = [line for line, each in zip(lines, done, strict=True) if each.state != "written"]

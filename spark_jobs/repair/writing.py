@@ -1,4 +1,4 @@
-"""The writes of a repair, over HTTP at the active.
+"""The writes of a repair, by the client's flow, all of them to one site.
 
 What always holds: each is sent under a key of its own, and again under the same one after an answer that does not say what
 became of it, so none takes effect twice; what is still not known at the end is called unknown; nothing is written elsewhere
@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-import httpx
-import tenacity
+import msgspec
 
-from spark_jobs.audit.gateways import CALL_TIMEOUT, who
 from spark_jobs.repair.planning import Write
+from twinlog import Client, Patience
+from twinlog.errors import (
+    NotActive,
+    NotFound,
+    OutcomeUnknown,
+    Overloaded,
+    PreconditionFailed,
+    TwinlogError,
+    Unavailable,
+)
+from twinlog.flow import Call, Reply
+from twinlog.sites import ACTOR_HEADER, who
 
 State = Literal["to write", "written", "changed since", "refused", "unknown"]
-ATTEMPTS = 5
-WAIT = tenacity.wait_exponential(multiplier=0.1, max=2.0)
-_AGAIN = (429, 503)  # nothing was applied, or it is not known; both say: try again
+PATIENCE = Patience(deadline_s=30.0, attempt_timeout_s=10.0, retry_first_s=0.1, retry_max_s=2.0)
 _CHANGED = "the row is not what the audit saw: a newer write has been there, or an earlier repair; run compare again"
 
 
@@ -36,77 +44,47 @@ class Done:
 
 
 class RowsAtActive:
-    """`url`: of the active's gateway, without a final slash."""
+    """`site`: the active; `client` knows its address, and is closed by whoever made it."""
 
-    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
-        self._url = url
-        self._http = httpx.Client(timeout=CALL_TIMEOUT, trust_env=False, transport=transport)
-
-    def close(self) -> None:
-        self._http.close()
+    def __init__(self, client: Client, site: str) -> None:
+        self._client, self._site = client, site
 
     def look(self, write: Write) -> Done:
         """Whether it would be written now; nothing is."""
         try:
-            response = self._ask("GET", write, {})
-        except httpx.HTTPError as error:
-            return Done("to write", f"not looked at: {_why(error)}", ends=True)
-        if response.status_code not in (200, 404):
-            return _not_done(response)
-        found = response.json()["version"] if response.status_code == 200 else None
+            found = self._ask("GET", write, {}, None).get("version")
+        except NotFound:
+            found = None
+        except TwinlogError as error:
+            return Done("to write", f"not looked at: {error.message}", ends=True) if _ends(error) else _not_done(error)
         seen = None if write.expected is None else write.expected & (1 << 64) - 1
         return Done("to write") if found == seen else Done("changed since", _CHANGED)
 
     def write(self, write: Write, key: str) -> Done:
         """`key`: of idempotency."""
         header, condition = write.condition
-        headers = {header: condition, "Idempotency-Key": key, "Content-Type": "application/json"}
         try:
-            response = self._ask(write.method, write, headers)
-        except httpx.HTTPError as error:
-            return Done("unknown", f"{_why(error)}: whether it was written is not known", ends=True)
-        if not response.is_success:
-            return _not_done(response)
-        answer = response.json()
+            answer = self._ask(write.method, write, {header: condition}, key)
+        except TwinlogError as error:
+            return _not_done(error)
         return Done("written", version=answer["version"], receipt=answer["receipt"])
 
-    def _ask(self, method: str, write: Write, headers: dict[str, str]) -> httpx.Response:
-        """Raises httpx.HTTPError when no attempt was answered."""
-        url = f"{self._url}/v1/tables/{quote(write.table, safe='')}/rows/{write.key_text}"
-        body = write.body if method == "PUT" else None
-        attempts = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(ATTEMPTS), wait=WAIT, retry_error_callback=_last,
-            retry=tenacity.retry_if_exception_type(httpx.HTTPError) | tenacity.retry_if_result(_says_again),
-        )
-        return attempts(
-            self._http.request, method, url, content=body, headers={**headers, "Twinlog-Actor": who()}
-        )
+    def _ask(self, method: str, write: Write, headers: dict[str, str], key: str | None) -> dict[str, Any]:
+        path = f"/v1/tables/{quote(write.table, safe='')}/rows/{write.key_text}"
+        content = (write.body or "").encode() if method == "PUT" else b""
+        known = {"Content-Type": "application/json", "Accept": "application/json", ACTOR_HEADER: who(), **headers}
+        reply: Reply = self._client.send(Call(method, path, known, content, key, site=self._site))
+        return msgspec.json.decode(reply.content, type=dict[str, Any])
 
 
-def _says_again(response: httpx.Response) -> bool:
-    return response.status_code in _AGAIN
+def _ends(error: TwinlogError) -> bool:
+    """Whether the site takes no writes now, or cannot say what became of this one."""
+    return isinstance(error, NotActive | Unavailable | Overloaded | OutcomeUnknown)
 
 
-def _last(state: tenacity.RetryCallState) -> Any:
-    """What the last attempt gave: its answer, or its error raised."""
-    assert state.outcome is not None
-    return state.outcome.result()
-
-
-def _not_done(response: httpx.Response) -> Done:
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = {}
-    said = f"HTTP {response.status_code}: {problem.get('detail') or problem.get('title') or response.reason_phrase}"
-    if response.status_code == 412:
+def _not_done(error: TwinlogError) -> Done:
+    if isinstance(error, PreconditionFailed):
         return Done("changed since", _CHANGED)
-    if response.status_code in (421, *_AGAIN) and problem.get("outcome") != "unknown":
-        return Done("to write", said, ends=True)
-    if response.status_code >= 500:
-        return Done("unknown", said, ends=True)
-    return Done("refused", said)
-
-
-def _why(error: httpx.HTTPError) -> str:
-    return f"the active does not answer ({error or type(error).__name__})"
+    if isinstance(error, OutcomeUnknown) or error.fields.get("outcome") == "unknown":
+        return Done("unknown", error.message, ends=True)
+    return Done("to write" if _ends(error) else "refused", error.message, ends=_ends(error))

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from spark_jobs.job import SiteSource
 
+CODES = {404: "not-found", 409: "conflict", 421: "not-active"}  # of the problems that are answered
+
 
 class StubSite:
     """One of them. What a test may change stands in the attributes."""
@@ -38,6 +40,8 @@ class StubSite:
                 if site.breaks_off_after == self.command:
                     self.close_connection = True
                     return
+                if status in CODES:
+                    document = {"type": f"urn:twinlog:problem:{CODES[status]}", **document}
                 content = b"<html>" if site.garbage else b"" if status == 204 else json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))

@@ -14,10 +14,10 @@ import pytest
 
 from spark_jobs.job import Outcome, Request
 from spark_jobs.repair import job as repair
-from spark_jobs.repair.writing import RowsAtActive
 from spark_jobs.report.folder import FINDINGS, SUMMARY
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.log_rig import Silent
+from twinlog import Client, Patience
 from twinlog.errors import InvalidInput, NotFound, Refused, Unavailable
 
 if TYPE_CHECKING:
@@ -44,6 +44,14 @@ SUMMARY_OF_COMPARE = {
 }
 
 
+CODES = {404: "not-found", 412: "precondition-failed", 421: "not-active", 503: "unavailable"}
+QUICK = Patience(deadline_s=0.2, retry_first_s=0.001, retry_max_s=0.01)
+
+
+def problem(status: int) -> httpx.Response:
+    return httpx.Response(status, json={"type": f"urn:twinlog:problem:{CODES[status]}", "detail": "so it is"})
+
+
 class Active:
     """The active's rows by key: versions. Writes are answered, and kept."""
 
@@ -56,10 +64,10 @@ class Active:
         key = request.url.path.rpartition("/")[2]
         if request.method == "GET":
             version = self.versions.get(key)
-            return httpx.Response(404) if version is None else httpx.Response(200, json={"row": {}, "version": version})
+            return problem(404) if version is None else httpx.Response(200, json={"row": {}, "version": version})
         self.requests.append(request)
         if key in self.answers:
-            return httpx.Response(self.answers[key], json={"detail": "so it is"})
+            return problem(self.answers[key])
         return httpx.Response(200, json={"version": 100, "receipt": "R"})
 
     @property
@@ -74,7 +82,7 @@ class Active:
 @pytest.fixture
 def active(monkeypatch: pytest.MonkeyPatch) -> Active:
     site = Active()
-    monkeypatch.setattr(repair, "RowsAtActive", lambda url: RowsAtActive(url, httpx.MockTransport(site)))
+    monkeypatch.setattr(repair, "Client", lambda urls, patience: Client(urls, QUICK, httpx.MockTransport(site)))
     return site
 
 
@@ -213,7 +221,7 @@ def test_it_ends_where_the_active_does_and_says_what_was_not_tried(
     assert states == {"1": "changed since", "2": "to write", "3": "to write", "4": "to write"}
     assert [path for _, path, _ in active.written] == ["t/rows/1", "t/rows/2"]
     reasons = {row["key_text"]: row["reason"] for row in outcome.findings.collect()}
-    assert reasons["3"].startswith("not tried: HTTP 421")
+    assert reasons["3"].startswith("not tried: so it is")
 
 
 def test_only_the_tables_that_are_named(spark: SparkSession, pair: StubPair, active: Active, tmp_path: Path) -> None:
