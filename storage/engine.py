@@ -1,8 +1,8 @@
 """The StorageEngine contract: what one site's storage must do, whatever database is behind it.
 
 What always holds:
-- `apply` writes the frames' effects, `applied_seq` and `applied_epoch` in ONE transaction, frames in order; a frame at
-  or below `applied_seq` is skipped (replay is idempotent); a frame whose `previous` is not `applied_seq` is a LogGap.
+- `apply` writes the frames' effects and the watermark (`applied.seq`, `applied.epoch`) in ONE transaction, frames in order; a
+  frame at or below it is skipped (replay is idempotent); a frame whose `previous` is not `applied.seq` is a LogGap.
 - after a crash the engine holds a prefix of what was applied, never part of a transaction; `durable_seq` says which.
 - two engines that applied the same frames hold the same rows: same key bytes, value bytes, version;
 - a write or flush that failed is the last one: `failure` says why, and nothing more is written before `reopen`, since what
@@ -106,7 +106,8 @@ class EngineState(NamedTuple):
     """What an engine has applied, at one moment: replaced as a whole with each write, so that no reader sees half of a change.
 
     `seq`, `epoch`: of the last frame; `timestamp`: the largest hybrid timestamp; `base`: the progress of the last part of an
-    unfinished base that is in, here or after a crash, or None; `epochs`: every epoch start, ascending.
+    unfinished base that is in, here or after a crash, or None; `tables`: those that are not dropped; `epochs`: every epoch
+    start, ascending.
     """
 
     seq: int = 0
@@ -115,6 +116,23 @@ class EngineState(NamedTuple):
     base: bytes | None = None
     tables: Tables = NO_TABLES
     epochs: tuple[EpochEntry, ...] = ()
+
+    @property
+    def loading(self) -> bool:
+        """A base was begun and not finished, here or before a crash: the rows are no prefix, `apply` refuses."""
+        return self.base is not None
+
+    def schemas(self) -> dict[int, bytes]:
+        """Table id -> msgpack of its current TableSchema. Dropped tables are absent."""
+        return self.tables.schemas()
+
+    def history_from(self, table: int, now_ms: int) -> int:
+        """The oldest version that an as-of read of `table` answers truly at `now_ms`.
+
+        Of a table without `history_s`, the last that was applied. Versions do not come with base data, nor with rows that a
+        rejoin fetched.
+        """
+        return self.tables.history_from(table, self.timestamp, now_ms)
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -168,16 +186,12 @@ class Snapshot(Protocol):
 
 class StorageEngine(Protocol):
     @property
-    def applied_seq(self) -> int: ...
-    @property
-    def applied_epoch(self) -> int: ...
+    def applied(self) -> EngineState:
+        """What is applied now: one value, replaced as a whole, so all that is read from it is of one moment."""
+
     @property
     def durable_seq(self) -> int:
         """Everything up to here survives a crash of process and machine."""
-
-    @property
-    def last_timestamp(self) -> int:
-        """Largest hybrid timestamp applied."""
 
     @property
     def failure(self) -> str | None:
@@ -221,12 +235,6 @@ class StorageEngine(Protocol):
     async def release_snapshot(self, name: str) -> None:
         """Forget it, and free what it takes. None of that name: nothing to do."""
 
-    def schemas(self) -> dict[int, bytes]:
-        """Table id -> msgpack of its current TableSchema. Dropped tables are absent."""
-
-    def epochs(self) -> list[EpochEntry]:
-        """Every epoch start applied, ascending."""
-
     async def request_outcome(self, key: str) -> RequestOutcome | None:
         """What the request under this idempotency key answered, as far as it is applied and not purged."""
 
@@ -235,13 +243,6 @@ class StorageEngine(Protocol):
 
     async def set_meta(self, name: str, value: bytes | None) -> None:
         """Durable when it returns."""
-
-    def history_from(self, table: int, now_ms: int) -> int:
-        """The oldest version that an as-of read of `table` answers truly at `now_ms`.
-
-        Of a table without `history_s`, the last that was applied. Versions do not come with base data, nor with rows that a
-        rejoin fetched.
-        """
 
     async def replace_rows(
         self, rows: Sequence[tuple[int, bytes, StoredRow | None]], applied_seq: int, applied_epoch: int, last_timestamp: int
@@ -252,14 +253,6 @@ class StorageEngine(Protocol):
         above `applied_seq`: they may be of what is cut. The rows are not older than `last_timestamp`, up to which nothing is
         known of their versions. One durable transaction.
         """
-
-    @property
-    def loading(self) -> bool:
-        """A base was begun and not finished, here or before a crash: the rows are no prefix, `apply` refuses."""
-
-    @property
-    def base_progress(self) -> bytes | None:
-        """The `progress` of the last part of an unfinished base that is in, here or after a crash; None: not loading."""
 
     async def load_base(
         self, rows: Sequence[tuple[int, StoredRow]], outcomes: Sequence[tuple[str, RequestOutcome]], progress: bytes,

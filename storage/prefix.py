@@ -19,9 +19,9 @@ def floor_of(engine: StorageEngine) -> int:
 
 def needs_base(engine: StorageEngine) -> bool:
     """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
-    return engine.loading or engine.meta(BASE_WANTED) is not None
+    return engine.applied.loading or engine.meta(BASE_WANTED) is not None
 
 
 def is_prefix(engine: StorageEngine) -> bool:
     """Whether what the storage holds is a prefix of the active's log, and no mixture of two moments."""
-    return not needs_base(engine) and engine.applied_seq >= floor_of(engine)
+    return not needs_base(engine) and engine.applied.seq >= floor_of(engine)

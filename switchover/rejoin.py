@@ -111,7 +111,7 @@ class Rejoin:
     async def _replay_own(self, frames: list[Frame]) -> None:
         """What a crash took from the storage and the own log still has, as far as it is known to be committed."""
         attested = self._attested(frames)
-        at = self._engine.applied_seq
+        at = self._engine.applied.seq
         good: list[Frame] = []
         for frame in standing(frames):
             if frame.last_seq <= at:
@@ -136,18 +136,18 @@ class Rejoin:
         """Quarantine or drop what diverges; bring the storage back to the common end."""
         engine = self._engine
         try:
-            end = common_end(self._history, engine.applied_epoch, engine.applied_seq)
+            end = common_end(self._history, engine.applied.epoch, engine.applied.seq)
         except Refused as error:
             await self._ask_for_base(error.message)
             end = 0
         diverging = [frame for frame in standing(frames) if not self._shared(frame)]
         await self._quarantine(diverging)
-        touched = [frame for frame in diverging if frame.last_seq <= engine.applied_seq]
+        touched = [frame for frame in diverging if frame.last_seq <= engine.applied.seq]
         reaches_back = bool(touched) and touched[0].previous <= end
         if reaches_back:  # what this site's WAL failed to keep, and went on without, the active may have from the remote log
             end = touched[0].previous
         self.report.end_seq = end
-        if end >= engine.applied_seq or self.report.base_needed:
+        if end >= engine.applied.seq or self.report.base_needed:
             return
         if not reaches_back or any(r.kind == RecordKind.DDL for frame in touched for r in frame.records):
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")

@@ -152,7 +152,7 @@ async def compare_storages(directory: Path) -> tuple[dict[str, int], int]:
 
 async def _all_rows(engine: RocksEngine) -> dict[tuple[str, bytes], tuple[bytes, int]]:
     rows: dict[tuple[str, bytes], tuple[bytes, int]] = {}
-    for table, schema in engine.schemas().items():
+    for table, schema in engine.applied.schemas().items():
         name = decode_schema(schema).name
         start: bytes | None = None
         while True:

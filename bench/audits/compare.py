@@ -89,7 +89,7 @@ async def filled(folder: Path, years: int) -> Pair:
     for frame in log(schema, flights.rows, years):
         for engine in engines:
             await engine.apply([frame])
-    barrier = Barrier("bench", 1, engines[0].applied_seq)
+    barrier = Barrier("bench", 1, engines[0].applied.seq)
 
     async def kept(name: str) -> Request:
         sites = []
@@ -121,7 +121,7 @@ async def plant(engine: RocksEngine, schema: TableSchema) -> None:
             (TABLE, missing.key, None), (TABLE, stale.key, StoredRow(stale.key, stale.value, stale.version - 1)),
             (TABLE, extra.key, extra), (TABLE, damaged.key, StoredRow(damaged.key, flipped, damaged.version)),
         ],
-        engine.applied_seq, engine.applied_epoch, engine.last_timestamp,
+        engine.applied.seq, engine.applied.epoch, engine.applied.timestamp,
     )
 
 

@@ -113,7 +113,7 @@ class Observer:
         epoch = site.active_epoch
         if site.role != "SWITCHING":
             committed = epoch.core.committed if epoch is not None else 0
-            self._recorder.note(Position(name, engine.applied_epoch, now_s, committed, engine.applied_seq, engine.durable_seq))
+            self._recorder.note(Position(name, engine.applied.epoch, now_s, committed, engine.applied.seq, engine.durable_seq))
         if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
         if epoch is not None and epoch.remote is not None:
@@ -151,7 +151,7 @@ class Observer:
         engine = self._world.machines[name].engine
         tables: dict[str, dict[str, Stored]] = {}
         codecs = RowCodecs()
-        for number, schema in sorted(engine.schemas().items()):
+        for number, schema in sorted(engine.applied.schemas().items()):
             table = decode_schema(schema)
             codec = codecs.get(table)
             key_column = table.primary_key[0]
@@ -160,11 +160,11 @@ class Observer:
                 row = codec.decode_row(stored.key, stored.value)
                 rows[str(row.pop(key_column))] = Stored(row, stored.version)
             tables[table.name] = rows
-        return Dump(name, active, self._world.loop.now_s, engine.applied_seq, tables)
+        return Dump(name, active, self._world.loop.now_s, engine.applied.seq, tables)
 
     def _quarantines(self, name: str) -> None:
         engine, disk = self._world.machines[name].engine, self._world.machines[name].disk
-        names = {number: decode_schema(schema) for number, schema in engine.schemas().items()}
+        names = {number: decode_schema(schema) for number, schema in engine.applied.schemas().items()}
         codecs = RowCodecs()
         for path, stored in sorted(disk.stored.items()):
             if not path.startswith(QUARANTINE + "/") or not path.endswith(".json"):

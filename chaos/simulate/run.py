@@ -255,7 +255,7 @@ class Run:
         return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
 
     async def _drained(self) -> bool:
-        target = max(self.world.machines[site].engine.applied_seq for site in SITES)
+        target = max(self.world.machines[site].engine.applied.seq for site in SITES)
         return await until(lambda: self._is_drained(target), DRAIN_S, 0.05)
 
     def _is_drained(self, target: int) -> bool:
@@ -267,7 +267,7 @@ class Run:
             return False
         engines = [self.world.machines[site].engine for site in SITES]
         durable = all(engine.durable_seq >= target for engine in engines)
-        equal = engines[0].applied_seq == engines[1].applied_seq  # an idle active still writes noops
+        equal = engines[0].applied.seq == engines[1].applied.seq  # an idle active still writes noops
         begun = [segment for segment in epoch.remote.segments if segment.begun] if epoch.remote else []  # one is made ahead
         return durable and equal and len(begun) <= 1
 
@@ -285,7 +285,7 @@ class Run:
             parts.append(f"{name}: {site.role} epoch {site.epoch} {site.mode}{segments}, waits for {site.waiting_for}")
         state = self.world.watch.value
         return "; ".join(parts) + f"; register: {state.reason if state is not None else 'no value'}; " + ", ".join(
-            f"{site} applied {engine.applied_seq} durable {engine.durable_seq}"
+            f"{site} applied {engine.applied.seq} durable {engine.durable_seq}"
             for site in SITES for engine in [self.world.machines[site].engine]
         )
 

@@ -28,7 +28,7 @@ def check_history(engine: StorageEngine, clock: Clock, table: TableSchema, as_of
     """After a read of `table` as of `as_of` (None: of now): raises HistoryNotHeld when it may lack something."""
     if as_of is None:
         return
-    held_from = engine.history_from(table.id, clock.wall_ms())
+    held_from = engine.applied.history_from(table.id, clock.wall_ms())
     if as_of >= held_from:
         return
     if table.history_s == 0:

@@ -20,13 +20,13 @@ class Catalog:
 
     def reload(self) -> None:
         """Read every schema again: after DDL, a rejoin, or base data."""
-        self._schemas = schemas = self._engine.schemas()
+        self._schemas = schemas = self._engine.applied.schemas()
         tables = [decode_schema(data) for data in schemas.values()]
         self._by_name = {table.name: table for table in tables}
 
     def applied(self) -> None:
         """Something was applied. Comparing the schemas is cheaper than looking at every record's kind: they are few."""
-        if self._engine.schemas() != self._schemas:
+        if self._engine.applied.schemas() != self._schemas:
             self.reload()
 
     def get(self, name: str) -> TableSchema:

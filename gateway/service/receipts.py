@@ -54,7 +54,7 @@ def receipt_outcome(engine: StorageEngine, text: str) -> ReceiptDocument:
 
 
 def _outcome(engine: StorageEngine, epoch: int, seq: int) -> Outcome:
-    history = engine.epochs()
+    history = engine.applied.epochs
     try:
         end = common_end(history, epoch, seq)
     except Refused:
@@ -62,4 +62,4 @@ def _outcome(engine: StorageEngine, epoch: int, seq: int) -> Outcome:
         return "lost" if history and history[0].epoch < epoch < history[-1].epoch else "unknown"
     if end < seq:
         return "lost"
-    return "survived" if seq <= engine.applied_seq else "unknown"
+    return "survived" if seq <= engine.applied.seq else "unknown"

@@ -22,17 +22,17 @@ from remote_log.replication.shipper import PeerView
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:
     epoch, engine, settings = site.active_epoch, site.ports.engine, site.settings
-    committed = epoch.core.committed if epoch is not None else engine.applied_seq
+    committed = epoch.core.committed if epoch is not None else engine.applied.seq
     active = site.active_address()
     return ClusterDocument(
         pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for, epoch=site.epoch,
         mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
         active=None if active is None else ActiveSite(**active),
         sites={
-            settings.site: SiteDocument(settings.url, engine.applied_seq, role=site.role),
+            settings.site: SiteDocument(settings.url, engine.applied.seq, role=site.role),
             settings.peer: _peer(site, settings.peer_url),
         },
-        committed_seq=committed, applied_seq=engine.applied_seq, durable_seq=engine.durable_seq,
+        committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
         replication_lag=_lag(site), remote_log=_remote_log(site), at_risk=_at_risk(site), resync=_resync(site),
         operation=running_operation, own_dfs_error=site.own_dfs_error,
         last_error=epoch.last_background_error if epoch is not None else None,

@@ -46,8 +46,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         lease_s=settings.active.lease_s, drift_margin=settings.active.drift_margin, initial_active=settings.initial_active,
         policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
         lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
-        applied_seq=ports.engine.applied_seq, durable_seq=ports.engine.durable_seq,
-        committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied_seq,
+        applied_seq=ports.engine.applied.seq, durable_seq=ports.engine.durable_seq,
+        committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied.seq,
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
@@ -92,7 +92,7 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
         return await missing_from(dfs, layout, epoch), await begins_after(dfs, layout, epoch)
 
     missing, after = await _seen(look()) or (None, None)
-    held = site.ports.engine.applied_seq  # asked for last: what it holds by now may be deleted by now
+    held = site.ports.engine.applied.seq  # asked for last: what it holds by now may be deleted by now
     if missing is not None or after is None or after <= held:
         return missing
     return f"sequences {held + 1} to {after}; this site's storage had them, or they would be there, and it ends at {held}"

@@ -16,7 +16,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         "role": ROLE_NUMBERS[site.role],
         "is_active": float(site.active_epoch is not None),
         "epoch": site.epoch,
-        "applied_seq": engine.applied_seq,
+        "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
         "wal_bytes": site.ports.wal.bytes_held,
         "admission_queue_bytes": site.admission.queued_bytes,

@@ -98,8 +98,8 @@ class PeerApi:
         site, engine = self._site, self._site.ports.engine
         epoch = site.active_epoch
         return StatusReply(
-            site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied_seq,
-            durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied_seq,
+            site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied.seq,
+            durable_seq=engine.durable_seq, committed_seq=epoch.core.committed if epoch is not None else engine.applied.seq,
             waiting_for=site.waiting_for or "",
         )
 
@@ -109,7 +109,7 @@ class PeerApi:
     async def _epochs(self, message: dict[str, Any]) -> msgspec.Struct:
         epoch = self._proved_epoch()
         engine = self._site.ports.engine
-        return EpochsReply(epoch.epoch, engine.applied_seq, pack_history(engine.epochs()))
+        return EpochsReply(epoch.epoch, engine.applied.seq, pack_history(engine.applied.epochs))
 
     async def _rows(self, message: dict[str, Any]) -> msgspec.Struct:
         request = from_message(RowsRequest, message)
@@ -117,7 +117,7 @@ class PeerApi:
         engine = self._site.ports.engine
         rows = [await engine.get(table, key) for table, key in request.keys]
         found = [None if row is None else (row.value, row.version) for row in rows]
-        return RowsReply(engine.applied_seq, engine.last_timestamp, found)
+        return RowsReply(engine.applied.seq, engine.applied.timestamp, found)
 
     def _proved_epoch(self) -> ActiveEpoch:
         """The open epoch, while the lease proves that it still is the active one."""
@@ -140,7 +140,7 @@ class PeerApi:
 
     async def _undrain(self, message: dict[str, Any]) -> msgspec.Struct:
         self._site.undrain()
-        return DrainReply(self._site.ports.engine.applied_seq, self._site.epoch)
+        return DrainReply(self._site.ports.engine.applied.seq, self._site.epoch)
 
     async def _step_down(self, message: dict[str, Any]) -> msgspec.Struct:
         await self._check_plan(message)

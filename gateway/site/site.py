@@ -106,7 +106,7 @@ class Site:
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
         self.layout = RemoteLayout(settings.pair)
-        self.hybrid = HybridClock(ports.clock, ports.engine.last_timestamp)
+        self.hybrid = HybridClock(ports.clock, ports.engine.applied.timestamp)
         self.catalog = Catalog(ports.engine)
         self.serving = Serving(self._refusal)
         self.barriers = FrameApplier(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
@@ -358,7 +358,7 @@ class Site:
         """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
         await self.engine.set_meta(PINNED, b"1")
         epochs = opened_here(self.engine, self.ports.wal)
-        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, self.engine.applied_seq, epochs))
+        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, self.engine.applied.seq, epochs))
         await self.refresh_pair_state()
 
     async def resync(self) -> None:

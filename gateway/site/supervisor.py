@@ -86,7 +86,7 @@ class Supervisor:
         elif site.role is Role.STANDBY or not self._is_busy():
             self._failed += 1  # that it could be opened proves little: a role that fits does
             await site.sink.reopen_storage()
-            log.info("the storage was opened anew", applied_seq=site.ports.engine.applied_seq)
+            log.info("the storage was opened anew", applied_seq=site.ports.engine.applied.seq)
             site.touch()
 
     async def _round(self) -> None:
@@ -162,7 +162,7 @@ class Supervisor:
     async def _flush(self) -> None:
         """Make what is applied durable: the logs can be trimmed behind it. And let go of barriers whose time is over."""
         engine = self._site.ports.engine
-        if engine.failure is None and engine.applied_seq != engine.durable_seq:
+        if engine.failure is None and engine.applied.seq != engine.durable_seq:
             await engine.flush()
         await self._site.barriers.expire()
 

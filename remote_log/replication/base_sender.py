@@ -100,14 +100,15 @@ class BaseSender:
         self.release()
         snapshot = await self._engine.snapshot()
         self._loads += 1
+        applied = self._engine.applied
         self._held = _Held(
-            snapshot, self._loads, self._history(snapshot.seq)[-1].epoch, self._engine.last_timestamp, self._engine.schemas(),
+            snapshot, self._loads, self._history(snapshot.seq)[-1].epoch, applied.timestamp, applied.schemas(),
             self._clock.monotonic_s(),
         )
         return self._held
 
     def _history(self, seq: int) -> list[EpochEntry]:
-        return [entry for entry in self._engine.epochs() if entry.first_seq <= seq]
+        return [entry for entry in self._engine.applied.epochs if entry.first_seq <= seq]
 
     def _goes_on(self, progress: BaseProgress) -> bool:
         """Whether the rows that `progress` tells of are of this log, and the WAL holds what changed in them since."""
@@ -115,7 +116,7 @@ class BaseSender:
         if first is None or progress.seq < first:
             return False
         try:
-            return common_end(self._engine.epochs(), progress.floor_epoch, progress.floor) == progress.floor
+            return common_end(self._engine.applied.epochs, progress.floor_epoch, progress.floor) == progress.floor
         except Refused:
             return False
 

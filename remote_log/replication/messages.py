@@ -12,6 +12,7 @@ This module is pure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -200,7 +201,7 @@ def decode_reply(method: str, data: bytes) -> dict[str, Any]:
     return reply
 
 
-def pack_history(entries: list[EpochEntry]) -> list[tuple[int, int, int, str, str]]:
+def pack_history(entries: Sequence[EpochEntry]) -> list[tuple[int, int, int, str, str]]:
     return [(e.epoch, e.first_seq, e.previous, e.site, e.kind) for e in entries]
 
 

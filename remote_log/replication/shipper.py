@@ -116,7 +116,7 @@ class Shipper:
 
     async def _session(self) -> None:
         """Agree on a position, then ship until something goes wrong."""
-        history = pack_history(self._engine.epochs())
+        history = pack_history(self._engine.applied.epochs)
         position = await self._call(FOLLOW, FollowRequest(self._epoch, self._site, history))
         if position.state == "loading":
             position = await self._base.send(position.base)

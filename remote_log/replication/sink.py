@@ -72,7 +72,7 @@ class Sink:
     @property
     def _base_progress(self) -> BaseProgress | None:
         """Of the unfinished base; None: there is none, or none that this release can go on with."""
-        noted = self._engine.base_progress
+        noted = self._engine.applied.base
         if noted is None or self._engine.meta(BASE_WANTED) is not None:
             return None
         try:
@@ -86,7 +86,7 @@ class Sink:
 
     def _position(self, state: str, why: str = "") -> Position:
         engine = self._engine
-        return Position(state, engine.applied_seq, engine.applied_epoch, engine.durable_seq, why, self._base_progress)
+        return Position(state, engine.applied.seq, engine.applied.epoch, engine.durable_seq, why, self._base_progress)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch < self.followed_epoch:
@@ -126,11 +126,11 @@ class Sink:
             if self.needs_base:
                 return self._position("loading", "this site needs base data")
             try:
-                end = common_end(unpack_history(request.history), engine.applied_epoch, engine.applied_seq)
+                end = common_end(unpack_history(request.history), engine.applied.epoch, engine.applied.seq)
             except Refused as error:
                 return self._position("diverged", error.message)
-            if end < engine.applied_seq:
-                return self._position("diverged", f"holds {engine.applied_seq}, the log ends at {end} in that epoch")
+            if end < engine.applied.seq:
+                return self._position("diverged", f"holds {engine.applied.seq}, the log ends at {end} in that epoch")
             await self.set_followed_epoch(request.epoch)
             return self._position("following")
 
@@ -195,10 +195,10 @@ class Sink:
 
     def _check_beginning(self, upto: BaseProgress) -> None:
         """A base empties the storage first: one that was on its way for long must not take back what was told to be durable."""
-        if not self.needs_base and self._engine.applied_seq >= upto.seq:
+        if not self.needs_base and self._engine.applied.seq >= upto.seq:
             raise Unavailable(
                 f"base {upto.load} of epoch {upto.epoch} is of sequence {upto.seq}, and this site follows at "
-                f"{self._engine.applied_seq}: follow first", retry_after_s=0,
+                f"{self._engine.applied.seq}: follow first", retry_after_s=0,
             )
 
     def _check_progress(self, after: BaseProgress) -> None:

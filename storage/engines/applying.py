@@ -63,7 +63,7 @@ class FrameApplier:
     async def _keep(self, frame: Frame) -> None:
         engine, taken_ms = self._engine, frame.timestamp >> COUNTER_BITS
         name = _name(frame)
-        if (engine.applied_seq, engine.applied_epoch) != (frame.last_seq, frame.epoch):
+        if (engine.applied.seq, engine.applied.epoch) != (frame.last_seq, frame.epoch):
             return  # met again, and the storage is past it
         if self._is_over(taken_ms):
             self._on_refused(name, f"it was met {self.limits.kept_s:g} s or more after it was taken")

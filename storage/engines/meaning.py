@@ -44,6 +44,12 @@ def admit(frames: Sequence[Frame], applied_seq: int, applied_epoch: int) -> list
     return new
 
 
+def refuse_when_failed(failure: str | None) -> None:
+    """A write or flush that failed is the last before `reopen`. Raises EngineFailed."""
+    if failure is not None:
+        raise EngineFailed(f"the storage failed, and must be opened anew: {failure}")
+
+
 def refuse_while_loading(loading: bool) -> None:
     """Frames must not meet half of a base. Raises Refused."""
     if loading:

@@ -103,7 +103,7 @@ class Activation:
         coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
-        met = [*claims, ports.engine.applied_epoch, *(segment.epoch for segment in ports.wal.segments())]
+        met = [*claims, ports.engine.applied.epoch, *(segment.epoch for segment in ports.wal.segments())]
         seen = await self._known_epochs() if self._anew else None
         if seen is not None:
             met.append(seen.known)
@@ -175,10 +175,10 @@ class Activation:
         local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)
-        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied_seq])
+        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied.seq])
         if not self._takes_over and self._mode_before == "sync":
-            self._copies = frames_to_copy(local, remote, self.ports.engine.applied_seq, whole=not self._damaged)
-        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied_seq
+            self._copies = frames_to_copy(local, remote, self.ports.engine.applied.seq, whole=not self._damaged)
+        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied.seq
         self._check_old_active()
         await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
         await self.ports.engine.flush()  # what was shipped may be in no log here
@@ -228,27 +228,27 @@ class Activation:
         engine = self.ports.engine
         frames = remote if self._takes_over and not self._anew else [*remote, *local]
         try:
-            tail = frames_after(frames, engine.applied_seq, engine.applied_epoch)
+            tail = frames_after(frames, engine.applied.seq, engine.applied.epoch)
         except LogGap:
             if not self.request.accept_data_loss:
                 self._check_own_epoch([])  # a disk that was replaced is called by its name
                 raise
             tail = []  # the operator typed the loss; the manifest in the journal says what
         if not tail and self.request.accept_data_loss:
-            tail = frames_after_by_force(frames, local, engine.applied_seq, engine.applied_epoch)
+            tail = frames_after_by_force(frames, local, engine.applied.seq, engine.applied.epoch)
         self._check_floor(tail)
         return tail
 
     def _check_floor(self, tail: list[Frame]) -> None:
         """After a rejoin that fetched rows, the storage is a prefix of the log again only from the point of that fetch on."""
         engine = self.ports.engine
-        end = tail[-1].last_seq if tail else engine.applied_seq
+        end = tail[-1].last_seq if tail else engine.applied.seq
         floor = floor_of(engine)
         if end < floor:
             raise LogGap(
-                f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied_seq}, the log leads to {end}, "
+                f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied.seq}, the log leads to {end}, "
                 f"and {floor} is needed to be consistent; bring site {self.ports.peer} back",
-                held_seq=engine.applied_seq,
+                held_seq=engine.applied.seq,
             )
 
     async def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
@@ -258,13 +258,13 @@ class Activation:
         if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
         missing = await missing_from(self._patient(self._arbiter), self.ports.layout, before.epoch)
-        if missing is None and engine.applied_epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
-            missing = f"its frames, and the storage ends in epoch {engine.applied_epoch}"
+        if missing is None and engine.applied.epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
+            missing = f"its frames, and the storage ends in epoch {engine.applied.epoch}"
         if missing is not None:
             raise LogGap(
                 f"the remote log of epoch {before.epoch} is not on this site's DFS (missing: {missing}): acknowledged writes "
                 "would be missing too; bring the DFS back, or the old active, or force: --accept-data-loss --count unknown",
-                held_seq=engine.applied_seq,
+                held_seq=engine.applied.seq,
             )
 
     def _check_own_epoch(self, tail: list[Frame]) -> None:
@@ -273,15 +273,15 @@ class Activation:
         before, engine = self.before, self.ports.engine
         if self._takes_over or self.request.accept_data_loss or before is None:
             return
-        end = tail[-1].epoch if tail else engine.applied_epoch
+        end = tail[-1].epoch if tail else engine.applied.epoch
         if not self._needs_arbiter and before.epoch not in opened_here(engine, self.ports.wal):
-            end = engine.applied_epoch
+            end = engine.applied.epoch
         if end >= before.epoch:
             return
         raise LogGap(
             f"storage and log of site {self.ports.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
             f"replaced, or this is not its data directory; give it the right one, or let site {self.ports.peer} take over",
-            held_seq=engine.applied_seq,
+            held_seq=engine.applied.seq,
         )
 
     def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
@@ -290,7 +290,7 @@ class Activation:
         pair that begins anew at its active, only what lies behind: what came before it in the WAL may be trimmed, and what was
         put behind that would be left with a hole."""
         engine = self.ports.engine
-        end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied_epoch, engine.applied_seq)
+        end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied.epoch, engine.applied.seq)
         if not self._takes_over or (self._anew and local):
             return tail
         # what lies before a hole is left of a trimming; and an attempt that failed must have written no less than the next one
@@ -365,7 +365,7 @@ class Activation:
     def _start_frame(self, mode: str) -> Frame:
         engine = self.ports.engine
         mark = EpochStart(self.epoch, self.ports.site, self.request.kind, self.request.plan_id)
-        self.ports.hybrid.observe(max([engine.last_timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
+        self.ports.hybrid.observe(max([engine.applied.timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
         return make_frame(
             epoch=self.epoch, first_seq=self._high_seq + 1, previous=self._end, committed=self._end,
             timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,

@@ -68,17 +68,17 @@ class Follow:
         """However long it takes, as long as it moves."""
         control = self._control
         target = (await self._active()).committed_seq
-        seen, seen_s = control.engine.applied_seq, control.clock.monotonic_s()
-        while control.engine.applied_seq < target:
+        seen, seen_s = control.engine.applied.seq, control.clock.monotonic_s()
+        while control.engine.applied.seq < target:
             await control.clock.sleep(POLL_S)
-            if control.engine.applied_seq != seen:
-                seen, seen_s = control.engine.applied_seq, control.clock.monotonic_s()
+            if control.engine.applied.seq != seen:
+                seen, seen_s = control.engine.applied.seq, control.clock.monotonic_s()
             elif control.clock.monotonic_s() - seen_s >= STALL_S:
                 raise Refused(
                     f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for "
                     "what replication waits for, and run this again"
                 )
-        return {"applied_seq": control.engine.applied_seq}
+        return {"applied_seq": control.engine.applied.seq}
 
 
 def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:

@@ -165,15 +165,15 @@ class Takeover:
         assert self._drained_seq is not None
         control, engine = self._control, self._control.engine
         until_s = control.clock.monotonic_s() + CATCH_UP_DEADLINE_S
-        while engine.applied_seq < self._drained_seq:
+        while engine.applied.seq < self._drained_seq:
             if control.clock.monotonic_s() >= until_s:
                 raise Refused(
-                    f"site {control.site} applied {engine.applied_seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
+                    f"site {control.site} applied {engine.applied.seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
                     "see why replication is slow, and try again"
                 )
             await control.clock.sleep(POLL_S)
         self._caught_up = True
-        return {"applied_seq": engine.applied_seq, "durable_seq": await engine.flush()}
+        return {"applied_seq": engine.applied.seq, "durable_seq": await engine.flush()}
 
     async def _step_down(self) -> dict[str, Any]:
         """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""

@@ -143,5 +143,5 @@ class Preflight:
             growing = now.lease_beats != state.lease_beats
         engine = control.engine
         return loss_manifest(
-            now, control.site, applied_seq=engine.applied_seq, applied_epoch=engine.applied_epoch, growing=growing
+            now, control.site, applied_seq=engine.applied.seq, applied_epoch=engine.applied.epoch, growing=growing
         )

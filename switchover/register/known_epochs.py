@@ -21,16 +21,16 @@ async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str
     """As far as the DFSs answer in time."""
     found = await asyncio.gather(*(_claims(dfs, layout) for dfs in dfs_by_site.values()))
     claims = dict(zip(dfs_by_site, found, strict=True))
-    known = [engine.applied_epoch, *(segment.epoch for segment in wal.segments())]
+    known = [engine.applied.epoch, *(segment.epoch for segment in wal.segments())]
     for epochs in claims.values():
         known += epochs or ()
-    return KnownEpochs(engine.applied_epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
+    return KnownEpochs(engine.applied.epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))
 
 
 def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
     """Epochs of which this disk has the log in its own right: applied, or begun in a WAL segment of their own. What was copied
     out of a remote log stands in a segment of the epoch that copied it, and may be the beginning only."""
-    return {engine.applied_epoch, *(segment.epoch for segment in wal.segments())}
+    return {engine.applied.epoch, *(segment.epoch for segment in wal.segments())}
 
 
 async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:

@@ -106,7 +106,7 @@ class DictService:
         for condition in conditions_of(request):
             check_condition(condition, await self.engine.get(request.table.id, condition.key))
         version = await self._apply(to_records(request))
-        return WriteResult(version, encode_receipt(0, 1, self.engine.applied_seq, "sync"), "sync", request.count)
+        return WriteResult(version, encode_receipt(0, 1, self.engine.applied.seq, "sync"), "sync", request.count)
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
         found = await self.engine.request_outcome(key)
@@ -118,7 +118,7 @@ class DictService:
 
     async def _apply(self, records: list[Record]) -> int:
         first, self._next = self._next, self._next + len(records)
-        seq = self.engine.applied_seq
+        seq = self.engine.applied.seq
         frame = make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=first, committed=seq, records=records)
         await self.engine.apply([frame])
         return self._next - 1
@@ -140,7 +140,7 @@ class DictService:
 
     async def receipt(self, receipt: str) -> ReceiptDocument:
         known = decode_receipt(receipt)
-        outcome: Outcome = "survived" if known.seq <= self.engine.applied_seq else "unknown"
+        outcome: Outcome = "survived" if known.seq <= self.engine.applied.seq else "unknown"
         return ReceiptDocument(receipt, outcome, *known)
 
     # the pair
@@ -149,7 +149,7 @@ class DictService:
         return ClusterDocument(
             pair="test", site=self.site, role=Role(self.role_now), reason="", waiting_for=None, epoch=1, mode="sync",
             mode_detail=None, policy="protect", active=None if active is None else ActiveSite(**active), sites={},
-            committed_seq=self.engine.applied_seq, applied_seq=self.engine.applied_seq, durable_seq=self.engine.applied_seq,
+            committed_seq=self.engine.applied.seq, applied_seq=self.engine.applied.seq, durable_seq=self.engine.applied.seq,
             replication_lag=None, remote_log=None, at_risk=None, resync=None, operation=None, own_dfs_error=None,
             last_error=None,
         )
@@ -247,7 +247,7 @@ class DictService:
         return self.lag_s
 
     def metrics(self) -> dict[str, float]:
-        return {"epoch": 1.0, "frames_total": float(self.engine.applied_seq)}
+        return {"epoch": 1.0, "frames_total": float(self.engine.applied.seq)}
 
     # between sites
     async def peer_call(self, method: str, body: bytes) -> bytes:

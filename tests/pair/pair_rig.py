@@ -110,7 +110,7 @@ async def coordinator_value(pair: Pair, name: str) -> PairState:
 
 def caught_up(pair: Pair, active: str, standby: str) -> bool:
     ahead, behind = site(pair, active), site(pair, standby)
-    return behind.takeover_blocker() is None and behind.ports.engine.applied_seq == ahead.ports.engine.applied_seq > 0
+    return behind.takeover_blocker() is None and behind.ports.engine.applied.seq == ahead.ports.engine.applied.seq > 0
 
 
 async def turns(count: int = 20) -> None:

@@ -134,7 +134,7 @@ async def test_another_process_reads_it_while_writes_go_on(rocks: Pair) -> None:
         )
         output, _ = await process.communicate()
         assert acknowledged[0] > before
-        (table,) = site(rocks, "a").ports.engine.schemas()
+        (table,) = site(rocks, "a").ports.engine.applied.schemas()
         expected = (await read_kept(site(rocks, "a").ports.engine, "one")).rows[table]
     assert process.returncode == 0
     assert int(output) == len(expected) > 5

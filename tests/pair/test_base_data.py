@@ -60,11 +60,11 @@ async def content(pair: Pair, name: str) -> dict[str, Any]:
     try:
         return {
             "rows": {
-                table: await snapshot.scan(table, None, None, reverse=False, limit=10_000) for table in engine.schemas()
+                table: await snapshot.scan(table, None, None, reverse=False, limit=10_000) for table in engine.applied.schemas()
             },
-            "schemas": engine.schemas(),
+            "schemas": engine.applied.schemas(),
             "outcomes": await snapshot.request_outcomes(None, limit=10_000),
-            "epochs": engine.epochs(),
+            "epochs": engine.applied.epochs,
         }
     finally:
         snapshot.close()
@@ -100,7 +100,7 @@ async def lose_storage(pair: Pair, name: str) -> None:
 
 def caught_up(pair: Pair, active: str, standby: str) -> bool:
     ahead, behind = site(pair, active), site(pair, standby)
-    return behind.takeover_blocker() is None and behind.ports.engine.applied_seq == ahead.ports.engine.applied_seq > 0
+    return behind.takeover_blocker() is None and behind.ports.engine.applied.seq == ahead.ports.engine.applied.seq > 0
 
 
 @dataclass
@@ -181,7 +181,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     interrupted = interrupt(pair, "b", parts=3)
     await pair.until(lambda: interrupted.refused > 0)
     engine = site(pair, "b").ports.engine
-    assert engine.loading
+    assert engine.applied.loading
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     ended = await pair.operate("b", "failover", "b")
     assert ended.state == "failed", ended
@@ -190,7 +190,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     await put(pair, "a", 3, "written meanwhile")
     await pair.start("b")
     interrupted = interrupt(pair, "b", parts=0)
-    assert site(pair, "b").ports.engine.loading
+    assert site(pair, "b").ports.engine.applied.loading
     await pair.until(lambda: interrupted.refused > 0)
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     interrupted.parts = 10_000
@@ -281,7 +281,7 @@ async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pai
     await pair.start("a")
     interrupted = interrupt(pair, "a", parts=0)
     await pair.until(lambda: interrupted.refused > 0)
-    assert not site(pair, "a").ports.engine.loading
+    assert not site(pair, "a").ports.engine.applied.loading
     assert "base data" in (site(pair, "a").takeover_blocker() or "")
     interrupted.parts = 10_000
     await pair.until(lambda: caught_up(pair, "b", "a"))

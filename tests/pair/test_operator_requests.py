@@ -90,7 +90,7 @@ async def lose_writes(pair: Pair, count: int) -> None:
     pair.cut = True
     for number in range(count):
         await put(pair, "a", number, "x")
-    beats, committed = (await coordinator_value(pair, "a")).lease_beats, site(pair, "a").ports.engine.applied_seq
+    beats, committed = (await coordinator_value(pair, "a")).lease_beats, site(pair, "a").ports.engine.applied.seq
     for _ in range(100):
         state = await coordinator_value(pair, "a")
         if state.lease_beats > beats and state.beat is not None and state.beat.committed_seq >= committed:

@@ -62,7 +62,7 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
     with pytest.raises(NotActive):
         await put(pair, "b", 1, "no")
     a, b = pair.running["a"].site, pair.running["b"].site
-    await pair.until(lambda: b.ports.engine.applied_seq == a.ports.engine.applied_seq)
+    await pair.until(lambda: b.ports.engine.applied.seq == a.ports.engine.applied.seq)
     assert await rows(pair, "b") == expected
 
 

@@ -164,7 +164,7 @@ class Operator:
     def _is_empty(self, site: str) -> bool:
         """Its disk was replaced, and nothing has filled it since."""
         here = self._world.machines[site]
-        return here.lost and not here.engine.applied_epoch
+        return here.lost and not here.engine.applied.epoch
 
     def _is_damaged(self, site: str) -> bool:
         """Its gateway does not start, and says so; or `twinlog log verify` does, of its WAL."""

@@ -71,7 +71,7 @@ def _same_sequence_again(self: CommitCore) -> Failed:
 # ---- reading and trimming
 def _durable_as_applied(self: Sink, state: str, why: str = "") -> Position:
     engine = self._engine
-    return Position(state, engine.applied_seq, engine.applied_epoch, engine.applied_seq, why, self._base_progress)
+    return Position(state, engine.applied.seq, engine.applied.epoch, engine.applied.seq, why, self._base_progress)
 
 
 async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[str]:

@@ -71,7 +71,7 @@ def _has_caught_up(self: Modes) -> bool:
 async def _numbers_from_storage(self: Activation) -> None:
     if "replay" not in self._done:
         await _replay(self)
-        self._high_seq = self.ports.engine.applied_seq
+        self._high_seq = self.ports.engine.applied.seq
 
 
 async def _begin_without_asking(self: Activation) -> None:
@@ -121,7 +121,7 @@ async def _open_slowly(self: Activation) -> OpenedEpoch:
 # ---- rejoin
 async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
     epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
-    await self._engine.replace_rows([], end, epoch, self._engine.last_timestamp)
+    await self._engine.replace_rows([], end, epoch, self._engine.applied.timestamp)
 
 
 BUGS = (

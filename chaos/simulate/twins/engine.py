@@ -72,7 +72,7 @@ class SimEngine(MemoryEngine):
     async def flush(self) -> int:
         if self._random.random() < 0.5:  # what is durable is so at the end, or long before it is told
             await super().flush()
-            seq = self._durable_seq
+            seq = self.durable_seq
             await self._take(FLUSH_S)
             self._check_usable()
             return seq
@@ -98,9 +98,9 @@ class SimEngine(MemoryEngine):
         return await super().snapshot()
 
     async def keep_snapshot(self, name: str, taken_ms: int) -> None:
-        at = self.applied_epoch, self.applied_seq
+        before = self.applied
         await self._take(FLUSH_S)
-        if at != (self.applied_epoch, self.applied_seq):
+        if self.applied[:2] != before[:2]:
             raise EngineFailed("the storage was changed before the snapshot could be kept")
         await super().keep_snapshot(name, taken_ms)
 

@@ -10,26 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, Tables
-from storage.engines.applied import Applied
-from storage.engines.meaning import admit, by_age, refuse_unless_loading, refuse_while_loading, snapshot_ended
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, Tables
+from storage.engines.meaning import (
+    admit,
+    by_age,
+    refuse_unless_loading,
+    refuse_when_failed,
+    refuse_while_loading,
+    snapshot_ended,
+)
 from storage.engines.memory.state import MemoryState, apply_record, name_tables, row_as_of, scan_state
 from storage.log.frame import COUNTER_BITS, Frame
 
 REQUEST_TTL_S = 24 * 3600
 
 
-class MemoryEngine(Applied):
+class MemoryEngine:
     """StorageEngine. `crash`, `break_down` and `mend` are what tests and the simulator do to it."""
-
-    _state: MemoryState
 
     def __init__(self) -> None:
         self._state = MemoryState()
-        self._durable_seq = 0
+        self.durable_seq = 0
         self._notes: dict[str, bytes] = {}
         self._broken: str | None = None
-        self._failure: str | None = None
+        self.failure: str | None = None
         self._life = 0  # of which snapshots end with a reopen
         self._kept: dict[str, tuple[KeptSnapshot, MemoryState]] = {}
 
@@ -42,7 +46,7 @@ class MemoryEngine(Applied):
         state = self._state
         state.marks.clear()
         state.notes.clear()
-        self._durable_seq = state.seq
+        self.durable_seq = state.seq
 
     def break_down(self, why: str) -> None:
         """From here on every write fails, and so does `reopen`."""
@@ -55,19 +59,17 @@ class MemoryEngine(Applied):
     async def reopen(self) -> None:
         """As after a crash: nothing is kept that was not durable."""
         self._life += 1
-        self._failure = self._broken
+        self.failure = self._broken
         self._check_usable()
         self.crash()
 
     def _check_usable(self) -> None:
-        self._failure = self._failure or self._broken
-        super()._check_usable()
+        self.failure = self.failure or self._broken
+        refuse_when_failed(self.failure)
 
-    def schemas(self) -> dict[int, bytes]:
-        return {number: table.schema for number, table in self._state.tables.items()}
-
-    def epochs(self) -> list[EpochEntry]:
-        return [entry for _, entry in sorted(self._state.epochs.items())]
+    @property
+    def applied(self) -> EngineState:
+        return self._state.applied()
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
         return self._state.requests.get(key)
@@ -83,7 +85,7 @@ class MemoryEngine(Applied):
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         self._check_usable()
-        refuse_while_loading(self.loading)
+        refuse_while_loading(self._state.base is not None)
         state = self._state
         new = admit(frames, state.seq, state.epoch)
         before = len(state.marks)
@@ -101,7 +103,7 @@ class MemoryEngine(Applied):
     async def flush(self) -> int:
         self._check_usable()
         self._make_durable()
-        return self._durable_seq
+        return self.durable_seq
 
     async def get(self, table: int, key: bytes) -> StoredRow | None:
         return self._state.rows.get((table, key))
@@ -136,9 +138,6 @@ class MemoryEngine(Applied):
 
     async def release_snapshot(self, name: str) -> None:
         self._kept.pop(name, None)
-
-    def history_from(self, table: int, now_ms: int) -> int:
-        return Tables(self._state.tables).history_from(table, self._state.timestamp, now_ms)
 
     async def purge(self, now_ms: int) -> None:
         self._check_usable()
@@ -178,7 +177,7 @@ class MemoryEngine(Applied):
         if first:
             self._state = MemoryState(base=progress)
         state = self._state
-        refuse_unless_loading(self.loading)
+        refuse_unless_loading(self._state.base is not None)
         state.begin()
         state.base = progress
         if schemas is not None:
@@ -192,11 +191,11 @@ class MemoryEngine(Applied):
 
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         self._check_usable()
-        refuse_unless_loading(self.loading)
+        refuse_unless_loading(self._state.base is not None)
+        tables = Tables.of_base(self.applied.schemas(), last_timestamp)
         self._state = MemoryState(
-            seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows,
-            tables=dict(Tables.of_base(self.schemas(), last_timestamp).by_id), epochs={entry.epoch: entry for entry in epochs},
-            requests=self._state.requests,
+            seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(tables.by_id),
+            epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,
         )
         self._make_durable()
 
@@ -204,7 +203,7 @@ class MemoryEngine(Applied):
         return {"disk_bytes": 0, "memtable_bytes": 0, "pending_compaction_bytes": 0}
 
     async def close(self) -> None:
-        if self._failure is None:
+        if self.failure is None:
             await self.flush()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow, Table, Tables
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, Tables
 from storage.engines.meaning import epoch_entry, request_outcome, schema_change
 from storage.log.frame import Frame
 from storage.log.record import Record, RecordKind
@@ -58,6 +58,11 @@ class MemoryState:
             self, rows=dict(self.rows), history=dict(self.history), tables=dict(self.tables),
             epochs=dict(self.epochs), requests=dict(self.requests), marks=[], notes=[],
         )
+
+    def applied(self) -> EngineState:
+        """The same as one frozen value."""
+        epochs = tuple(entry for _, entry in sorted(self.epochs.items()))
+        return EngineState(self.seq, self.epoch, self.timestamp, self.base, Tables(dict(self.tables)), epochs)
 
     def begin(self) -> None:
         """A transaction."""

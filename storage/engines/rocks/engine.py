@@ -24,11 +24,10 @@ from rocksdict import WriteBatch
 
 from storage.disk.workers import Worker
 from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, horizon
-from storage.engines.applied import AppliedState
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite, Packed
-from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.meaning import admit, refuse_unless_loading, refuse_when_failed, refuse_while_loading
 from storage.engines.rocks import layout, purging
 from storage.engines.rocks.opening import (
     RocksParts,
@@ -49,19 +48,19 @@ _STALLED = "Write stall"
 _STALL_WAIT_S = 0.002
 
 
-class RocksEngine(AppliedState):
+class RocksEngine:
     """StorageEngine on a folder of its own. Make it with `open`."""
 
     def __init__(self, path: Path, opened: RocksParts, settings: RocksSettings, upkeep: Worker) -> None:
         self._path, self._settings = path, settings
-        self._notes, self._database, self._state, self._kept = opened
-        self._durable_seq = self._state.seq
+        self._notes, self._database, self.applied, self._kept = opened
+        self.durable_seq = self.applied.seq
         self._applier, self._reader, self._upkeep = Worker("rocks-apply"), Worker("rocks-read"), upkeep
         self._writing = threading.Lock()  # around read-then-write: applies, purge and base data never interleave
         self._write_options = write_options()
         self._applying = False
         self._closed = False
-        self._failure: str | None = None
+        self.failure: str | None = None
         self._reopening = False
         self._snapshots: set[RocksSnapshot] = set()
         self._kept_bytes = 0  # as of the last flush
@@ -78,7 +77,7 @@ class RocksEngine(AppliedState):
         return cls(path, opened, settings, upkeep)
 
     async def reopen(self) -> None:
-        self._failure = self._failure or "it is being opened anew"
+        self.failure = self.failure or "it is being opened anew"
         self._reopening = True
         try:
             for snapshot in list(self._snapshots):
@@ -93,11 +92,11 @@ class RocksEngine(AppliedState):
         check_room(self._path, self._settings.write_buffer_bytes)  # else the first flush would fail again
         self._close_database()
         try:
-            self._notes, self._database, self._state, self._kept = open_folder(self._path, self._settings)
+            self._notes, self._database, self.applied, self._kept = open_folder(self._path, self._settings)
         except DataDirectoryError as error:
             raise EngineFailed(f"the storage cannot be opened anew: {error.message}", **error.fields) from error
-        self._durable_seq = self._state.seq
-        self._failure = None
+        self.durable_seq = self.applied.seq
+        self.failure = None
 
     def _close_database(self) -> None:
         """One that failed writes what it still can, and has perhaps been closed before."""
@@ -105,7 +104,7 @@ class RocksEngine(AppliedState):
             with ROCKS_ERRORS:
                 self._database.close()
         except EngineFailed:
-            if self._failure is None:
+            if self.failure is None:
                 raise
 
     def _view(self) -> View:
@@ -122,8 +121,8 @@ class RocksEngine(AppliedState):
         (bench/engine.py). A very large group goes to a thread all the same, so that the loop has its turns in between.
         """
         assert not self._applying, "frames are applied in order: one apply at a time"
-        state = self._state
-        refuse_while_loading(self.loading)
+        state = self.applied
+        refuse_while_loading(self.applied.loading)
         new = admit(frames, state.seq, state.epoch)
         if not new or self._apply_inline(new):
             return
@@ -150,14 +149,14 @@ class RocksEngine(AppliedState):
 
     def _try_apply(self, frames: list[Frame]) -> bool:
         """False: RocksDB cannot take a write just now, nothing has changed."""
-        state = self._state
+        state = self.applied
         effects = Effects(self._stored, state)
         for frame in frames:
             effects.add(frame)
         write = effects.write()
         if not self._write(layout.ranges(write), layout.entries(write, state)):
             return False
-        self._state = write.state
+        self.applied = write.state
         return True
 
     def _stored(self, table: int, key: bytes) -> Packed | None:
@@ -167,7 +166,7 @@ class RocksEngine(AppliedState):
     def _write(self, ranges: Iterable[layout.Range], entries: Iterable[tuple[bytes, bytes | None]]) -> bool:
         """One atomic write: the ranges are deleted, then the entries put, or deleted where None. False: RocksDB would have held
         it back."""
-        self._check_usable()
+        refuse_when_failed(self.failure)
         batch = WriteBatch(raw_mode=True)
         for begin, end in ranges:
             batch.delete_range(begin, end)
@@ -182,7 +181,7 @@ class RocksEngine(AppliedState):
         except Exception as error:
             if _STALLED in str(error):
                 return False
-            self._failure = str(error)
+            self.failure = str(error)
             raise
         return True
 
@@ -235,31 +234,31 @@ class RocksEngine(AppliedState):
 
     async def flush(self) -> int:
         await self._upkeep.submit(self._flush)
-        return self._durable_seq
+        return self.durable_seq
 
     def _flush(self) -> None:
         """Applies go on meanwhile; what they add is not counted."""
-        self._check_usable()
-        seq = self._state.seq
+        refuse_when_failed(self.failure)
+        seq = self.applied.seq
         with ROCKS_ERRORS:
             try:
                 self._database.flush(True)
             except Exception as error:
-                self._failure = str(error)
+                self.failure = str(error)
                 raise
-        self._durable_seq = seq
+        self.durable_seq = seq
         self._kept_bytes = self._kept.pinned_bytes()
 
     # --- kept snapshots ---
 
     async def keep_snapshot(self, name: str, taken_ms: int) -> None:
         """A checkpoint: hard links to the files of this moment."""
-        state = self._state
+        state = self.applied
         await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
 
     def _keep(self, name: str, taken_ms: int, state: EngineState) -> None:
         with self._writing:
-            if self._state is not state:
+            if self.applied is not state:
                 raise EngineFailed("the storage was changed before the snapshot could be kept")
             self._flush()  # the checkpoint would do it too, but with the GIL held
             keep_checkpoint(self._kept, self._database, state, name, taken_ms)
@@ -290,7 +289,7 @@ class RocksEngine(AppliedState):
 
     def _purge_history(self, begin: bytes, now_ms: int) -> bytes | None:
         with ROCKS_ERRORS:
-            gone, after = purging.old_history(self._view(), self._state.tables, now_ms, begin)
+            gone, after = purging.old_history(self._view(), self.applied.tables, now_ms, begin)
         self._until_done(lambda: self._write((), ((key, None) for key in gone)))
         return after
 
@@ -318,7 +317,7 @@ class RocksEngine(AppliedState):
         if not self._closed:
             self._closed = True
             try:
-                if self._failure is None:
+                if self.failure is None:
                     await self._upkeep.submit(self._flush)
             finally:
                 await self._upkeep.submit(self._close_database)
@@ -339,7 +338,7 @@ class RocksEngine(AppliedState):
         first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         if not first:
-            refuse_unless_loading(self.loading)
+            refuse_unless_loading(self.applied.loading)
 
         def make(state: EngineState) -> EngineWrite:
             return base_part(state, rows, outcomes, progress, first, schemas)
@@ -347,7 +346,7 @@ class RocksEngine(AppliedState):
         await self._upkeep.submit(lambda: self._move(make, durably=first))
 
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
-        refuse_unless_loading(self.loading)
+        refuse_unless_loading(self.applied.loading)
 
         def make(state: EngineState) -> EngineWrite:
             return base_end(state, seq, epoch, last_timestamp, epochs)
@@ -359,13 +358,13 @@ class RocksEngine(AppliedState):
         assert not self._applying, "base data and a rejoin exclude an apply"
 
         def attempt() -> bool:
-            before = self._state
+            before = self.applied
             write = make(before)
             gone = cut_off(self._view(), self._database.get, before, write) if cutting else []
             if not self._write(layout.ranges(write), chain(((key, None) for key in gone), layout.entries(write, before))):
                 return False
-            self._durable_seq = min(self._durable_seq, write.state.seq)
-            self._state = write.state
+            self.durable_seq = min(self.durable_seq, write.state.seq)
+            self.applied = write.state
             return True
 
         self._until_done(attempt)

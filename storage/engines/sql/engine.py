@@ -23,11 +23,10 @@ from sqlalchemy.exc import DBAPIError
 
 from storage.disk.workers import Worker
 from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
-from storage.engines.applied import AppliedState
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite
-from storage.engines.meaning import admit, refuse_unless_loading, refuse_while_loading
+from storage.engines.meaning import admit, refuse_unless_loading, refuse_when_failed, refuse_while_loading
 from storage.engines.sql import reading
 from storage.engines.sql.kept_snapshots import SqlSnapshots, snapshots_of
 from storage.engines.sql.opening import (
@@ -50,7 +49,7 @@ T = TypeVar("T")
 _DDL: Final = int(RecordKind.DDL)
 
 
-class SqlEngine(AppliedState):
+class SqlEngine:
     """StorageEngine on a database of its own. Make it with `open`."""
 
     def __init__(self, settings: SqlSettings, engine: Engine, opened: SqlParts, kept: SqlSnapshots, upkeep: Worker) -> None:
@@ -59,7 +58,7 @@ class SqlEngine(AppliedState):
         self._applier, self._getter, self._reader = Worker("sql-apply"), Worker("sql-get"), Worker("sql-read")
         self._upkeep = upkeep
         self._writing = threading.Lock()  # around the writing connection, and around making a snapshot
-        self._failure: str | None = None
+        self.failure: str | None = None
         self._closed = False
         self._snapshots: set[SqlSnapshot] = set()
         self._changing = 0  # changes of schemas under way
@@ -68,8 +67,8 @@ class SqlEngine(AppliedState):
     def _take(self, opened: SqlParts) -> None:
         self._writer: Connection = opened.writer
         self._places: TablePlaces = opened.places
-        self._state, self._notes = opened.state, opened.notes
-        self._durable_seq = opened.state.seq
+        self.applied, self._notes = opened.state, opened.notes
+        self.durable_seq = opened.state.seq
 
     @classmethod
     async def open(cls, settings: SqlSettings) -> Self:
@@ -87,7 +86,7 @@ class SqlEngine(AppliedState):
     # --- failure ---
 
     async def reopen(self) -> None:
-        self._failure = self._failure or "it is being opened anew"
+        self.failure = self.failure or "it is being opened anew"
         await self._end_snapshots()
         await self._applier.submit(lambda: None)
         await self._upkeep.submit(self._reopen)
@@ -99,28 +98,28 @@ class SqlEngine(AppliedState):
                 self._take(open_database(self._engine, self._settings, reading.notes))
             except ConfigError as error:
                 raise EngineFailed(f"the storage cannot be opened anew: {error.message}") from error
-            self._failure = None
+            self.failure = None
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
         a record that this release does not know: that is found before anything is written."""
-        self._check_usable()
+        refuse_when_failed(self.failure)
         try:
             with sql_errors("the storage cannot write"), self._writer.begin():
                 return work(self._writer)
         except LogError:
             raise
         except Exception as error:
-            self._failure = error.message if isinstance(error, EngineFailed) else problem_of(error)
+            self.failure = error.message if isinstance(error, EngineFailed) else problem_of(error)
             raise
 
     # --- apply ---
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         """HOT. One call at a time; the larger the group, the cheaper each of its rows."""
-        self._check_usable()
-        refuse_while_loading(self.loading)
-        new = admit(frames, self._state.seq, self._state.epoch)
+        refuse_when_failed(self.failure)
+        refuse_while_loading(self.applied.loading)
+        new = admit(frames, self.applied.seq, self.applied.epoch)
         if not new:
             return
         changes_schema = any(record.kind == _DDL for frame in new for record in frame.records)
@@ -135,7 +134,7 @@ class SqlEngine(AppliedState):
             self._changing -= 1
 
     def _apply(self, frames: list[Frame]) -> None:
-        state = self._state
+        state = self.applied
 
         def work(connection: Connection) -> tuple[EngineState, TablePlaces]:
             current = reading.current_rows(connection, self._places, state.tables.with_history, frames)
@@ -149,8 +148,8 @@ class SqlEngine(AppliedState):
             self._hold(*self._write(work))
 
     def _hold(self, state: EngineState, places: TablePlaces) -> None:
-        self._durable_seq = min(self._durable_seq, state.seq)
-        self._places, self._state = places, state
+        self.durable_seq = min(self.durable_seq, state.seq)
+        self._places, self.applied = places, state
 
     # --- reads ---
 
@@ -223,13 +222,13 @@ class SqlEngine(AppliedState):
     # --- kept snapshots ---
 
     async def keep_snapshot(self, name: str, taken_ms: int) -> None:
-        state = self._state
+        state = self.applied
         await self._upkeep.submit(lambda: self._keep(name, taken_ms, state))
 
     def _keep(self, name: str, taken_ms: int, state: EngineState) -> None:
         self._flush()
         with self._writing:
-            if self._state is not state:
+            if self.applied is not state:
                 raise EngineFailed("the storage was changed before the snapshot could be kept")
             self._kept.keep(name, state.seq, state.epoch, taken_ms)
 
@@ -243,19 +242,19 @@ class SqlEngine(AppliedState):
 
     async def flush(self) -> int:
         await self._upkeep.submit(self._flush)
-        return self._durable_seq
+        return self.durable_seq
 
     def _flush(self) -> None:
         with self._writing:
-            self._check_usable()
-            seq = self._state.seq
+            refuse_when_failed(self.failure)
+            seq = self.applied.seq
             try:
                 with sql_errors("the storage cannot be made durable"):
                     make_durable(self._writer)
             except EngineFailed as error:
-                self._failure = error.message
+                self.failure = error.message
                 raise
-            self._durable_seq = seq
+            self.durable_seq = seq
 
     def meta(self, name: str) -> bytes | None:
         return self._notes.get(name)
@@ -266,7 +265,7 @@ class SqlEngine(AppliedState):
             with sql_errors("a note cannot be written"), self._writing, self._engine.connect() as connection:
                 with connection.execution_options(writes=True).begin():
                     put_note(connection, name, value)
-                if self._is_sqlite and self._failure is None:
+                if self._is_sqlite and self.failure is None:
                     make_durable(self._writer)
             kept = {**self._notes, name: value}
             self._notes = {key: note for key, note in kept.items() if note is not None}
@@ -275,7 +274,7 @@ class SqlEngine(AppliedState):
 
     async def purge(self, now_ms: int) -> None:
         """Forget versions and outcomes whose time is over at `now_ms` (milliseconds since 1970)."""
-        for some in expired_deletes(self._state.tables, now_ms, self._settings.request_ttl_s):
+        for some in expired_deletes(self.applied.tables, now_ms, self._settings.request_ttl_s):
             while await self._upkeep.submit(partial(self._purge, some)) == PURGE_ROWS:
                 pass  # so many at a time that an apply does not wait long for its turn
         self._disk_bytes = await self._reader.submit(lambda: self._read(reading.size))
@@ -299,7 +298,7 @@ class SqlEngine(AppliedState):
         for worker in (self._applier, self._getter, self._reader):
             await worker.close()
         try:
-            if self._failure is None:
+            if self.failure is None:
                 await self._upkeep.submit(self._flush)
         finally:
             await self._upkeep.submit(lambda: let_go(self._writer, self._engine))
@@ -312,7 +311,7 @@ class SqlEngine(AppliedState):
     ) -> None:
         def work() -> None:
             with self._writing:
-                state = self._state
+                state = self.applied
                 write = cut_back(state, rows, applied_seq, applied_epoch, last_timestamp)
                 places = self._write(lambda connection: cut(connection, self._places, state, write))
                 self._hold(write.state, places)
@@ -325,19 +324,19 @@ class SqlEngine(AppliedState):
         first: bool, schemas: dict[int, bytes] | None,
     ) -> None:
         if not first:
-            refuse_unless_loading(self.loading)
-        await self._upkeep_move(lambda: base_part(self._state, rows, outcomes, progress, first, schemas), durably=first)
+            refuse_unless_loading(self.applied.loading)
+        await self._upkeep_move(lambda: base_part(self.applied, rows, outcomes, progress, first, schemas), durably=first)
 
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
-        refuse_unless_loading(self.loading)
-        write = base_end(self._state, seq, epoch, last_timestamp, epochs)
+        refuse_unless_loading(self.applied.loading)
+        write = base_end(self.applied, seq, epoch, last_timestamp, epochs)
         await self._upkeep_move(lambda: write, durably=True)
 
     async def _upkeep_move(self, make: Callable[[], EngineWrite], durably: bool) -> None:
         def work() -> None:
             with self._writing:
                 write = make()
-                places = self._write(lambda connection: perform(connection, self._places, self._state, write))
+                places = self._write(lambda connection: perform(connection, self._places, self.applied, write))
                 self._hold(write.state, places)
 
         self._changing += 1

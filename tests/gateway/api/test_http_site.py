@@ -117,7 +117,7 @@ async def test_receipts(plain: DoorClient) -> None:
     written = await plain.put("UA,1", {})
     shown = (await plain.http.get(f"/v1/receipts/{written['receipt']}")).json()
     assert shown == {
-        "receipt": written["receipt"], "outcome": "survived", "log": 0, "epoch": 1, "seq": plain.service.engine.applied_seq,
+        "receipt": written["receipt"], "outcome": "survived", "log": 0, "epoch": 1, "seq": plain.service.engine.applied.seq,
         "mode": "sync",
     }
     problem(await plain.http.get("/v1/receipts/nonsense"), 422, "invalid-input")

@@ -69,7 +69,7 @@ def test_lost_replies_and_a_switch_repeat_nothing(sites: TwoSites, csv: Path) ->
     keys = sites.doors["a"].seen_keys + sites.doors["b"].seen_keys
     assert len(set(keys) - {None}) == 10
     assert len(keys) > 10
-    assert sites.doors["a"].engine.applied_seq == ROWS + 1, "each row once, and the table"
+    assert sites.doors["a"].engine.applied.seq == ROWS + 1, "each row once, and the table"
 
 
 def test_a_load_that_was_stopped_goes_on_where_it_was(sites: TwoSites, csv: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_wrong_input_is_refused_before_a_row_is_sent(
     path.write_text(content)
     with pytest.raises(InvalidInput, match=problem):
         run_load(plan(sites, path, key=key))
-    assert sites.doors["a"].engine.applied_seq == 0
+    assert sites.doors["a"].engine.applied.seq == 0
 
 
 def test_sources_that_cannot_be(tmp_path: Path) -> None:

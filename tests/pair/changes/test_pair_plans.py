@@ -211,7 +211,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
         replayed = []
 
         def release() -> None:
-            replayed.append(engine.applied_seq)
+            replayed.append(engine.applied.seq)
             go_on.set()
 
         pair.running["b"].operations._executor._failpoints = Moments({"plan.failover.replay.after": release})

@@ -206,7 +206,7 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
         ended = await pair.force_failover("b")
         assert ended.state == "succeeded", ended
         await pair.start("a")
-        assert site(pair, "a").ports.engine.applied_seq < 5
+        assert site(pair, "a").ports.engine.applied.seq < 5
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
         assert await rows(pair, "a") == {key: f"a{key}" for key in range(5)}
         assert epoch(pair, "b").shipper.base_rows_sent == 0
@@ -227,7 +227,7 @@ async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path)
         assert (ended.state, ended.error.code) == ("failed", "log-gap"), ended
         assert str(needed + 20) in ended.error.message
         assert pair.role("b") == "CLOSED"
-        assert engine.applied_seq < needed, "nothing was applied to a storage that cannot be opened"
+        assert engine.applied.seq < needed, "nothing was applied to a storage that cannot be opened"
         await engine.set_meta(FLOOR, str(needed).encode())
         ended = await pair.operate("b", "failover", "b")
         assert ended.state == "succeeded", ended

@@ -53,10 +53,10 @@ async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
     request = WriteRequest(
         table, [Mutation("upsert", *RowCodec(table).encode_json_row({"k": 1, "v": "x"}))], (), "request 1", b"digest"
     )
-    before = engine.applied_seq
+    before = engine.applied.seq
     first, *others = await asyncio.gather(*(facade.write(request) for _ in range(4)))
     assert [other.version for other in others] == [first.version] * 3
-    frames = await site(pair, "a").ports.wal.read(before, engine.applied_seq, 1 << 20)
+    frames = await site(pair, "a").ports.wal.read(before, engine.applied.seq, 1 << 20)
     assert sum(bool(record.request) for frame in frames for record in frame.records) == 1
 
 
@@ -97,7 +97,7 @@ async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drai
     with pytest.raises(TwinlogError) as refused:
         await writing
     assert isinstance(refused.value, Unavailable | NotActive)
-    assert active.ports.engine.applied_seq == drained_seq
+    assert active.ports.engine.applied.seq == drained_seq
     assert await rows(pair, "a") == {}
 
 

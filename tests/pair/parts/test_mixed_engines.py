@@ -59,8 +59,8 @@ async def write(pair: Pair, name: str, op: str, content: dict[str, Any], request
 async def content(pair: Pair, name: str) -> dict[str, Any]:
     engine = site(pair, name).ports.engine
     snapshot = await engine.snapshot()
-    told: dict[str, Any] = {"schemas": engine.schemas(), "outcomes": await snapshot.request_outcomes(None, limit=1000)}
-    for table in engine.schemas():
+    told: dict[str, Any] = {"schemas": engine.applied.schemas(), "outcomes": await snapshot.request_outcomes(None, limit=1000)}
+    for table in engine.applied.schemas():
         for reverse in (False, True):
             told[f"{table} {reverse}"] = list(await snapshot.scan(table, None, None, reverse=reverse, limit=10_000))
     snapshot.close()

@@ -70,7 +70,7 @@ class PairCommands(SiteCommands):
         digest = hashlib.sha256(row_key + row_value).digest() if "once" in given else b""
         request = WriteRequest(table, [Mutation(op, row_key, row_value)], conditions, given.get("once"), digest)
         within_s = float(given["within"]) if "within" in given else None
-        applied_seq = self._at(site).site.ports.engine.applied_seq
+        applied_seq = self._at(site).site.ports.engine.applied.seq
         result = await facade.write(request, within_s)
         if "as" in given:
             self._results[given["as"]] = result
@@ -178,11 +178,12 @@ class PairCommands(SiteCommands):
     async def do_same(self, words: list[str]) -> str:
         """same: `yes` when both sites have applied the same log and hold the same rows at the same versions."""
         a, b = self._at("a").site.ports.engine, self._at("b").site.ports.engine
-        if (a.applied_epoch, a.applied_seq) != (b.applied_epoch, b.applied_seq):
-            return f"no, a is at {a.applied_epoch}:{a.applied_seq}, b at {b.applied_epoch}:{b.applied_seq}"
-        if a.schemas() != b.schemas() or a.epochs() != b.epochs():
+        one, other = a.applied, b.applied
+        if (one.epoch, one.seq) != (other.epoch, other.seq):
+            return f"no, a is at {one.epoch}:{one.seq}, b at {other.epoch}:{other.seq}"
+        if one.schemas() != other.schemas() or one.epochs != other.epochs:
             return "no, the tables or the epochs differ"
-        for table in a.schemas():
+        for table in one.schemas():
             here, there = [await e.scan(table, None, None, reverse=False, limit=100_000) for e in (a, b)]
             differing = {row.key for row in set(here) ^ set(there)}
             if differing:

@@ -106,7 +106,7 @@ class World:
         self.changed = asyncio.Event()
         self.shipper = Shipper(
             site="a", epoch=self.log.epoch, transport=self, wal=self.wal, engine=self.engine, clock=self.clock,
-            applied=lambda: self.engine.applied_seq, changed=self.changed, on_position=lambda view: None,
+            applied=lambda: self.engine.applied.seq, changed=self.changed, on_position=lambda view: None,
             on_fenced=lambda error: None, settings=SETTINGS,
         )
         await self.write(start_epoch(self.log.epoch))
@@ -174,7 +174,7 @@ class World:
     async def equal(self) -> None:
         """Wait until the standby has everything."""
         sink, engine = self.standby.sink, self.standby.engine
-        while sink is not self.standby.sink or not sink.is_prefix or engine.applied_seq != self.engine.applied_seq:
+        while sink is not self.standby.sink or not sink.is_prefix or engine.applied.seq != self.engine.applied.seq:
             sink = self.standby.sink
             self.called.clear()
             await self.called.wait()
@@ -184,8 +184,8 @@ class World:
         self.parts_left, self.before_part = 1_000_000, None
         await self.equal()
         assert await content(self.standby.engine) == await content(self.engine)
-        since = self.standby.engine.history_from(T, 0)
-        for moment in range(since, self.engine.last_timestamp + 1):
+        since = self.standby.engine.applied.history_from(T, 0)
+        for moment in range(since, self.engine.applied.timestamp + 1):
             assert await rows(self.standby.engine, moment) == await rows(self.engine, moment)
 
     async def restart_active(self) -> None:
@@ -202,9 +202,9 @@ async def rows(engine: MemoryEngine, as_of: int | None = None) -> list[StoredRow
 async def content(engine: MemoryEngine) -> dict[str, Any]:
     snapshot = await engine.snapshot()
     return {
-        "rows": await rows(engine), "schemas": engine.schemas(), "epochs": engine.epochs(),
+        "rows": await rows(engine), "schemas": engine.applied.schemas(), "epochs": engine.applied.epochs,
         "outcomes": await snapshot.request_outcomes(None, limit=1_000),
-        "applied": (engine.applied_seq, engine.applied_epoch, engine.last_timestamp),
+        "applied": (engine.applied.seq, engine.applied.epoch, engine.applied.timestamp),
     }
 
 

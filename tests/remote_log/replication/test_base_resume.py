@@ -97,7 +97,7 @@ async def test_between_two_snapshots_the_storage_is_no_prefix_and_says_so() -> N
 
     async def one_by_one(frames: Any) -> None:
         for frame in frames:
-            seen.append((world.standby.engine.applied_seq, world.standby.sink.is_prefix))
+            seen.append((world.standby.engine.applied.seq, world.standby.sink.is_prefix))
             await apply([frame])
 
     world.standby.engine.apply = one_by_one  # type: ignore[method-assign]
@@ -126,7 +126,7 @@ async def test_rows_of_another_log_are_not_kept() -> None:
     """An epoch that this active's history does not have, or that it ended earlier."""
     world = await a_world()
     await world.cut_after(6)
-    progress = msgspec.msgpack.decode(world.standby.engine.base_progress or b"")
+    progress = msgspec.msgpack.decode(world.standby.engine.applied.base or b"")
     foreign = msgspec.msgpack.encode({**progress, "floor": progress["floor"] + 1})
     await world.standby.engine.load_base([(T, StoredRow(b"foreign", value(c1=1), 1))], [], foreign, False, None)
     await world.restart_active()

@@ -35,7 +35,7 @@ NOTHING = BaseProgress(3, 1, 0, 100, 3, 100, 3)
 async def parts_of(engine: MemoryEngine, progress: BaseProgress = NOTHING, **bounds: int) -> list[BasePart]:
     snapshot = await engine.snapshot()
     try:
-        return [part async for part in base_parts(snapshot, sorted(engine.schemas()), progress, **bounds)]
+        return [part async for part in base_parts(snapshot, sorted(engine.applied.schemas()), progress, **bounds)]
     finally:
         snapshot.close()
 
@@ -137,7 +137,7 @@ async def test_a_base_in_parts() -> None:
     assert await standby.follow() == "loading"
     assert await standby.done(3) == "following"
     assert not standby.sink.needs_base
-    assert (standby.engine.applied_seq, standby.sink.followed_epoch) == (100, 3)
+    assert (standby.engine.applied.seq, standby.sink.followed_epoch) == (100, 3)
     assert await standby.keys() == [b"0", b"1", b"2"]
     assert await standby.engine.request_outcome("r1") == RequestOutcome(b"digest", 3, 51, 1001, 1, True)
     assert await standby.follow() == "following"
@@ -193,7 +193,7 @@ async def test_another_snapshot_goes_on_behind_what_is_in_and_is_a_prefix_only_a
     history = pack_history(HISTORY)
     await standby.sink.base_done(BaseDoneRequest(4, later, 5000, history))
     assert await standby.keys() == [b"0", b"9"]
-    assert (standby.engine.applied_seq, standby.engine.applied_epoch) == (100, 3)
+    assert (standby.engine.applied.seq, standby.engine.applied.epoch) == (100, 3)
     standby.restart()
     assert not standby.sink.needs_base
     assert not standby.sink.is_prefix
@@ -298,10 +298,10 @@ async def test_a_site_that_wants_base_data_takes_no_frames_and_forgets_what_it_h
     await standby.sink.want_base()
     standby.restart()
     assert standby.sink.needs_base
-    assert not standby.engine.loading
+    assert not standby.engine.applied.loading
     with pytest.raises(Unavailable):
         await standby.sink.replicate(more)
-    assert standby.engine.applied_seq == 3
+    assert standby.engine.applied.seq == 3
     assert await standby.follow() == "loading"
     await standby.part(0)
     assert await standby.done(1) == "following"

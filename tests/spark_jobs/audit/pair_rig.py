@@ -154,7 +154,7 @@ class AuditedPair(Processes):
         else:
             engine = await SqlEngine.open(SqlSettings(config.engine_url, config.pair, site, config.engine.password or None))
         try:
-            ((number, schema),) = [(number, decode_schema(each)) for number, each in engine.schemas().items()]
+            ((number, schema),) = [(number, decode_schema(each)) for number, each in engine.applied.schemas().items()]
             codec = RowCodec(schema)
             rows = await engine.scan(number, codec.encode_key({"id": first}), None, reverse=False, limit=3)
             (gone, old, bad), extra = rows, codec.encode_json_row({"id": -1, "n": 0, "text": "too many"})
@@ -164,7 +164,7 @@ class AuditedPair(Processes):
                     (number, gone.key, None), (number, old.key, StoredRow(old.key, old.value, old.version - 1)),
                     (number, bad.key, StoredRow(bad.key, flipped, bad.version)), (number, extra[0], StoredRow(*extra, 1)),
                 ],
-                engine.applied_seq, engine.applied_epoch, engine.last_timestamp,
+                engine.applied.seq, engine.applied.epoch, engine.applied.timestamp,
             )
         finally:
             await engine.close()

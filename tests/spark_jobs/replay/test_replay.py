@@ -107,7 +107,7 @@ async def test_from_a_base_and_on_with_the_engine(spark: SparkSession, tmp_path:
     outcome = run(spark, tmp_path, log=str(wal), base=place, into=str(tmp_path / "into"))
     assert outcome.counters["FRAMES"] == len(log) - 51
     other = await RocksEngine.open(tmp_path / "into", RocksSettings())
-    assert (other.applied_seq, other.epochs()) == (log[-2].last_seq, engine.epochs())
+    assert (other.applied.seq, other.applied.epochs) == (log[-2].last_seq, engine.applied.epochs)
     await other.apply([log[-1]])
     await engine.close()
     await other.close()

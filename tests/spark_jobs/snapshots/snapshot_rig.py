@@ -64,7 +64,7 @@ class Storage:
 
     async def plant(self, *rows: tuple[int, bytes, StoredRow | None]) -> None:
         """These rows, as no log made them; the watermark stays."""
-        await self.engine.replace_rows(rows, self.engine.applied_seq, self.engine.applied_epoch, self.engine.last_timestamp)
+        await self.engine.replace_rows(rows, self.engine.applied.seq, self.engine.applied.epoch, self.engine.applied.timestamp)
 
     async def keep(self, name: str = "audit") -> KeptSnapshot:
         await self.engine.keep_snapshot(name, 0)

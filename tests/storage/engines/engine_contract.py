@@ -38,9 +38,9 @@ class EngineContract:
 
     async def test_a_new_engine_is_empty(self, rig: Rig) -> None:
         engine = rig.engine
-        assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq, engine.last_timestamp) == (0, 0, 0, 0)
-        assert engine.schemas() == {}
-        assert engine.epochs() == []
+        assert (engine.applied.seq, engine.applied.epoch, engine.durable_seq, engine.applied.timestamp) == (0, 0, 0, 0)
+        assert engine.applied.schemas() == {}
+        assert engine.applied.epochs == ()
         assert await engine.get(T, b"k") is None
         assert await scan(engine) == {}
 
@@ -81,24 +81,24 @@ class EngineContract:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(update(b"k", value(c1=1)))])
         assert await engine.get(T, b"k") is None
-        assert engine.applied_seq == 1
+        assert engine.applied.seq == 1
 
     async def test_watermark_epoch_and_timestamp(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         start = log.frame(start_epoch(1, kind="bootstrap"), noop())
         rows = log.frame(upsert(b"a", value(c1=1)), upsert(b"b", value(c1=1)))
         await engine.apply([start, rows])
-        assert (engine.applied_seq, engine.applied_epoch, engine.last_timestamp) == (4, 1, rows.timestamp + 1)
+        assert (engine.applied.seq, engine.applied.epoch, engine.applied.timestamp) == (4, 1, rows.timestamp + 1)
         log.epoch = 5
         later = log.frame(noop(), start_epoch(5, "b", "takeover"))
         await engine.apply([later])
-        assert engine.applied_epoch == 5
+        assert engine.applied.epoch == 5
         expected = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(5, 6, 4, "b", "takeover")]
-        assert engine.epochs() == expected
+        assert list(engine.applied.epochs) == expected
         await rig.restart()
-        assert rig.engine.epochs() == expected
-        assert (rig.engine.applied_seq, rig.engine.applied_epoch) == (6, 5)
-        assert rig.engine.last_timestamp == later.timestamp + 1
+        assert list(rig.engine.applied.epochs) == expected
+        assert (rig.engine.applied.seq, rig.engine.applied.epoch) == (6, 5)
+        assert rig.engine.applied.timestamp == later.timestamp + 1
 
     @pytest.mark.parametrize("kind", [RecordKind.NOOP, RecordKind.BARRIER, RecordKind.MODE, RecordKind.CURSOR])
     async def test_marks_move_only_the_watermark(self, rig: Rig, kind: RecordKind) -> None:
@@ -107,17 +107,17 @@ class EngineContract:
         before = await scan(engine)
         await engine.apply([log.frame(Record(kind=int(kind), table=T, key=b"k", value=b"sync"))])
         assert await scan(engine) == before
-        assert engine.applied_seq == 2
+        assert engine.applied.seq == 2
 
     async def test_an_unknown_kind_is_an_error_and_changes_nothing(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         good = log.frame(upsert(b"k", value(c1=1)))
         with pytest.raises(LogError, match="kind 99"):
             await engine.apply([good, log.frame(upsert(b"l", value(c1=1)), Record(kind=99))])
-        assert engine.applied_seq == 0
+        assert engine.applied.seq == 0
         assert await scan(engine) == {}
         await engine.apply([good])
-        assert engine.applied_seq == 1
+        assert engine.applied.seq == 1
 
     async def test_replay_is_idempotent(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -127,11 +127,11 @@ class EngineContract:
             log.frame(delete(b"k"), upsert(b"k", value(c1=7))),
         ]
         await engine.apply(frames)
-        before = (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied_seq)
+        before = (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied.seq)
         await engine.apply(frames)
         await engine.apply(frames[:1])
         await engine.apply([*frames[1:], log.frame(noop())])
-        assert (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied_seq - 1) == before
+        assert (await engine.get(T, b"k"), await engine.request_outcome("r"), engine.applied.seq - 1) == before
 
     async def test_a_gap_is_refused_and_changes_nothing(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -139,7 +139,7 @@ class EngineContract:
         with pytest.raises(LogGap) as gap:
             await engine.apply([first, third])
         assert gap.value.fields == {"held_seq": 1, "offered_previous": 2}
-        assert engine.applied_seq == 0
+        assert engine.applied.seq == 0
         assert await scan(engine) == {}
 
     async def test_a_frame_that_cuts_what_is_applied_is_refused(self, rig: Rig) -> None:
@@ -150,12 +150,12 @@ class EngineContract:
         for frame in (cutting, straddling):
             with pytest.raises(LogGap):
                 await engine.apply([frame])
-        assert engine.applied_seq == 2
+        assert engine.applied.seq == 2
 
     async def test_a_gap_that_previous_names_is_no_gap(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(noop()), log.frame_after_excluded(5, upsert(b"k", value(c1=1)))])
-        assert engine.applied_seq == 7
+        assert engine.applied.seq == 7
 
     async def test_a_frame_of_an_older_epoch_is_refused(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -192,7 +192,7 @@ class EngineContract:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(*(upsert(key, value(c1=0)) for key in TRICKY))])
         snapshot = await engine.snapshot()
-        assert snapshot.seq == engine.applied_seq
+        assert snapshot.seq == engine.applied.seq
 
         async def change() -> None:
             for round_ in range(1, 30):
@@ -258,12 +258,12 @@ class EngineContract:
     async def test_schemas(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
         await engine.apply([log.frame(put_table(1, name="one"), put_table(2, name="two"))])
-        assert engine.schemas() == {1: schema_of(1, name="one"), 2: schema_of(2, name="two")}
-        engine.schemas().clear()
+        assert engine.applied.schemas() == {1: schema_of(1, name="one"), 2: schema_of(2, name="two")}
+        engine.applied.schemas().clear()
         await engine.apply([log.frame(put_table(1, name="renamed"), drop_table(2), drop_table(3))])
-        assert engine.schemas() == {1: schema_of(1, name="renamed")}
+        assert engine.applied.schemas() == {1: schema_of(1, name="renamed")}
         await rig.restart()
-        assert rig.engine.schemas() == {1: schema_of(1, name="renamed")}
+        assert rig.engine.applied.schemas() == {1: schema_of(1, name="renamed")}
 
     async def test_drop_and_create_again(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -279,4 +279,4 @@ class EngineContract:
         assert await scan(engine, as_of=changed.timestamp) == {}
         await engine.apply([log.frame(drop_table())])
         assert await scan(engine) == {}
-        assert engine.schemas() == {}
+        assert engine.applied.schemas() == {}

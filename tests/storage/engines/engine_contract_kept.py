@@ -51,7 +51,7 @@ class EngineKeptContract:
         await engine.apply([log.frame(upsert(b"late", value(c1=0)), update(b"3", value(c1=33)), delete(b"5"))])
         before = await content_of(engine)
         await engine.keep_snapshot("one", 10)
-        assert engine.durable_seq == engine.applied_seq
+        assert engine.durable_seq == engine.applied.seq
         await engine.apply([log.frame(upsert(b"3", value(c1=4)), delete(b"late"), upsert(b"new", value(c1=1)))])
         assert await read_kept(engine, "one") == before
         after = await content_of(engine)

@@ -50,13 +50,13 @@ CONTENT = [
 async def check_prefix(engine: StorageEngine, frames: list[Frame], durable: int) -> int:
     """The engine holds the first so many frames, whole, and at least `durable` of them."""
     ends = [0, *(frame.last_seq for frame in frames)]
-    held = ends.index(engine.applied_seq)
+    held = ends.index(engine.applied.seq)
     assert held >= durable
-    assert engine.durable_seq == engine.applied_seq
+    assert engine.durable_seq == engine.applied.seq
     assert await scan(engine) == CONTENT[held]
     history_s = 3600 if held < 3 else 60
-    assert engine.schemas() == ({T: schema_of(T, history_s)} if held else {})
-    assert [entry.epoch for entry in engine.epochs()] == ([1] if held else [])
+    assert engine.applied.schemas() == ({T: schema_of(T, history_s)} if held else {})
+    assert [entry.epoch for entry in engine.applied.epochs] == ([1] if held else [])
     assert (await engine.request_outcome("r") is not None) == (held >= 2)
     return held
 
@@ -100,7 +100,7 @@ class EngineReopenContract:
         for attempt in (engine.apply(frames[2:3]), engine.flush(), base, cut):
             with pytest.raises(EngineFailed, match="opened anew"):
                 await attempt
-        assert (engine.applied_seq, engine.durable_seq) == (frames[1].last_seq, frames[0].last_seq)
+        assert (engine.applied.seq, engine.durable_seq) == (frames[1].last_seq, frames[0].last_seq)
         assert await scan(engine) == CONTENT[2]  # reads go on
         await engine.reopen()
         await check_prefix(engine, frames, 1)
@@ -149,6 +149,6 @@ class EngineReopenContract:
         await engine.apply(frames)
         await engine.load_base([], [], b"", True, {})
         await engine.reopen()
-        assert engine.loading
-        assert engine.applied_seq == 0
+        assert engine.applied.loading
+        assert engine.applied.seq == 0
         assert await scan(engine) == {}

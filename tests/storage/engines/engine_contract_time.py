@@ -158,25 +158,25 @@ class EngineTimeContract:
             log.frame(drop_table()),
         ]
         await engine.apply(lost)
-        assert (engine.applied_seq, engine.durable_seq) == (7, 3)
+        assert (engine.applied.seq, engine.durable_seq) == (7, 3)
         await rig.crash()
         engine = rig.engine
-        assert engine.applied_seq == engine.durable_seq
-        assert engine.applied_seq in (3, 7)  # the whole call or nothing of it; a server that lives on has it all
-        if engine.applied_seq == 3:
+        assert engine.applied.seq == engine.durable_seq
+        assert engine.applied.seq in (3, 7)  # the whole call or nothing of it; a server that lives on has it all
+        if engine.applied.seq == 3:
             assert await scan(engine) == {b"k": value(c1=1)}
-            assert engine.schemas() == {T: schema_of(T)}
-            assert [entry.site for entry in engine.epochs()] == ["a"]
+            assert engine.applied.schemas() == {T: schema_of(T)}
+            assert [entry.site for entry in engine.applied.epochs] == ["a"]
             assert await engine.request_outcome("r") is None
         await engine.apply(lost)
-        assert (await scan(engine), engine.schemas()) == ({}, {9: schema_of(9)})
+        assert (await scan(engine), engine.applied.schemas()) == ({}, {9: schema_of(9)})
         assert await engine.request_outcome("r") is not None
 
     async def test_close_keeps_everything(self, rig: Rig) -> None:
         log = Log()
         await rig.engine.apply([log.frame(upsert(b"k", value(c1=1)))])
         await rig.restart()
-        assert (rig.engine.applied_seq, rig.engine.durable_seq) == (1, 1)
+        assert (rig.engine.applied.seq, rig.engine.durable_seq) == (1, 1)
         assert await scan(rig.engine) == {b"k": value(c1=1)}
         await rig.engine.close()
         await rig.engine.close()
@@ -208,26 +208,26 @@ class EngineTimeContract:
             log.frame(upsert(b"a", value(c1=3), request=request("cut too", 2)), noop()),
         ]
         await engine.apply(cut)
-        timestamp = engine.last_timestamp
+        timestamp = engine.applied.timestamp
         fetched = StoredRow(b"a", value(c1="b's"), log.timestamp + 100)
         old_b = StoredRow(b"b", value(c1=1), kept.timestamp + 3)
         replaced = [(T, b"a", fetched), (T, b"b", old_b), (T, b"new", None)]
         await engine.replace_rows(replaced, kept.last_seq, 1, fetched.version + 7)
         for _ in range(2):
             engine = rig.engine
-            assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (kept.last_seq, 1, kept.last_seq)
-            assert engine.last_timestamp == timestamp
-            assert [entry.epoch for entry in engine.epochs()] == [1]
+            assert (engine.applied.seq, engine.applied.epoch, engine.durable_seq) == (kept.last_seq, 1, kept.last_seq)
+            assert engine.applied.timestamp == timestamp
+            assert [entry.epoch for entry in engine.applied.epochs] == [1]
             assert (await engine.get(T, b"a"), await engine.get(T, b"b"), await engine.get(T, b"new")) == (fetched, old_b, None)
             assert list(await scan(engine)) == [b"a", b"b", b"untouched"]
-            assert engine.history_from(T, 0) == fetched.version + 7
+            assert engine.applied.history_from(T, 0) == fetched.version + 7
             assert await engine.request_outcome("kept") is not None
             assert (await engine.request_outcome("cut"), await engine.request_outcome("cut too")) == (None, None)
             assert (await scan(engine, as_of=cut[1].timestamp - 1)).get(b"a") is None  # what was cut is not history
             await rig.crash()
         log.seq, log.epoch = kept.last_seq, 3
         await rig.engine.apply([log.frame(start_epoch(3, "b"), upsert(b"a", value(c1=9)))])
-        assert [entry.epoch for entry in rig.engine.epochs()] == [1, 3]
+        assert [entry.epoch for entry in rig.engine.applied.epochs] == [1, 3]
 
     async def test_base_data(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine
@@ -240,18 +240,18 @@ class EngineTimeContract:
         outcomes = [(key, RequestOutcome(b"d", 4, 90 + n, (800 + n) * SECOND, 2, n == 1)) for n, key in enumerate("sr")]
         schemas = {T: schema_of(T, history_s=60)}
         await engine.load_base([(T, row) for row in rows[:5]], [], b"first", True, schemas)
-        assert engine.base_progress == b"first"
-        assert engine.schemas() == schemas
+        assert engine.applied.base == b"first"
+        assert engine.applied.schemas() == schemas
         await engine.load_base([(T, row) for row in rows[5:]], outcomes, b"second", False, None)
-        assert engine.base_progress == b"second"
+        assert engine.applied.base == b"second"
         await engine.finish_base(100, 4, 900 * SECOND, epochs)
         for _ in range(2):
             engine = rig.engine
-            assert (engine.applied_seq, engine.applied_epoch, engine.durable_seq) == (100, 4, 100)
-            assert engine.last_timestamp == engine.history_from(T, 0) == 900 * SECOND
-            assert not engine.loading
-            assert engine.base_progress is None
-            assert (engine.schemas(), engine.epochs()) == (schemas, epochs)
+            assert (engine.applied.seq, engine.applied.epoch, engine.durable_seq) == (100, 4, 100)
+            assert engine.applied.timestamp == engine.applied.history_from(T, 0) == 900 * SECOND
+            assert not engine.applied.loading
+            assert engine.applied.base is None
+            assert (engine.applied.schemas(), list(engine.applied.epochs)) == (schemas, epochs)
             assert await engine.scan(T, None, None, reverse=False, limit=100) == rows
             assert await engine.request_outcome("before") is None
             assert [await engine.request_outcome(key) for key, _ in outcomes] == [outcome for _, outcome in outcomes]
@@ -271,13 +271,13 @@ class EngineTimeContract:
         await rig.engine.flush()
         await rig.engine.load_base([(T, rows[2])], [], b"2", False, None)
         await rig.crash()
-        assert rig.engine.loading
-        held = rig.engine.base_progress
+        assert rig.engine.applied.loading
+        held = rig.engine.applied.base
         assert held in (b"1", b"2")  # what was not flushed may be there, as a whole
         assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows[: int(held) + 1]
         await rig.engine.load_base([(T, rows[2])], [], b"2", False, None)
         await rig.restart()
-        assert rig.engine.base_progress == b"2"
+        assert rig.engine.applied.base == b"2"
         await rig.engine.load_base([(T, rows[3])], [], b"3", False, None)
         await rig.engine.finish_base(2, 1, 2 * SECOND, [])
         assert await rig.engine.scan(T, None, None, reverse=False, limit=9) == rows
@@ -299,7 +299,7 @@ class EngineTimeContract:
                 await rig.engine.load_base(parts[number][0], [], b"%d" % number, not number, parts[number][1])
 
         async def check(number: int) -> None:
-            assert rig.engine.schemas() == (first if number < 2 else then)
+            assert rig.engine.applied.schemas() == (first if number < 2 else then)
             for table in (T, 8, 9):
                 found = await rig.engine.scan(table, None, None, reverse=False, limit=9)
                 assert found == held[number].get(table, [])
@@ -310,7 +310,7 @@ class EngineTimeContract:
                 if durable:
                     await rig.engine.flush()
                 await rig.crash()
-                number = int(rig.engine.base_progress or b"")
+                number = int(rig.engine.applied.base or b"")
                 assert number < cut
                 assert number == cut - 1 or not durable
                 await check(number)
@@ -318,29 +318,29 @@ class EngineTimeContract:
                 await rig.engine.finish_base(2, 1, 2 * SECOND, [])
                 await rig.crash()
                 await check(len(parts) - 1)
-                assert (rig.engine.applied_seq, rig.engine.history_from(T, 0)) == (2, 2 * SECOND)
+                assert (rig.engine.applied.seq, rig.engine.applied.history_from(T, 0)) == (2, 2 * SECOND)
 
     async def test_history_is_answered_for_from_where_it_was_kept(self, rig: Rig) -> None:
         log = Log()
         made = log.frame(put_table(T, 0), upsert(b"k", value(c1=1)))
         await rig.engine.apply([made])
-        assert rig.engine.history_from(T, 0) == rig.engine.last_timestamp  # nothing is kept: only what is there now
-        assert rig.engine.history_from(T + 1, 0) == 0
+        assert rig.engine.applied.history_from(T, 0) == rig.engine.applied.timestamp  # nothing is kept: only what is there now
+        assert rig.engine.applied.history_from(T + 1, 0) == 0
         on = log.frame(noop(), put_table(T, 60), put_table(T + 1, 60))
         await rig.engine.apply([on])
-        assert rig.engine.history_from(T, 0) == on.timestamp + 1
-        assert rig.engine.history_from(T + 1, 0) == 0  # it was empty before
+        assert rig.engine.applied.history_from(T, 0) == on.timestamp + 1
+        assert rig.engine.applied.history_from(T + 1, 0) == 0  # it was empty before
         await rig.engine.apply([log.frame(put_table(T, 100))])
-        assert rig.engine.history_from(T, 0) == on.timestamp + 1
+        assert rig.engine.applied.history_from(T, 0) == on.timestamp + 1
         now_ms = (on.timestamp >> COUNTER_BITS) + 200_000
-        assert rig.engine.history_from(T, now_ms) == (now_ms - 100_000) << COUNTER_BITS
+        assert rig.engine.applied.history_from(T, now_ms) == (now_ms - 100_000) << COUNTER_BITS
         await rig.restart()
-        assert rig.engine.history_from(T, 0) == on.timestamp + 1
+        assert rig.engine.applied.history_from(T, 0) == on.timestamp + 1
         off = log.frame(put_table(T, 0))
         await rig.engine.apply([off])
         again = log.frame(put_table(T, 60))
         await rig.engine.apply([again])
-        assert rig.engine.history_from(T, 0) == again.timestamp
+        assert rig.engine.applied.history_from(T, 0) == again.timestamp
 
     async def test_an_interrupted_base_begins_anew(self, rig: Rig) -> None:
         log = Log()
@@ -352,18 +352,18 @@ class EngineTimeContract:
         await rig.engine.flush()
         await rig.crash()
         engine = rig.engine
-        assert (engine.applied_seq, engine.durable_seq, engine.applied_epoch) == (0, 0, 0)
-        assert engine.loading
+        assert (engine.applied.seq, engine.durable_seq, engine.applied.epoch) == (0, 0, 0)
+        assert engine.applied.loading
         assert engine.meta("role") == b"standby"
-        assert engine.schemas() == schemas
+        assert engine.applied.schemas() == schemas
         with pytest.raises(Refused):
             await engine.apply([Log().frame(noop())])
         await engine.load_base([(T, StoredRow(b"whole", value(c1=2), SECOND))], [], b"p", True, {T: schema_of(T)})
         await engine.finish_base(2, 1, SECOND, [])
-        assert engine.schemas() == {T: schema_of(T)}
+        assert engine.applied.schemas() == {T: schema_of(T)}
         assert await engine.request_outcome("half") is None
         assert await scan(engine) == {b"whole": value(c1=2)}
-        assert not engine.loading
+        assert not engine.applied.loading
         await engine.apply([log.frame(upsert(b"after", value(c1=3)))])
         assert list(await scan(engine)) == [b"after", b"whole"]
 

@@ -32,8 +32,9 @@ class Content(NamedTuple):
 
 async def content_of(engine: StorageEngine) -> Content:
     """What is applied now."""
-    rows = {n: await engine.scan(n, None, None, reverse=False, limit=LIMIT) for n in sorted(engine.schemas())}
-    return Content(engine.applied_seq, engine.applied_epoch, engine.last_timestamp, engine.schemas(), engine.epochs(), rows)
+    applied = engine.applied
+    rows = {n: await engine.scan(n, None, None, reverse=False, limit=LIMIT) for n in sorted(applied.schemas())}
+    return _content(applied, rows)
 
 
 async def read_kept(engine: StorageEngine, name: str) -> Content:

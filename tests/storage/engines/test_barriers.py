@@ -205,7 +205,7 @@ async def test_what_is_over_already_is_not_kept_by_a_replay() -> None:
     await site.barriers.replay([barrier(log, "old"), log.frame(put_table())])
     assert site.held == []
     assert [name for name, _ in site.refused] == ["old"]
-    assert site.engine.applied_seq == log.seq
+    assert site.engine.applied.seq == log.seq
 
 
 async def test_a_storage_that_is_no_prefix_keeps_nothing() -> None:
@@ -230,7 +230,7 @@ async def test_a_snapshot_that_cannot_be_kept_stops_nothing() -> None:
     site = Site(Full(), log)
     await site.barriers.apply([log.frame(put_table()), barrier(log, "x"), log.frame(upsert(b"a", value(c1=1)))])
     assert site.refused == [("x", "no room")]
-    assert site.engine.applied_seq == log.seq
+    assert site.engine.applied.seq == log.seq
 
 
 async def test_what_a_rejoin_cuts_is_forgotten() -> None:
@@ -256,7 +256,7 @@ async def test_a_crash_around_the_keeping_leaves_it_exact_or_not_held(tmp_path: 
     await first.engine.close()
     second = Site(await RocksEngine.open(tmp_path / "1", RocksSettings()), log)
     assert second.held == ([("x", frames[1].last_seq)] if kept else [])
-    left = [frame for frame in [*frames, later] if frame.last_seq > second.engine.applied_seq]
+    left = [frame for frame in [*frames, later] if frame.last_seq > second.engine.applied.seq]
     await second.barriers.apply(left)
     assert second.held == [("x", frames[1].last_seq)]
     assert await read_kept(second.engine, "x") == await content_up_to(frames, frames[1].last_seq)

@@ -71,16 +71,17 @@ def marked(chosen: list[tuple[Record, tuple[str, int] | None]]) -> list[Record]:
 
 
 async def everything(engine: StorageEngine, moments: list[int]) -> dict[str, Any]:
+    applied = engine.applied
     told: dict[str, Any] = {
-        "applied": (engine.applied_seq, engine.applied_epoch, engine.last_timestamp, engine.durable_seq, engine.base_progress),
-        "schemas": engine.schemas(),
-        "epochs": engine.epochs(),
+        "applied": (applied.seq, applied.epoch, applied.timestamp, engine.durable_seq, applied.base),
+        "schemas": applied.schemas(),
+        "epochs": applied.epochs,
         "requests": [await engine.request_outcome(key) for key in REQUESTS],
         "notes": engine.meta("note"),
     }
     for table in TABLES:
         told[f"rows {table}"] = await engine.scan(table, None, None, reverse=False, limit=1000)
-        told[f"history {table}"] = [engine.history_from(table, moment >> COUNTER_BITS) for moment in moments]
+        told[f"history {table}"] = [engine.applied.history_from(table, moment >> COUNTER_BITS) for moment in moments]
         told[f"gets {table}"] = [await engine.get(table, key) for key in KEYS]
         for moment in moments:
             told[f"{table} as of {moment}"] = await engine.scan(table, None, None, reverse=False, limit=1000, as_of=moment)
@@ -123,7 +124,7 @@ class Twins(RuleBasedStateMachine):
         return first
 
     def is_whole(self) -> bool:
-        return not self.memory.loading
+        return not self.memory.applied.loading
 
     @precondition(is_whole)
     @rule(
@@ -154,7 +155,7 @@ class Twins(RuleBasedStateMachine):
         self.before_crash()
         self.memory.crash()
         self.run(self.rig.crash())
-        self.go_back(self.memory.applied_seq)
+        self.go_back(self.memory.applied.seq)
 
     @rule()
     def restart(self) -> None:
@@ -204,8 +205,8 @@ class Twins(RuleBasedStateMachine):
         fetched = [
             (table, key, None if row is None else StoredRow(key, row, self.log.timestamp + 1)) for table, key, row in replaced
         ]
-        self.both("replace_rows", fetched, min(seq, self.memory.applied_seq), epoch, self.log.timestamp + 1)
-        self.go_back(self.memory.applied_seq)
+        self.both("replace_rows", fetched, min(seq, self.memory.applied.seq), epoch, self.log.timestamp + 1)
+        self.go_back(self.memory.applied.seq)
         self.log.epoch += 1
 
     @rule(
@@ -229,7 +230,7 @@ class Twins(RuleBasedStateMachine):
             return
         self.both("load_base", rows[3:], outcomes[1:], b"two", False, then)
         self.log.seq += 7
-        epochs = self.memory.epochs()
+        epochs = self.memory.applied.epochs
         self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, epochs)
 
     def go_back(self, seq: int) -> None:

@@ -70,7 +70,7 @@ class Play:
             self.note("boot", error.message)
             return
         log = Log()
-        log.seq, log.epoch = self.engine.applied_seq, number
+        log.seq, log.epoch = self.engine.applied.seq, number
         while True:
             frame = log.frame(*[upsert(b"k%d" % n, value(c1=n), request=request(f"r{n}")) for n in range(2)])
             doing = asyncio.gather(
@@ -84,7 +84,7 @@ class Play:
             )
             await doing
             await self.engine.apply([frame])
-            self.note("engine", (self.engine.applied_seq, await scan(self.engine)))
+            self.note("engine", (self.engine.applied.seq, await scan(self.engine)))
             await self.clock.sleep(0.01)
 
     def fault(self) -> None:

@@ -64,7 +64,7 @@ def test_a_process_killed_at_any_moment_leaves_a_prefix() -> None:
             loop.kill(process)
             engine.crash()
             at = await check_prefix(engine, frames, 0)
-            assert engine.applied_seq >= durable
+            assert engine.applied.seq >= durable
             await engine.apply(frames[at:])
             held.add(at)
 
@@ -93,7 +93,7 @@ def killed_amid(change: Callable[[SimEngine], Coroutine[Any, Any, None]], seed: 
         await asyncio.sleep(random.Random(seed).random() * 0.04)
         loop.kill(process)
         engine.crash(0)
-        return engine.applied_seq, engine.loading, (await scan(engine))[b"a"]
+        return engine.applied.seq, engine.applied.loading, (await scan(engine))[b"a"]
 
     return run(loop, live())
 
@@ -142,7 +142,7 @@ def test_a_wiped_engine_is_a_new_one() -> None:
         await engine.set_meta("role", b"x")
         await engine.flush()
         engine.wipe()
-        assert (engine.applied_seq, engine.durable_seq, engine.schemas(), engine.meta("role")) == (0, 0, {}, None)
+        assert (engine.applied.seq, engine.durable_seq, engine.applied.schemas(), engine.meta("role")) == (0, 0, {}, None)
         await engine.apply(written(Log()))
 
     run(loop, live())

@@ -38,7 +38,7 @@ def frame_number(n: int) -> Frame:
 async def main(folder: Path, seed: int) -> None:
     source = random.Random(seed)
     engine = await RocksEngine.open(folder, SETTINGS)
-    n = engine.applied_seq // PER_FRAME
+    n = engine.applied.seq // PER_FRAME
     flushing: asyncio.Task[int] | None = None
     while True:
         group = [frame_number(n + 1 + i) for i in range(source.choice((1, 1, 2, 5)))]

@@ -54,7 +54,7 @@ async def test_a_stalled_write_is_repeated_in_a_thread(tmp_path: Path, inline_ma
         await engine.apply([frame])
     assert Counting.stalls > 0, "nothing stalled, so nothing was tested"
     assert len(await scan(engine, limit=100_000)) == 20_000
-    assert engine.applied_seq == 20_000
+    assert engine.applied.seq == 20_000
     await engine.close()
 
 
@@ -80,18 +80,18 @@ async def test_everything_at_once(tmp_path: Path) -> None:
 
     async def flush() -> None:
         while not done.is_set():
-            before = engine.applied_seq
-            assert before <= await engine.flush() <= engine.applied_seq
+            before = engine.applied.seq
+            assert before <= await engine.flush() <= engine.applied.seq
 
     async def purge() -> None:
         while not done.is_set():
-            await engine.purge((engine.last_timestamp >> COUNTER_BITS) + DAY_MS)
+            await engine.purge((engine.applied.timestamp >> COUNTER_BITS) + DAY_MS)
 
     async def read() -> None:
         while not done.is_set():
             snapshot = await engine.snapshot()
             first = await snapshot.scan(T, None, None, reverse=False, limit=9)
-            await scan(engine, as_of=engine.last_timestamp - SECOND)
+            await scan(engine, as_of=engine.applied.timestamp - SECOND)
             assert await snapshot.scan(T, None, None, reverse=False, limit=9) == first
             snapshot.close()
 
@@ -149,7 +149,7 @@ async def test_a_flush_counts_only_what_came_before_it(engine: RocksEngine) -> N
             return getattr(self._database, name)
 
     database, engine._database = engine._database, ApplyAfterFlush(engine._database)  # type: ignore[assignment]
-    assert (await engine.flush(), engine.durable_seq, engine.applied_seq) == (1, 1, 2)
+    assert (await engine.flush(), engine.durable_seq, engine.applied.seq) == (1, 1, 2)
     engine._database = database
     assert await engine.flush() == 2
 
@@ -162,9 +162,9 @@ async def test_a_cancelled_apply_is_done_all_the_same(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await engine.close()
-    assert engine.applied_seq == 2000
+    assert engine.applied.seq == 2000
     engine = await RocksEngine.open(tmp_path, RocksSettings())
-    assert engine.applied_seq == 2000
+    assert engine.applied.seq == 2000
     await engine.close()
 
 
@@ -176,7 +176,7 @@ async def test_two_applies_at_a_time_are_a_mistake(tmp_path: Path) -> None:
     assert results[0] is None
     assert isinstance(results[1], AssertionError)
     await engine.apply([first, second])
-    assert engine.applied_seq == 2
+    assert engine.applied.seq == 2
     await engine.close()
 
 

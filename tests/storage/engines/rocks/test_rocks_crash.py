@@ -36,13 +36,13 @@ def run_and_kill(folder: Path, seed: int) -> tuple[int, int]:
 
 async def check(engine: RocksEngine) -> int:
     """The whole database is that of frame n, the last one applied."""
-    n, rest = divmod(engine.applied_seq, PER_FRAME)
+    n, rest = divmod(engine.applied.seq, PER_FRAME)
     assert rest == 0, "a part of a frame"
-    assert engine.durable_seq == engine.applied_seq
+    assert engine.durable_seq == engine.applied.seq
     if n == 0:
         return 0
     frame = frame_number(n)
-    assert engine.last_timestamp == frame.timestamp + PER_FRAME - 1
+    assert engine.applied.timestamp == frame.timestamp + PER_FRAME - 1
     expected = {key: value(c1=n, c3="x" * 200, c2=-n) for key in SHARED}
     expected.update({b"row %d" % kept: value(c1=kept) for kept in range(max(1, n - KEPT + 1), n + 1)})
     rows = await engine.scan(TABLE, None, None, reverse=False, limit=1000)
@@ -53,7 +53,7 @@ async def check(engine: RocksEngine) -> int:
     outcome = await engine.request_outcome(f"{n}")
     assert outcome is not None
     assert await engine.request_outcome(f"{n + 1}") is None
-    assert engine.schemas() == {TABLE: engine.schemas()[TABLE]}
+    assert engine.applied.schemas() == {TABLE: engine.applied.schemas()[TABLE]}
     return n
 
 

@@ -234,10 +234,10 @@ async def test_a_table_that_somebody_else_locks_is_a_failure_that_heals(rig: Pos
         with pytest.raises(EngineFailed, match="lock timeout"):
             await rig.engine.apply([change])
         assert rig.engine.failure is not None
-        assert rig.engine.applied_seq == 2
+        assert rig.engine.applied.seq == 2
     await rig.engine.reopen()
     await rig.engine.apply([change])
-    assert rig.engine.applied_seq == 3
+    assert rig.engine.applied.seq == 3
 
 
 async def test_sqlite_shows_the_same_table(tmp_path: Path) -> None:

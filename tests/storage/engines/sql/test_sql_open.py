@@ -191,9 +191,9 @@ async def test_a_server_that_dies_under_load_loses_nothing_that_was_durable(serv
     server.start()
     await reopened(engine)
     assert engine.failure is None
-    assert engine.applied_seq >= durable >= frames[35].last_seq
+    assert engine.applied.seq >= durable >= frames[35].last_seq
     ends = [frame.last_seq for frame in frames]
-    held = ends.index(engine.applied_seq) + 1
+    held = ends.index(engine.applied.seq) + 1
     await check_rows(engine, frames[:held])
     await engine.apply(frames)  # what is in is skipped
     await check_rows(engine, frames)
@@ -227,7 +227,7 @@ async def test_what_was_made_durable_survives_a_kill_at_once(note: bool) -> None
         await asyncio.to_thread(server.kill)
         server.start()
         await reopened(engine)
-        assert (engine.applied_seq, engine.durable_seq) == (2, 2)
+        assert (engine.applied.seq, engine.durable_seq) == (2, 2)
         assert engine.meta("note") == (b"1" if note else None)
         await engine.close()
 
