@@ -1,8 +1,8 @@
 """The plans that make a site the active: bootstrap, restart, failover, switchover. Each is a list of named, idempotent steps.
 
-What always holds: everything before `claim` can be aborted, nothing after it; the gateway that will be active executes the plan
-and keeps its journal; a plan taken up again begins with a new epoch where the old attempt left the world, because every step
-of activation makes sure of the ones before it. Source: protocol.md section 8.
+What always holds: a switchover can be aborted until `step_down` begins, every other plan until `claim` begins; the gateway that
+will be active executes the plan and keeps its journal; a plan that is resumed begins with a new epoch where the old attempt
+left the world, because every step of activation makes sure of the ones before it. Source: protocol.md section 8.
 """
 
 from __future__ import annotations
