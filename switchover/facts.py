@@ -1,4 +1,4 @@
-"""What one site knows of itself, as it stands: the facts that the checks before a role change are judged by.
+"""The facts that one site knows about itself; the checks before a role change judge them.
 
 What always holds: a fact that could not be seen is None, and the reason stands beside it; gathering facts changes nothing.
 The struct is also the answer to the call FACTS between the sites, so that both are judged by the same figures.
@@ -41,7 +41,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     own_dfs_error: str | None = None
     peer_dfs_error: str | None = None
     coordinator_error: str | None = None
-    opened_by: str | None = None  # the plan that opened the pair, as the coordinator tells this site
+    opened_by: str | None = None  # the plan that opened the pair, as the coordinator says to this site
     forgotten_epoch: int | None = None  # known here, of a pair that the coordinator has no record of (known_epochs.py)
     remote_log_missing: str | None = None  # what the remote log on its own DFS lacks, if it is the other site's
     open_leases: int | None = None  # files of the remote log on its own DFS that are not closed

@@ -51,7 +51,7 @@ ROW_KINDS = (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)
 
 @dataclass(slots=True)
 class RejoinReport:
-    """What a rejoin found and did; goes to the journal and to the operator."""
+    """The findings and results of a rejoin, for the journal and the operator."""
 
     active_epoch: int = 0
     end_seq: int = 0
@@ -109,7 +109,7 @@ class Rejoin:
             return False
 
     async def _replay_own(self, frames: list[Frame]) -> None:
-        """What a crash took from the storage and the own log still has, as far as it is known to be committed."""
+        """Applies what a crash took from the storage and the own log still has, as far as it is known to be committed."""
         attested = self._attested(frames)
         at = self._engine.applied.seq
         good: list[Frame] = []
@@ -204,7 +204,7 @@ def _asynchronous(frame: Frame) -> bool:
 
 
 def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
-    """What a person, or a Spark job, needs to reconcile: exact keys, by table."""
+    """Lists the exact keys, by table, that a person or a Spark job needs to reconcile."""
     keys = [
         {
             "table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i,

@@ -1,4 +1,4 @@
-"""How this room keeps its tables: SQLite files, or PostgreSQL by its URL, that lose nothing which was committed.
+"""The database of this room: a SQLite file, or PostgreSQL by its URL, that loses nothing which was committed.
 
 What always holds: a committed transaction is on the disk (WAL with synchronous=FULL; synchronous_commit=on); a busy file is
 waited for, not failed; on PostgreSQL the tables lie in a schema of their own, so that coordinator, journal and a site's
@@ -85,7 +85,7 @@ class Database:
             raise self._silent(str(error)) from error
 
     def _make_tables(self, connection: Connection) -> None:
-        """Where there are none. On a server two sites may do so at the same time, and one waits for the other."""
+        """Makes the tables that are missing. On a server two sites may do so at the same time, and one waits for the other."""
         if self._schema is not None:
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": self._schema})
             if not inspect(connection).has_schema(self._schema):  # who may not make one may use one that is there

@@ -106,20 +106,20 @@ def leave(document: Mapping[str, Any], *, as_json: bool) -> None:
             notes().print("Nothing was changed.")
         elif state in ("failed", "interrupted"):
             if state == "interrupted" and document.get("kind") in ("failover", "switchover"):
-                notes().print(f"It goes on by itself when the gateway of site {escape(str(document.get('to')))} is started.")
+                notes().print(f"It continues by itself when the gateway of site {escape(str(document.get('to')))} is started.")
             undo = f"   or undo it with: twinlog abort {operation_id}" if may_abort(document) else ""
             notes().print(f"Go on with: twinlog resume {operation_id}{undo}")
     raise typer.Exit(Exit.UNKNOWN if state in RUNNING else Exit.FAILED)
 
 
 def _has_effects(document: Mapping[str, Any]) -> bool:
-    """Whether more than checks was begun."""
+    """True when a step that is more than a check has begun."""
     begun = [step for step in document.get("steps") or () if step.get("state") != "pending"]
     return not document.get("dry_run") and any(step.get("name") != "preflight" for step in begun)
 
 
 def may_abort(document: Mapping[str, Any]) -> bool:
-    """Whether no step without a way back has begun."""
+    """True until a step without a way back begins."""
     return all(step.get("abortable") or step.get("state") == "pending" for step in document.get("steps") or ())
 
 
@@ -140,7 +140,7 @@ def documents(pair: Sites, site: str, first: dict[str, Any]) -> Iterator[dict[st
         except PeerError as error:
             if failures >= RETRIES:
                 raise OutcomeUnknown(
-                    f"site {site} no longer answers ({error.message}); the operation goes on when it is back: "
+                    f"site {site} no longer answers ({error.message}); the operation continues when it is back: "
                     f"twinlog history {operation_id}", operation=operation_id,
                 ) from error
         failures += 1
@@ -149,7 +149,7 @@ def documents(pair: Sites, site: str, first: dict[str, Any]) -> Iterator[dict[st
 
 
 def _lines(coming: Iterator[dict[str, Any]], first: dict[str, Any]) -> dict[str, Any]:
-    """For a pipe or a log file: one line for each step that changed. The last document."""
+    """Prints one line for each step that changed, for a pipe or a log file. Returns the last document."""
     shown: dict[str, str] = {}
     console, last = out(), first
     for last in coming:

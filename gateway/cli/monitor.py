@@ -36,7 +36,7 @@ _STYLES = {
 
 
 class PairProbe:
-    """SiteProbe over the operator's way to both sites: each call in a thread of its own."""
+    """The SiteProbe over the operator's connections to both sites. Each call runs in a thread of its own."""
 
     def __init__(self, pair: Sites) -> None:
         self._pair = pair
@@ -97,7 +97,7 @@ def _watcher(pair: Sites, settings: Thresholds, *, act: bool, tell: Any) -> Watc
 
 # ---- screens
 def advice_screen(advice: Advice) -> Group:
-    """What to do, why, on whose word, and what to type."""
+    """Shows the advice: what to do, why, on whose word, and what to type."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -124,7 +124,7 @@ def _headline(advice: Advice) -> str:
 
 
 def advice_lines(at: datetime, advice: Advice, became: str) -> str:
-    """For a terminal or a log file."""
+    """Returns the lines that a terminal or a log file gets."""
     begin = f"{at:%Y-%m-%d %H:%M:%S}  "
     if advice.holds_in_s:
         left = duration(advice.holds_in_s)

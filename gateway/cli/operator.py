@@ -1,4 +1,4 @@
-"""The operator's verbs: see the pair, check it, change roles, follow and mend role changes. Mounted into `twinlog`.
+"""The operator's verbs: show the pair, check it, change roles, follow and resume role changes. Mounted into `twinlog`.
 
 What always holds: nothing is changed without a question or --yes; --dry-run sends the same request with `dry_run`; Ctrl-C
 detaches and never cancels; a failover that may lose acknowledged writes needs the flag and the typed count.
@@ -89,7 +89,7 @@ def validate(
 )
 @verb
 def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
-    """What should be done now, why, and on whose word? One look from here at both sites; nothing is changed."""
+    """Advise what to do now, why, and on whose word: one look from here at both sites, which changes nothing."""
     cli_monitor.advise(connected(context, config), monitor_thresholds(config), as_json=as_json)
 
 

@@ -53,7 +53,7 @@ class Activation:
         self._done: set[str] = set()
         self._high_seq = 0
         self._copies: list[Frame] = []
-        self._damaged: list[DamagedLog] = []  # segments of the remote log that this plan goes on without
+        self._damaged: list[DamagedLog] = []  # segments of the remote log that this plan leaves out
         self._tail_read: list[Frame] = []  # applied once this plan has the last word, and not before
         self._end = 0  # sequence that the new epoch continues from
         self._proofs_end_s = 0.0  # the old active has no proof that it may serve from a later start (monotonic)
@@ -79,7 +79,7 @@ class Activation:
 
     @property
     def _needs_arbiter(self) -> bool:
-        """A restart in an asynchronous mode goes on without the peer's DFS; claims are made there at the resync."""
+        """A restart in an asynchronous mode continues without the peer's DFS; claims are made there at the resync."""
         return self._takes_over or self._mode_before == "sync"
 
     @property
@@ -210,12 +210,12 @@ class Activation:
         return [*frames, *(await self._read_own_remote() if self._anew else ())]
 
     def _may_lack(self) -> list[DamagedLog] | None:
-        """Where damage in the remote log is put, if this plan goes on without: a restart has all that was acknowledged in its
-        own WAL, and copies what the other site may need from there; of a forced takeover the operator accepted the loss."""
+        """The list that collects damage in the remote log; None: damage stops the plan. A restart continues, for its own WAL
+        has all that was acknowledged and what the other site may need; so does a forced takeover, whose loss is accepted."""
         return self._damaged if not self._takes_over or self.request.accept_data_loss else None
 
     async def _read_own_remote(self) -> list[Frame]:
-        """What this site may have written as the active, as far as the other site's DFS answers."""
+        """Reads what this site may have written as the active, as far as the other site's DFS answers."""
         ports = self.ports
         try:
             await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
@@ -285,10 +285,10 @@ class Activation:
         )
 
     def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
-        """What the own WAL must hold. After a takeover also what the storage has already: the old active's storage may come
-        back from its crash with less than this site had applied, and is then served from here instead of from base data. Of a
-        pair that begins anew at its active, only what lies behind: what came before it in the WAL may be trimmed, and what was
-        put behind that would be left with a hole."""
+        """Returns the frames that the own WAL must hold. After a takeover these include what the storage has already: the old
+        active's storage may come back from its crash with less than this site had applied, and is then served from here
+        instead of from base data. A pair that begins anew at its active adds only what lies behind: what came before may be
+        trimmed from the WAL, and a frame put behind that would leave a hole."""
         engine = self.ports.engine
         end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied.epoch, engine.applied.seq)
         if not self._takes_over or (self._anew and local):
@@ -304,7 +304,7 @@ class Activation:
             await synced
 
     def _check_old_active(self) -> None:
-        """What an asynchronous active committed after its drain is in no remote log: it must have been shipped."""
+        """Raises LogGap when an asynchronous active committed more than arrived here: no remote log holds that."""
         held, there = self._end, self.request.peer_durable_seq
         if held < there and not self.request.accept_data_loss:
             raise LogGap(
@@ -314,7 +314,7 @@ class Activation:
             )
 
     async def _apply(self, frames: list[Frame]) -> None:
-        """What was read, and the start, go to the storage, which is then made durable: what was read may be deleted then."""
+        """Applies what was read, and the start, and makes the storage durable. From then on what was read may be deleted."""
         await self.ports.barriers.replay(frames)
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()

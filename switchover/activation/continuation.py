@@ -1,4 +1,4 @@
-"""Which frames a new epoch continues from, out of the logs that it read.
+"""The choice of the frames that a new epoch continues from, out of the logs that it read.
 
 What always holds:
 - what is given continues the storage's (epoch, sequence) frame by frame: a link is a sequence without an epoch, so a newer

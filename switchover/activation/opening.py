@@ -20,9 +20,9 @@ from twinlog.errors import PlanSuperseded
 
 @dataclass(slots=True)
 class Opening:
-    """Of one plan. `begun`: the value that it began with, and whether both registers were seen then. `lease_wait_s`: how long
-    an old active may go on with what it has seen; None: there is none, or it has stopped. `bars_async`: the plan follows a
-    synchronous epoch, and nobody has accepted a loss."""
+    """The opening of one plan. `begun`: the value that it began with, and whether both registers were seen then.
+    `lease_wait_s`: how long an old active may continue with what it has seen; None: there is none, or it has stopped.
+    `bars_async`: the plan follows a synchronous epoch, and nobody has accepted a loss."""
 
     coordinator: Coordinator
     clock: Clock
@@ -34,8 +34,8 @@ class Opening:
     blind: bool = False  # the last look left a register unseen, and with it what the old active goes by
 
     async def value(self, mode: Mode, end: int) -> PairState:
-        """What the opening would set, by a last look. `end`: where the log of the epoch before ends. PlanSuperseded: the plan
-        has lost the pair, or the old active was degraded and can go on now."""
+        """Returns what the opening would set, by a last look. `end`: where the log of the epoch before ends. Raises
+        PlanSuperseded when the plan has lost the pair, or when the old active was degraded and can continue now."""
         value = open_plan(await self._look(), self.plan_id, mode, end)
         if value.epoch != self.epoch:  # it began twice: there without an answer, then here, by command
             raise PlanSuperseded(
@@ -62,7 +62,7 @@ class Opening:
         return now
 
     async def open(self, value: PairState, mode: Mode, end: int) -> None:
-        """Set what `value` told. PlanSuperseded: as there, or the value changed twice."""
+        """Sets what `value` returned. PlanSuperseded: as there, or the value changed twice."""
         try:
             await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)
         except PlanSuperseded:  # the old active's register is in sight now, or something else has changed

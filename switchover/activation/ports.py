@@ -1,4 +1,4 @@
-"""What an activation is given, and what it makes: its request, its ports, its settings, the epoch that it opened."""
+"""The request, ports and settings that an activation gets, and the epoch that it opens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from switchover.register.port import Coordinator, Mode
 
 
 class RemoteLogOpener(Protocol):
-    """What activation asks of remote_log/writing/writer.py: a segment that is not fenced, with these frames durable in it."""
+    """The part of remote_log/writing/writer.py that activation needs: a segment that is not fenced and holds these frames."""
 
     async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
     async def close(self) -> None: ...
@@ -34,7 +34,7 @@ class ActivationSettings:
 
 @dataclass(frozen=True, slots=True)
 class ActivationRequest:
-    """Why and how. `old_stopped`: the old active confirmed that it stopped, so its lease need not be waited out."""
+    """The reason and the conditions. `old_stopped`: the old active confirmed that it stopped: nobody waits out its lease."""
 
     plan_id: str
     kind: str  # bootstrap | restart | takeover | switchover
@@ -43,7 +43,7 @@ class ActivationRequest:
     peer_durable_seq: int = 0  # switchover: the old active's storage is durable up to here
     accept_data_loss: bool = False
     supersede: bool = False
-    continues: str | None = None  # begin only while this plan still has the pair: the site goes on by itself, uncommanded
+    continues: str | None = None  # begin only while this plan still has the pair: the site continues by itself, uncommanded
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What stands out in one look at the pair: each finding with what it calls for, who saw it, and what an operator would type.
+"""The findings of one look at the pair: what each calls for, who saw it, and what an operator would type.
 
 What always holds: a failover is called for only when nobody sees the active serve: it says so itself, or neither the monitor
 nor the other site reaches it while nothing of it moves (its remote log, its lease at the coordinator) for longer than its read
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """When something stands out, how long it must have done so without a break, and how often a monitor may act."""
+    """Limits: when a figure is a finding, how long a finding must hold without a break, how often a monitor may act."""
 
     interval_s: float = 2.0
     look_after_s: float = 10.0
@@ -50,7 +50,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of a site's answers between the last two looks. None: nothing was answered, or not measured."""
+    """Rates of a site's answers between the last two looks. None: there were no answers, or nobody measured."""
 
     failed_share: float | None
     ack_s: float | None
@@ -72,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PairLook:
-    """An observation, and what moved since the one before: `moved` are the sites of which something did."""
+    """An observation, and what moved since the one before: `moved` are the sites where something did."""
 
     seen: Observation
     moved: frozenset[str]
@@ -88,12 +88,12 @@ class PairLook:
         return self.seen.views.get(site)
 
     def told_of(self, site: str) -> SiteFacts | StatusReply | None:
-        """What `site` says of itself, to the monitor or through the other one."""
+        """Returns what `site` says about itself, to the monitor or through the other site."""
         view, other = self.view(site), self.view(OTHER[site])
         return view.own if view is not None else other.peer if other is not None else None
 
     def silence(self, site: str) -> tuple[str, ...]:
-        """Who does not reach it."""
+        """Names those who do not reach it."""
         other = self.view(OTHER[site])
         said = [f"the monitor: {self.seen.errors.get(site, 'no answer')}"] if self.view(site) is None else []
         if other is not None and other.peer is None:
@@ -121,7 +121,7 @@ def findings(look: PairLook, settings: Thresholds) -> list[Finding]:
 
 # ---- the active
 def _active(look: PairLook) -> Iterator[Finding]:
-    """What the state of the active calls for; a failover before it is known whether it would work."""
+    """Yields what the state of the active calls for; a failover also when nobody knows yet whether it would work."""
     register = look.register
     if register is None or register.active is None:
         errors = tuple(

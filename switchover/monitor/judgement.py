@@ -37,7 +37,7 @@ class RecentChange:
 
 @dataclass(frozen=True, slots=True)
 class MonitorState:
-    """What a monitor remembers: `since` when each finding has held, and every role change of the last window."""
+    """The memory of a monitor: `since` when each finding has held, and every role change of the last window."""
 
     at_s: float | None = None
     since: Mapping[str, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class MonitorState:
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to do, why, on whose word, since when, and what an operator would type.
+    """The advice: what to do, why, on whose word, since when, and what an operator would type.
 
     `kind`: nothing, look, resync, degrade, failover. `holds_in_s`: seconds until it has held for long enough; 0: it is advised.
     `act`: the monitor does it now; `acts_not`: why it does not. `key`: the idempotency key of the action.
@@ -113,7 +113,7 @@ def looked(state: MonitorState, seen: Observation) -> PairLook:
 
 
 def _mark(seen: Observation, site: str) -> Mark | None:
-    """What the other site sees of `site` on its own DFS and at the coordinator; None: nothing can be said."""
+    """Returns what the other site sees of `site` on its own DFS and at the coordinator; None: it cannot say."""
     view = seen.views.get(OTHER[site])
     if view is None or view.register is None or view.register.active != site:
         return None
@@ -131,7 +131,7 @@ def _rates(before: Answers, now: Answers) -> Rates:
 
 
 def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dict[str, RecentChange]:
-    """What is remembered and what the sites' journals tell, of the time that still counts."""
+    """Returns the role changes that still count: those remembered, and those in the sites' journals."""
     known = dict(state.recent)
     for view in seen.views.values():
         for change in view.changes if view is not None else ():
@@ -143,7 +143,7 @@ def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dic
 
 
 def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> Advice:
-    """Of the most urgent finding that has held for long enough; else what is watched until it has."""
+    """Advises on the most urgent finding that has held for long enough; else on the one that is being watched."""
     assert state.at_s is not None
     now_s = state.at_s
     ripe = [one for one in found if now_s - state.since[one.id] >= _hold_s(settings, one)]
@@ -166,7 +166,7 @@ def _hold_s(settings: Thresholds, one: Finding) -> float:
 
 
 def _too_soon(settings: Thresholds, recent: Mapping[str, RecentChange], now_s: float) -> str:
-    """Why nothing may be done now; empty: it may."""
+    """Says why the monitor must not act now; empty: it may."""
     last = max(recent.values(), key=lambda one: one.at_s, default=None)
     if last is not None and now_s - last.at_s < settings.quiet_after_action_s:
         left_s = settings.quiet_after_action_s - (now_s - last.at_s)

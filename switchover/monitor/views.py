@@ -1,4 +1,4 @@
-"""What the availability monitor sees of the pair, and how it looks and acts: the views of both sites, and the port SiteProbe.
+"""The views of both sites that the availability monitor judges, and SiteProbe, the port through which it looks and acts.
 
 What always holds: what could not be seen is None, with the reason beside it; a view is what one site says of itself, of the
 other one and of what it reaches, so that two views are two witnesses. Source: protocol.md section 8 (availability monitor).
@@ -21,7 +21,7 @@ MONITOR = "monitor"  # how the actor of everything begins that a monitor asks fo
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """What the door has answered since its process began: `failed` by a fault of the site's (5xx), in all."""
+    """Totals of the answers since the process of the gateway began. `failed`: by a fault of the site (5xx)."""
 
     acknowledged: int
     failed: int
@@ -51,7 +51,7 @@ class SiteView(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class TakeoverReadiness:
-    """Whether a site could take over now, by its own checks; `failed`: what speaks against it."""
+    """The verdict of a site's own checks on a takeover now. `failed`: what speaks against it."""
 
     site: str
     ok: bool

@@ -35,7 +35,7 @@ class Watcher:
         self._told: tuple[object, ...] = ()
 
     async def run(self) -> None:
-        """For ever."""
+        """Looks, judges and acts until it is cancelled."""
         while True:
             await self.round()
             await self._clock.sleep(self._settings.interval_s)
@@ -94,7 +94,7 @@ class Watcher:
 
 
 def readiness_of(site: str, found: Mapping[str, Any]) -> TakeoverReadiness:
-    """What a document of checks says of a takeover."""
+    """Reads the verdict on a takeover from a document of checks."""
     def told(status: str) -> tuple[str, ...]:
         return tuple(f"{check['id']}: {check['seen']}" for check in found["checks"] if check["status"] == status)
 

@@ -74,7 +74,7 @@ class Attempt:
             self._show()
 
     async def changes(self) -> AsyncIterator[Operation]:
-        """What is shown now, then each change; a slow reader gets the newest and misses those between."""
+        """Yields what is shown now, then each change. A slow reader gets the newest and misses those between."""
         while True:
             changed, shown = self._changed, self.shown
             yield shown

@@ -33,7 +33,7 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 
 class OperationError(msgspec.Struct, frozen=True):
-    """Why an operation stopped. `code` is that of the error tree; `step`: the step that raised it; None: the journal did."""
+    """The error that stopped an operation. `code`: its name. `step`: the step that raised it; None: the journal did."""
 
     code: str
     message: str
@@ -50,7 +50,7 @@ class PlannedStep(msgspec.Struct, frozen=True):
 
 
 class OperationResult(msgspec.Struct, frozen=True):
-    """How long the steps took, in milliseconds; `would`: a dry run's steps that would follow."""
+    """The durations of the steps, in milliseconds; `would`: a dry run's steps that would follow."""
 
     took_ms: int
     steps_ms: dict[str, int]
@@ -159,7 +159,7 @@ def json_ready(value: Json) -> Json:
 
 
 def error_of(error: Exception, step: str | None) -> OperationError:
-    """What the journal keeps of an error. One that is not ours is a fault of the program, and named as such."""
+    """Returns what the journal keeps of an error. One outside the error tree is a fault of the program, and named as such."""
     if isinstance(error, TwinlogError):
         return OperationError(error.code, error.message, json_ready(error.fields), step)
     return OperationError("internal", f"{type(error).__name__}: {error}", {}, step)

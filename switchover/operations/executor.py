@@ -119,7 +119,7 @@ class Executor:
         return ended
 
     async def resume(self, operation_id: str, actor: str, make_plan: PlanMaker | None = None) -> OperationDocument:
-        """Take a failed or interrupted operation up at its first step not done; the document as it goes on. Raises Refused.
+        """Resumes a failed or interrupted operation at its first step that is not done; returns its document. Raises Refused.
 
         `make_plan`: of the same steps, for this attempt.
         """

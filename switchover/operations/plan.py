@@ -1,4 +1,4 @@
-"""What a role change consists of: named, idempotent steps, some of which can be undone.
+"""A role change as a plan: named, idempotent steps, some of which can be undone.
 
 What always holds: a step may be run again after a crash in the middle of it; one that cannot be taken back is not abortable.
 Source: protocol.md section 8.

@@ -41,7 +41,7 @@ POLL_S = 0.01
 class Takeover:
     """One run of a plan that ends with this site as the active. `kind`: bootstrap | restart | failover | switchover.
 
-    `continues`: the plan at the coordinator that this run goes on from by itself; it must still have the pair.
+    `continues`: the plan at the coordinator that this run resumes by itself; it must still have the pair.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Takeover:
 
     # ---- the coordinator
     def _unseen(self) -> list[str]:
-        """Without a coordinator: what a takeover does not know when it cannot look at the other site's DFS."""
+        """Says what a takeover without a coordinator cannot verify while the other site's DFS does not answer."""
         control = self._control
         if control.coordinator.unseen != control.peer:
             return []
@@ -96,7 +96,7 @@ class Takeover:
         ]
 
     def _lost(self, activation: Activation) -> list[str]:
-        """What nobody can tell when the pair's value was lost."""
+        """Says what nobody can verify when the pair's value was lost."""
         peer = self._control.peer
         said = [f"whether site {peer} was the active, and what it acknowledged asynchronously: that would be lost"]
         if peer in activation.unseen_dfs:
@@ -176,7 +176,7 @@ class Takeover:
         return {"applied_seq": engine.applied.seq, "durable_seq": await engine.flush()}
 
     async def _step_down(self) -> dict[str, Any]:
-        """The peer stops, or nobody knows whether it did: then its lease is waited out like a dead site's."""
+        """The peer stops. If nobody knows whether it did, its lease is waited out, as for a dead site."""
         control = self._control
         message = await self._plan_message()
         activation = await self._need_activation()
@@ -197,7 +197,7 @@ class Takeover:
         return detail
 
     def _may_know_more(self, error: TwinlogError) -> Refused:
-        """Of a switchover that is taken up again: the pair may have gone on without it since the old active was drained."""
+        """Refuses a resumed switchover: the pair may have continued without it since the old active was drained."""
         peer = self._control.peer
         return Refused(
             f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back "

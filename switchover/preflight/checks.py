@@ -1,4 +1,4 @@
-"""The checks before a role change: named, each with what was seen and how it is mended. They judge gathered facts.
+"""The checks before a role change: named, each with what was seen and how to fix it. They judge gathered facts.
 
 What always holds: an id is stable, for it stands in people's scripts; what could not be seen is `unknown`, never `ok`; a check
 that failed stops the plan, for the plans' preflight and `twinlog validate` judge by this table and by nothing else.
@@ -62,7 +62,7 @@ class Facts:
 
     @property
     def stands_in(self) -> bool:
-        """Whether this site would take the place of the other one, and not go on where it was itself."""
+        """True when this site would take the place of the other one, and not continue its own."""
         return self.state is not None and self.state.active not in (None, self.own.site)
 
 
@@ -93,7 +93,7 @@ def _coordinator(facts: Facts) -> Judgement:
         return Judgement("failed", error, "bring it back: no role changes without it")
     if not facts.stands_in:
         return Judgement("failed", f"{error}; site {facts.own.site} is the active", "`twinlog degrade` opens it alone")
-    return Judgement("warning", f"{error}; the last that is known is epoch {state.epoch}", "nothing: it goes on from there")
+    return Judgement("warning", f"{error}; the last that is known is epoch {state.epoch}", "nothing: it continues from there")
 
 
 def _same_coordinator(facts: Facts) -> Judgement:
@@ -272,7 +272,7 @@ def _own_dfs(facts: Facts) -> Judgement:
     if facts.own.own_dfs_error is None:
         return Judgement("ok", f"the DFS of site {facts.own.site} takes files")
     status: Status = "warning" if facts.kind == "rejoin" else "failed"
-    return Judgement(status, facts.own.own_dfs_error, f"mend the DFS of site {facts.own.site}: the claims are made there")
+    return Judgement(status, facts.own.own_dfs_error, f"repair the DFS of site {facts.own.site}: the claims are made there")
 
 
 def _writes_remote_log(facts: Facts) -> Judgement:
@@ -284,7 +284,7 @@ def _writes_remote_log(facts: Facts) -> Judgement:
     if writer.peer_dfs_error is None:
         return Judgement("ok", f"site {writer.site} can write it on the DFS of site {other}")
     if facts.kind == "switchover":
-        return Judgement("failed", writer.peer_dfs_error, f"mend the DFS of site {other}: the remote log goes there")
+        return Judgement("failed", writer.peer_dfs_error, f"repair the DFS of site {other}: the remote log goes there")
     return Judgement("warning", writer.peer_dfs_error, f"writes stay asynchronous until the DFS of site {other} is back")
 
 

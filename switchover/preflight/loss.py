@@ -1,4 +1,4 @@
-"""What a forced failover may lose, and whether that is what the operator accepted.
+"""The loss manifest of a forced failover, and the check that the operator accepted exactly that.
 
 What always holds: a count is a lower bound that the lost active itself left at the coordinator, with the time of it and how
 long it may have gone on; where there is no such bound, or it still grows, the count is unknown, and accepted as `unknown`;
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
 
 
 class LossManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be lost if `active` is given up now. `records_at_risk` null: unknown; else a lower bound, as the active said it
+    """The loss if `active` is given up now. `records_at_risk` null: unknown; else a lower bound, as the active said it
     at `told_at_ms` (milliseconds since 1970), and more may have followed for `more_within_s` seconds."""
 
     active: str
@@ -43,7 +43,7 @@ class LossManifest(msgspec.Struct, frozen=True, kw_only=True):
 def loss_manifest(
     state: PairState, site: str, *, applied_seq: int, applied_epoch: int, growing: bool
 ) -> LossManifest | None:
-    """What may be lost if `site` takes over now; None when nothing acknowledged can be missing.
+    """Returns what may be lost if `site` takes over now; None when nothing acknowledged can be missing.
 
     `growing`: the active has renewed its lease while this was looked at, so it lives and acknowledges.
     """
@@ -53,7 +53,7 @@ def loss_manifest(
     held = applied_seq if applied_epoch == state.epoch else min(applied_seq, since or 0)
     count = None
     if growing:
-        said = f"site {state.active} still renews its lease: it goes on to acknowledge, so how many is unknown"
+        said = f"site {state.active} still renews its lease: it continues to acknowledge, so how many is unknown"
     elif beat is None:
         said = f"site {state.active} was lost before it told how far it was: how many is unknown"
     else:
@@ -87,7 +87,7 @@ def accepted_loss(options: Mapping[str, Any]) -> int | str | None:
 
 
 def acceptance_problem(manifest: LossManifest | None, accepted: object) -> Problem | None:
-    """Why a failover must not begin with this much accepted; None when it may."""
+    """Says why a failover must not begin with this much accepted; None when it may."""
     if manifest is None:
         if accepted in (None, UNKNOWN):
             return None

@@ -28,8 +28,8 @@ OwnFacts = Callable[[PairState | None, str | None], Awaitable[SiteFacts]]
 
 
 class ChecksDocument(msgspec.Struct, frozen=True, rename={"kind": "for"}):
-    """Whether a role change of this kind to site `to` would work now. `ok`: no check failed. `loss`: what a failover may lose;
-    null: nothing that was acknowledged."""
+    """The verdict of the checks on a role change of this kind to site `to`. `ok`: no check failed. `loss`: what a failover
+    may lose; null: nothing that was acknowledged."""
 
     kind: str
     to: str
@@ -55,7 +55,7 @@ class PreflightResult:
         return ChecksDocument(self.kind, self.site, not self.failed, self.checks, self.manifest)
 
     def require(self) -> dict[str, Any]:
-        """What a plan's journal keeps of them. Raises Refused, with the manifest, when a check failed."""
+        """Returns what a plan's journal keeps of the checks. Raises Refused, with the manifest, when one failed."""
         if self.failed:
             words = "; ".join(f"{check.id}: {check.seen} ({check.fix})" if check.fix else f"{check.id}: {check.seen}"
                               for check in self.failed)
@@ -93,7 +93,7 @@ class Preflight:
         return PreflightResult(kind, control.site, checks, manifest)
 
     async def view(self, running: str | None, changes: list[RoleChange]) -> SiteView:
-        """What this site sees, for the availability monitor: the other one is asked for its status only, which needs no DFS."""
+        """Returns what this site sees, for the monitor. It asks the other site for its status only, which needs no DFS."""
         (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())
         own = await self._own_facts(state, coordinator_error)
         return SiteView(
@@ -135,7 +135,7 @@ class Preflight:
             raise Refused(f"{problem.seen}; {problem.fix}", manifest=msgspec.to_builtins(manifest))
 
     async def _manifest(self, state: PairState) -> LossManifest | None:
-        """Of an active that still renews its lease, every count would be old before it is read."""
+        """The manifest has no count while the active still renews its lease: it would be old before it is read."""
         control, now, growing = self._control, state, False
         if state.mode == "async" and state.active == control.peer and state.beat is not None:
             await control.clock.sleep(state.beat.lease_s)

@@ -2,7 +2,7 @@
 
 What always holds: `state_id` grows by one with each change, and a change succeeds only on the value that its author had
 read, so that a takeover, a restart and a downgrade exclude each other. What the next value may be is decided in
-register.py, which is pure; an implementation (sql_coordinator.py, memory_coordinator.py) only compares and keeps.
+transitions.py, which is pure; an implementation (sql.py, two_dfs.py) only compares and keeps.
 Source: protocol.md section 5; `coord` in the model.
 """
 
@@ -30,7 +30,7 @@ class Switching(msgspec.Struct, frozen=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """What an asynchronous active tells with each renewal: all that will be known of its acknowledgements when it is lost."""
+    """The report of an asynchronous active with each renewal: all that is known of its acknowledgements once it is lost."""
 
     committed_seq: int  # it had committed up to here, by its own log alone
     wall_ms: int  # by its clock
@@ -74,7 +74,7 @@ class Coordinator(Protocol):
         Raises Fenced (a later epoch is open), PlanSuperseded (a plan has the pair, or the value moved), Refused.
         """
 
-    # ---- where the value can be out of reach alone (dfs_register.py); a register in one place knows all, or does not answer
+    # ---- where the value can be out of reach alone (two_dfs.py); a register in one place knows all, or does not answer
     @property
     def known(self) -> PairState | None:
         """The highest value met, to go on from when the value cannot be read: by an operator's command, or as a hint."""
@@ -90,7 +90,7 @@ class Coordinator(Protocol):
 
 
 async def update(coordinator: Coordinator, change: Callable[[PairState | None], PairState]) -> PairState:
-    """Set what `change` (of register.py) makes of the current value; the value set, or the current one if it says so already.
+    """Sets what `change` (of transitions.py) makes of the current value. Returns it, or the current one if it says so already.
 
     A value that moved in between is read again and judged anew by `change`, whose errors come through.
     """

@@ -1,4 +1,4 @@
-"""What is alike in every coordinator that keeps its value in one place: either it answers and knows all, or it does not answer.
+"""The common part of coordinators that keep their value in one place: such a one answers and knows all, or does not answer.
 
 What always holds: nothing can be forced past it, and there is nothing that it does not see. Source: protocol.md section 5.
 """

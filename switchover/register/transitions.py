@@ -1,4 +1,4 @@
-"""What each protocol step makes of the coordinator's value: pure functions old value -> new value, or an error.
+"""The protocol steps on the coordinator's value: functions from the old value to the new one, or to an error.
 
 What always holds (tests/switchover/register/test_transitions.py walks it, as the model does with `coord`):
 - while a plan has the pair, nothing is downgraded, resynced or renewed, and only that plan opens;

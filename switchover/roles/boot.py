@@ -1,7 +1,7 @@
-"""What a closed or fenced site should become, from its role and the coordinator's value.
+"""The decision what a closed or fenced site should become, from its role and the coordinator's value.
 
 What always holds: a site opens by itself only as the active that the coordinator names, or as the first one of a fresh pair;
-it takes over only by an operator's command, which it goes on to carry out when its process ended half-way; while another
+it takes over only by an operator's command, which it resumes when its process ended half-way; while another
 site's plan has the pair, it waits. Source: protocol.md sections 6 ("a restarted gateway is closed until it knows") and 8,
 model step_decide.
 This module is pure.
@@ -36,9 +36,9 @@ class Decision(NamedTuple):
 def decide(
     site: str, role: Role, state: PairState | None, initial_active: str, lost_epoch: int | None = None
 ) -> Decision:
-    """What to do next; `waiting_for` is what the status page shows meanwhile. `role`: as it was before `state` was read.
+    """Decides what to do next. The status page shows `waiting_for` meanwhile. `role`: as it was before `state` was read.
 
-    `lost_epoch`: of a pair that the register has no record of although this site knows of it (known_epochs.py).
+    `lost_epoch`: the highest known epoch of a pair that the register has no record of (lost_value.py).
     """
     if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
         return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
@@ -65,5 +65,5 @@ def decide(
 
 
 def _begins_anew(state: PairState) -> bool:
-    """By command, after the pair's value was lost: nothing of that goes on as if the pair were fresh."""
+    """By command, after the pair's value was lost: nothing of that continues as if the pair were fresh."""
     return state.active is None and state.epoch > 0

@@ -124,5 +124,5 @@ async def test_what_an_active_that_lives_will_have_acknowledged_is_unknown(tmp_p
         with pytest.raises(Refused, match="says unknown now") as refused:
             await pair.running["b"].operations.start("failover", "b", {"accept_data_loss": 0}, False, "test")
         manifest: Any = refused.value.fields["manifest"]
-        assert (manifest["records_at_risk"], "goes on to acknowledge" in manifest["statement"]) == (None, True)
+        assert (manifest["records_at_risk"], "continues to acknowledge" in manifest["statement"]) == (None, True)
         assert (await pair.operate("b", "failover", "b", accept_data_loss="unknown")).state == "succeeded"

@@ -35,8 +35,8 @@ LIFE_S, DOWN_S = 10.0, 1.0  # on average
 Note = Callable[[str], None]
 
 
-class SimSight:
-    """SiteProbe from the place `src`."""
+class SimProbe:
+    """The SiteProbe from the place `src`."""
 
     def __init__(self, world: World, src: str) -> None:
         self._world, self._src = world, src
@@ -92,7 +92,7 @@ class SimMonitor:
         place = self._chance.choice(("w", "c"))
         self._process = Process(f"monitor at {place}")
         watcher = Watcher(
-            SITES, SimSight(self._world, place), SimClock(self._world.loop, rate=self._chance.choice((0.95, 1.0, 1.05))),
+            SITES, SimProbe(self._world, place), SimClock(self._world.loop, rate=self._chance.choice((0.95, 1.0, 1.05))),
             SETTINGS, act=self._world.plan.knobs.monitor == "act", tell=self._tell,
         )
         self._process.spawn(watcher.run(), "watch")

@@ -127,7 +127,7 @@ def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None
     assert "twinlog resume op-1" in result.stderr
     assert "by itself" not in result.stderr
     sites.operations_end = "interrupted"
-    assert "goes on by itself when the gateway of site b is started" in run("switchover", "--yes").stderr
+    assert "continues by itself when the gateway of site b is started" in run("switchover", "--yes").stderr
     sites.operations_end = "succeeded"
     assert run("resume", "op-1", "--yes").exit_code == 0
     assert run("abort", "op-1", "--yes").exit_code == 0

@@ -1,4 +1,4 @@
-"""What a new epoch continues from: random histories of writers against the definition of what stands, as the model has it."""
+"""The frames that a new epoch continues from: random histories of writers against what stands by definition, as modelled."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ UNDO_POINTS = [f"{name}.undo.{moment}" for name in ("drain", "begin") for moment
 
 
 class World:
-    """What the steps of a small switchover do to the two sites. It outlives a crash, as the sites do."""
+    """The effects of a small switchover's steps on the two sites. It outlives a crash, as the sites do."""
 
     def __init__(self) -> None:
         self.flags: set[str] = set()

@@ -30,7 +30,7 @@ def sqlite_url(folder: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a new database."""
+    """The URL of a new database."""
     if request.param == "sqlite":
         yield sqlite_url(tmp_path)
         return

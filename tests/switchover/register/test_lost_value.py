@@ -1,4 +1,4 @@
-"""When a pair is fresh, and when the register has forgotten it."""
+"""A fresh pair, and a pair that the register has lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING = KnownEpochs(0, 0, ())
     (PairState(1, epoch=6, epoch_allocated=9), NOTHING, 6),
     (PairState(1, epoch=3, epoch_allocated=3, active="a"), KnownEpochs(4, 5, ()), None),
 ], ids=["fresh", "a claim", "a storage", "half-way", "a higher claim", "storage, given away", "begun anew", "known"])
-def test_what_is_forgotten(state: PairState | None, seen: KnownEpochs, epoch: int | None) -> None:
+def test_the_epoch_that_the_register_lost(state: PairState | None, seen: KnownEpochs, epoch: int | None) -> None:
     assert epoch_lost_by_register(state, seen) == epoch
 
 

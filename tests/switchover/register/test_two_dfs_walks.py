@@ -29,7 +29,7 @@ rounds = st.lists(st.lists(step, min_size=1, max_size=3), max_size=12)
 
 
 class Walk:
-    """What must hold: of all changes to one value exactly one succeeds; an epoch belongs to one plan, and opens once; a look
+    """These must hold: of all changes to one value exactly one succeeds; an epoch belongs to one plan, and opens once; a look
     that began after another one, or a change, had ended never tells an older value; once all ways are open both sites tell one
     value, and none that was told before ranks above it. With `forced` commands the third holds no longer while a way is cut."""
 

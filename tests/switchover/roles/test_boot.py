@@ -1,4 +1,4 @@
-"""What a site becomes by itself: every role against every kind of value at the coordinator."""
+"""The role that a site takes by itself: every role against every kind of value at the coordinator."""
 
 from __future__ import annotations
 
