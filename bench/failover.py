@@ -22,18 +22,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-import msgspec
-
 from bench import measure
 from bench.gate import Gate
 from bench.load_generator import Plan
 from bench.pair import TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload, row
 from chaos.servers.hdfs_cluster import HdfsCluster
-from gateway.demo.files import client_address, write_files
+from gateway.demo.files import write_files
 from gateway.demo.servers import HdfsRoot
 from twinlog import Client
+from twinlog.errors import TwinlogError
+from twinlog.sites import Sites
 
 TABLE = "rows"
 CONNECTIONS = 64
@@ -50,6 +49,7 @@ class Trial:
         self.folder, self.rows = folder, rows
         self.ports = dict(zip("ab", free_ports(2), strict=True))
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
+        self.sites = Sites(self.urls)
         self.configs = write_files(folder, self.ports, engine="rocksdb", hdfs=hdfs)
 
     def run(self) -> dict[str, float]:
@@ -60,7 +60,7 @@ class Trial:
             config.write_text(config.read_text().replace(f'url = "{self.urls["b"]}"', f'url = "http://127.0.0.1:{gate.port}"'))
             sites = {site: stack.enter_context(self._site(site)) for site in "ab"}
             _until("the pair is open and b follows", READY_S, lambda: self._role("a") == "ACTIVE" and self._is_followed())
-            with Client(client_address(self.urls)) as client:
+            with Client(self.urls) as client:
                 client.create_table({"name": TABLE, **BENCH_TABLE})
             _until("b knows the table", READY_S, self._knows_table)
             gate.shut()
@@ -97,15 +97,12 @@ class Trial:
 
     def _role(self, site: str) -> str | None:
         try:
-            return str(httpx.get(f"{self.urls[site]}/v1/cluster", timeout=2.0, trust_env=False).json().get("role"))
-        except (httpx.HTTPError, ValueError):
+            return str(self.sites.ask(site, "GET", "/v1/cluster").get("role"))
+        except TwinlogError:
             return None
 
     def _metric(self, site: str, name: str) -> float:
-        for line in httpx.get(f"{self.urls[site]}/metrics", timeout=5.0, trust_env=False).text.splitlines():
-            if line.startswith(f"twinlog_{name} "):
-                return float(line.split()[1])
-        return -1.0
+        return self.sites.metrics(site).get(f"twinlog_{name}", -1.0)
 
     def _is_followed(self) -> bool:
         return self._role("b") == "STANDBY" and self._metric("a", "replication_lag_records") == 0
@@ -117,17 +114,16 @@ class Trial:
         """Wall milliseconds of the first acknowledged write at b."""
         content = {name: value for name, value in row(self.rows).items() if name != "id"}
         until_s = time.monotonic() + FAILOVER_S
-        with httpx.Client(base_url=self.urls["b"], timeout=FAILOVER_S, trust_env=False) as http:
-            while time.monotonic() < until_s:
-                answer = http.put(f"/v1/tables/{TABLE}/rows/{self.rows}", content=msgspec.json.encode(content),
-                                  headers={"content-type": "application/json"})
-                if answer.is_success:
-                    return time.time() * 1000
+        while time.monotonic() < until_s:
+            try:
+                self.sites.ask("b", "PUT", f"/v1/tables/{TABLE}/rows/{self.rows}", content)
+                return time.time() * 1000
+            except TwinlogError:
                 time.sleep(POLL_S)
         raise BenchError(f"b took no write within {FAILOVER_S:.0f} s after the kill; see {self.folder}/b.log")
 
     def _check_rows(self) -> None:
-        with Client(client_address({"b": self.urls["b"]})) as client:
+        with Client({"b": self.urls["b"]}) as client:
             found = {stored["id"]: stored for stored in client.scan(TABLE, page_rows=SCAN_ROWS)}
         wrong = [key for key in range(self.rows + 1) if found.get(key) != row(key)]
         if wrong or len(found) != self.rows + 1:

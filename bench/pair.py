@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
+from twinlog.sites import Sites
 
 READY_S = 300.0  # two HDFS take their time
 MODE_S = 120.0
@@ -63,11 +63,11 @@ class Pair:
             self._stop()
             raise
         self.pids = {site: int(entry["pid"]) for site, entry in json.loads(self.note.read_text())["sites"].items()}
-        self._http = httpx.Client(base_url=f"http://{self.host}:{self.port}", timeout=30.0)
+        self._sites = Sites({"a": f"http://{self.host}:{self.port}"}, look_s=30.0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._http.close()
+        self._sites.close()
         self._stop()
 
     @property
@@ -76,10 +76,10 @@ class Pair:
         return self._process.pid
 
     def create_table(self, name: str, definition: dict[str, Any]) -> None:
-        self._http.post("/v1/tables", json={"name": name, **definition}).raise_for_status()
+        self._sites.ask("a", "POST", "/v1/tables", {"name": name, **definition})
 
     def mode(self) -> str:
-        return str(self._http.get("/v1/cluster").raise_for_status().json()["mode"])
+        return str(self._sites.ask("a", "GET", "/v1/cluster")["mode"])
 
     def set_mode(self, mode: str) -> None:
         """Make the pair acknowledge in `mode` (sync or async), and return when it says that it does."""
@@ -93,12 +93,10 @@ class Pair:
 
     def remote_appends(self) -> dict[float, float]:
         """Upper bound in seconds -> how many appends to the remote log took at most so long, since the active started."""
-        found = {}
-        for line in self._http.get("/metrics").raise_for_status().text.splitlines():
-            if line.startswith(_BUCKET):
-                bound, _, count = line.removeprefix(_BUCKET).partition('"} ')
-                found[float(bound)] = float(count)
-        return found
+        return {
+            float(name.removeprefix(_BUCKET).removesuffix('"}')): count
+            for name, count in self._sites.metrics("a").items() if name.startswith(_BUCKET)
+        }
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory of each site's process, in MiB."""

@@ -22,7 +22,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -38,6 +37,7 @@ from tools.story_checks import (
     read_back,
 )
 from twinlog.errors import TwinlogError
+from twinlog.sites import Sites
 
 TWINLOG = [sys.executable, "-m", "twinlog"]
 SEGMENT_BYTES = (16 << 20) + 4096  # one open segment, and the header of the next one
@@ -55,6 +55,7 @@ class Story:
     def __init__(self, directory: Path, ports: dict[str, int], rate: int, rows: int) -> None:
         self.directory, self.ports, self.rate, self.rows = directory, ports, rate, rows
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in ports.items()}
+        self.sites = Sites(self.urls)
         self.operator = directory / "operator.toml"
         self.acks = directory / "acks.jsonl"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -87,10 +88,9 @@ class Story:
 
     def cluster(self, site: str) -> dict[str, Any] | None:
         try:
-            document: dict[str, Any] = httpx.get(f"{self.urls[site]}/v1/cluster", timeout=2.0, trust_env=False).json()
-        except (httpx.HTTPError, ValueError):
+            return self.sites.ask(site, "GET", "/v1/cluster")
+        except TwinlogError:
             return None
-        return document
 
     def until(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
         end_s = time.monotonic() + timeout_s

@@ -16,17 +16,19 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import httpx
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from bench.pair import Pair
-from twinlog import Client
+from twinlog import AsyncClient, Client, Patience
+from twinlog.addresses import resolve_address
+from twinlog.errors import NotFound
 
+OTHER = "b"  # site a begins as the active
 TABLE = {
     "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"],
 }
@@ -36,8 +38,8 @@ QUIET_S = 2.0
 POLL_S, POLLS_MAX = 0.002, 10_000
 
 
-def fill(url: str, rows: int) -> None:
-    with Client(f"twinlog://bench?a={url}") as client:
+def fill(urls: Mapping[str, str], rows: int) -> None:
+    with Client(urls) as client:
         for first in range(0, rows, BATCH):
             keys = pa.array(range(first, min(first + BATCH, rows)), pa.int64())
             texts = pa.array([f"{number:0{TEXT_BYTES}}" for number in range(first, first + len(keys))])
@@ -47,16 +49,15 @@ def fill(url: str, rows: int) -> None:
 class Load:
     """Single-row writes by so many clients; `at_s`: when each was acknowledged."""
 
-    def __init__(self, http: httpx.AsyncClient, writers: int, rows: int) -> None:
+    def __init__(self, client: AsyncClient, writers: int, rows: int) -> None:
         self.at_s: list[float] = []
-        self._http, self._rows = http, rows
+        self._client, self._rows = client, rows
         self._tasks = [asyncio.create_task(self._write(seed)) for seed in range(writers)]
 
     async def _write(self, seed: int) -> None:
         draw = random.Random(seed)
         while True:
-            answer = await self._http.put(f"/v1/tables/t/rows/{draw.randrange(self._rows)}", json={"v": "x" * TEXT_BYTES})
-            answer.raise_for_status()
+            await self._client.put("t", draw.randrange(self._rows), {"v": "x" * TEXT_BYTES})
             self.at_s.append(time.perf_counter())
 
     def gap_s(self, begin_s: float, end_s: float) -> float:
@@ -70,29 +71,31 @@ class Load:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def take(active: httpx.AsyncClient, other: httpx.AsyncClient, name: str) -> tuple[float, float, float]:
+async def take(client: AsyncClient, name: str) -> tuple[float, float, float]:
     """Returns when the barrier was asked for, when it was answered, and when the other site held it."""
     begin_s = time.perf_counter()
-    (await active.post("/v1/barriers", json={"name": name})).raise_for_status()
+    await client.take_barrier(name)
     answered_s = time.perf_counter()
     for _ in range(POLLS_MAX):
-        if (await other.get(f"/v1/barriers/{name}")).status_code == 200:
+        try:
+            await client.barrier(name, OTHER)
             break
-        await asyncio.sleep(POLL_S)
+        except NotFound:
+            await asyncio.sleep(POLL_S)
     held_s = time.perf_counter()
-    for site in (active, other):
-        (await site.delete(f"/v1/barriers/{name}")).raise_for_status()
+    for site in client.view.urls:
+        await client.release_barrier(name, site)
     return begin_s, answered_s, held_s
 
 
-async def idle(active: httpx.AsyncClient, other: httpx.AsyncClient, times: int) -> dict[str, list[float]]:
+async def idle(client: AsyncClient, times: int) -> dict[str, list[float]]:
     told: dict[str, list[float]] = {"answer": [], "other site": [], "write": []}
     for number in range(times):
         await asyncio.sleep(QUIET_S)
-        barrier = asyncio.create_task(take(active, other, f"idle-{number}"))
+        barrier = asyncio.create_task(take(client, f"idle-{number}"))
         await asyncio.sleep(0.001)
         begin_s = time.perf_counter()
-        (await active.put("/v1/tables/t/rows/1", json={"v": "x"})).raise_for_status()
+        await client.put("t", 1, {"v": "x"})
         told["write"].append(time.perf_counter() - begin_s)
         asked_s, answered_s, held_s = await barrier
         told["answer"].append(answered_s - asked_s)
@@ -100,16 +103,14 @@ async def idle(active: httpx.AsyncClient, other: httpx.AsyncClient, times: int) 
     return told
 
 
-async def loaded(
-    active: httpx.AsyncClient, other: httpx.AsyncClient, times: int, writers: int, rows: int
-) -> tuple[dict[str, list[float]], float]:
+async def loaded(client: AsyncClient, times: int, writers: int, rows: int) -> tuple[dict[str, list[float]], float]:
     """And how many writes were acknowledged a second."""
     told: dict[str, list[float]] = {"answer": [], "other site": [], "gap": [], "usual": []}
-    load = Load(active, writers, rows)
+    load = Load(client, writers, rows)
     await asyncio.sleep(QUIET_S)
     for number in range(times):
         await asyncio.sleep(QUIET_S)
-        asked_s, answered_s, held_s = await take(active, other, f"loaded-{number}")
+        asked_s, answered_s, held_s = await take(client, f"loaded-{number}")
         await asyncio.sleep(AROUND_S)
         told["answer"].append(answered_s - asked_s)
         told["other site"].append(held_s - asked_s)
@@ -128,14 +129,10 @@ def shown(told: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     }
 
 
-async def measure(urls: Sequence[str], rows: int, writers: int, times: int) -> dict[str, object]:
-    limits = httpx.Limits(max_connections=writers + 8)
-    async with (
-        httpx.AsyncClient(base_url=urls[0], timeout=60, limits=limits) as active,
-        httpx.AsyncClient(base_url=urls[1], timeout=60) as other,
-    ):
-        quiet = shown(await idle(active, other, times))
-        told, writes_s = await loaded(active, other, times, writers, rows)
+async def measure(urls: Mapping[str, str], rows: int, writers: int, times: int) -> dict[str, object]:
+    async with AsyncClient(urls, Patience(attempt_timeout_s=30), connections_max=writers + 8) as client:
+        quiet = shown(await idle(client, times))
+        told, writes_s = await loaded(client, times, writers, rows)
         return {"rows": rows, "idle": quiet, "loaded": {**shown(told), "writes a second": round(writes_s)}}
 
 
@@ -146,9 +143,9 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=7)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="twinlog-barriers-") as folder, Pair(Path(folder) / "pair") as pair:
-        urls = [site["url"] for _, site in sorted(json.loads(pair.note.read_text())["sites"].items())]
+        urls = resolve_address(str(pair.note))
         pair.create_table("t", TABLE)
-        fill(urls[0], chosen.rows)
+        fill(urls, chosen.rows)
         told = asyncio.run(measure(urls, chosen.rows, chosen.writers, chosen.times))
     sys.stdout.write(json.dumps(told, indent=2) + "\n")
 

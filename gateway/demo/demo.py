@@ -131,7 +131,7 @@ def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:
     """Until both sites answer, one is active and the other follows. The active's cluster document."""
-    with closing(Sites(client_address(plan.urls))) as pair:
+    with closing(Sites(plan.urls)) as pair:
         return _wait_active(plan, processes, pair)
 
 
