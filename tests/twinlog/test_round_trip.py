@@ -1,0 +1,130 @@
+"""Whatever Python value goes into a column comes out of it again: by put, batch and update, by get and scan, as a key too."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from storage.rows.types import TYPES
+from tests.gateway.two_sites import TwoSites
+from tests.storage.rows.strategies import KEY_TYPES, STORED, same, stored_in_key
+from twinlog import AsyncClient, Client
+from twinlog.rows import to_python
+
+ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+MOMENTS = st.one_of(
+    st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=ZONES),
+    st.sampled_from([datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)]),
+)
+DECIMALS = st.one_of(STORED["decimal"].map(Decimal), st.sampled_from([Decimal("12.50"), Decimal("-0"), Decimal("1E+9")]))
+OF_TYPE = {name: {"timestamp": MOMENTS, "decimal": DECIMALS}.get(name, STORED[name]) for name in TYPES}
+ROWS = st.fixed_dictionaries({f"a_{name}": st.one_of(st.none(), values) for name, values in OF_TYPE.items()})
+TABLE = {
+    "name": "all", "primary_key": ["id"],
+    "columns": [{"name": "id", "type": "int64"}, *({"name": f"a_{name}", "type": name} for name in TYPES)],
+}
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def sites() -> Iterator[TwoSites]:
+    with TwoSites() as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def client(sites: TwoSites) -> Iterator[Client]:
+    with Client(sites.urls) as made:
+        made.create_table(TABLE)
+        for name in KEY_TYPES:
+            columns = [{"name": "k", "type": name}, {"name": "v", "type": "int64"}]
+            made.create_table({"name": f"by_{name}", "columns": columns, "primary_key": ["k"]})
+        yield made
+
+
+def same_row(found: dict[str, Any], sent: dict[str, Any]) -> bool:
+    """Equal value by value, with types, NaN and -0.0."""
+    return found.keys() == sent.keys() and all(same(found[name], value) for name, value in sent.items())
+
+
+@given(row=ROWS)
+@example(row={f"a_{name}": None for name in TYPES} | {"a_float64": math.nan, "a_float32": -0.0})
+@settings(max_examples=60, deadline=None)
+def test_a_row_comes_back_as_it_went_in(client: Client, sites: TwoSites, row: dict[str, Any]) -> None:
+    first, second, third = (next(NUMBERS) for _ in range(3))
+    client.put("all", first, row)
+    client.mutate("all", [{"op": "upsert", "row": {"id": second, **row}}, {"op": "insert", "row": {"id": third}}])
+    client.update("all", third, row)
+    read = [client.get("all", number).row for number in (first, second, third)]
+    scanned = list(client.scan("all", start=first, page_rows=2))
+    for number, found in zip((first, second, third) * 2, [*read, *scanned], strict=True):
+        assert same_row(found, {"id": number, **row})
+    moment = row["a_timestamp"]
+    assert moment is None or read[0]["a_timestamp"].tzinfo is UTC
+
+    async def asynchronously() -> list[dict[str, Any]]:
+        async with AsyncClient(sites.urls) as other:
+            await other.put("all", first, row)
+            return [(await other.get("all", first)).row, *[found async for found in other.scan("all", start=third)]]
+
+    once, last = asyncio.run(asynchronously())
+    assert same_row(once, {"id": first, **row})
+    assert same_row(last, {"id": third, **row})
+
+
+@pytest.mark.parametrize("kind", KEY_TYPES)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_a_key_comes_back_as_it_went_in(client: Client, kind: str, data: st.DataObject) -> None:
+    values = OF_TYPE[kind] if kind in ("timestamp", "decimal") else stored_in_key(kind)
+    key = data.draw(values.filter(lambda value: value != ""))
+    number = next(NUMBERS)
+    client.put(f"by_{kind}", key, {"v": number})
+    assert same_row(client.get(f"by_{kind}", key).row, {"k": key, "v": number})
+    assert {"k": key, "v": number} in list(client.scan(f"by_{kind}", start=key))
+    assert list(client.scan(f"by_{kind}", where=[("v", "=", number)])) == [{"k": key, "v": number}]
+    client.delete(f"by_{kind}", key)
+
+
+def test_a_condition_takes_python_s_types_too(client: Client) -> None:
+    row = {"a_timestamp": datetime(2013, 1, 1, tzinfo=UTC), "a_decimal": Decimal("12.50"), "a_bytes": b"\xff\x00"}
+    number = next(NUMBERS)
+    client.put("all", number, row)
+    for name, value in row.items():
+        found = list(client.scan("all", start=number, where=[(name, "=", value)], columns=["id"]))
+        assert found == [{"id": number}]
+        body = {"conditions": [{"column": name, "op": "=", "value": value}], "mutations": [
+            {"op": "update", "row": {"id": number, "a_string": name}}
+        ]}
+        client.check("all", number, body)
+        assert client.get("all", number, columns=["a_string"]).row == {"a_string": name}
+
+
+def test_columns_that_changed_meanwhile_are_read_again(client: Client, sites: TwoSites) -> None:
+    table = {"name": "t", "primary_key": ["id"], "columns": [{"name": "id", "type": "int64"}, {"name": "v", "type": "decimal"}]}
+    client.create_table(table)
+    client.put("t", 1, {"v": Decimal("1.5")})
+    assert client.get("t", 1).row == {"id": 1, "v": Decimal("1.5")}
+    with Client(sites.urls) as other:
+        other.alter_table("t", {"drop": ["v"]})
+        other.alter_table("t", {"add": [{"name": "v", "type": "timestamp"}, {"name": "w", "type": "bytes"}]})
+        other.put("t", 1, {"v": datetime(2013, 1, 1, tzinfo=UTC), "w": b"x"})
+    assert client.get("t", 1).row == {"id": 1, "v": datetime(2013, 1, 1, tzinfo=UTC), "w": b"x"}
+    assert list(client.scan("t", columns=["v"])) == [{"v": datetime(2013, 1, 1, tzinfo=UTC)}]
+
+
+def test_a_row_of_other_columns_is_noticed() -> None:
+    for wrong in ({"n": "text"}, {"n": 1.0}, {"n": True}, {"other": 1}):
+        with pytest.raises(TypeError):
+            to_python([wrong], {"n": "int64"})
+    assert to_python([], {"n": "int64"}) == []
+    assert to_python([{"n": None}], {"n": "timestamp"}) == [{"n": None}]
