@@ -28,19 +28,22 @@ from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.transport import Listening, SimTransport
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
-from gateway.config.model import HttpConfig
-from gateway.epoch.active_epoch import ActiveSettings
-from gateway.epoch.commit_log import CommitSettings
-from gateway.service.admission import AdmissionLimits
+from gateway.epoch.active_epoch import AvailableSettings
+from gateway.epoch.commit_rule import CommitSettings
+from gateway.service.audits import AuditSettings
+from gateway.service.http_settings import HttpSettings
 from gateway.site.facade import Facade
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
-from gateway.site.site import Site, SitePorts, SiteSettings
+from gateway.site.settings import PeerSettings, SiteSettings
+from gateway.site.site import Site, SitePorts
 from gateway.site.supervisor import Supervisor
+from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.engines.applying import BarrierLimits
+from storage.engines.opening import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
@@ -221,7 +224,7 @@ class World:
         )
         life.facade = Facade(site, operations)
         life.context = ApiContext(
-            life.facade, HttpConfig(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
+            life.facade, HttpSettings(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
             new_id=partial(self._new_id, name),
         )
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
@@ -241,22 +244,18 @@ class World:
 
 
 def site_settings(name: str, knobs: Knobs) -> SiteSettings:
-    """As gateway/app.py makes them of a configuration, with short times."""
+    """What a site's file would say, with short times."""
     return SiteSettings(
-        pair=PAIR, site=name, peer=OTHER[name], url=f"http://{name}", peer_url=f"http://{OTHER[name]}",
-        initial_active=INITIAL_ACTIVE, policy=knobs.policy, request_deadline_s=REQUEST_DEADLINE_S,
-        flush_interval_s=knobs.flush_interval_s, fence_deadline_s=6.0, admission=AdmissionLimits(),
-        barriers=BarrierLimits(kept_max=16), audit_recent_s=0.0,
-        active=ActiveSettings(
-            lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s, trim_interval_s=1.0,
-            degrade_after_s={"protect": None, "available": knobs.degrade_after_s, "performance": 0.0}[knobs.policy],
-            resync_after_s=None if knobs.policy == "performance" else 0.5,
-            commit=CommitSettings(sweep_interval_s=0.25),
-            shipper=ShipperSettings(idle_poll_s=0.25, retry_s=0.2, batch_interval_s=0.02, batch_bytes_max=4096),
-            remote=RemoteWriterSettings(
-                segment_bytes=knobs.segment_bytes, in_flight_max=8, retry_first_s=0.05, retry_max_s=0.5,
-                lease_recovery_deadline_s=6.0,
-            ),
+        pair=PAIR, site=name, peer=PeerSettings(site=OTHER[name], url=f"http://{OTHER[name]}"), initial_active=INITIAL_ACTIVE,
+        http=HttpSettings(advertised_url=f"http://{name}", request_deadline_s=REQUEST_DEADLINE_S),
+        engine=EngineSettings(flush_interval_s=knobs.flush_interval_s),
+        barriers=BarrierLimits(kept_max=16), audits=AuditSettings(recent_s=0.0),
+        policy=knobs.policy, available=AvailableSettings(degrade_after_s=knobs.degrade_after_s, resync_after_s=0.5),
+        lease=LeaseSettings(lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s),
+        commit=CommitSettings(sweep_interval_s=0.25),
+        replication=ShipperSettings(idle_poll_s=0.25, batch_interval_s=0.02, batch_bytes_max=4096),
+        remote_log=RemoteWriterSettings(
+            segment_bytes=knobs.segment_bytes, retry_max_s=0.5, lease_recovery_deadline_s=6.0
         ),
     )
 

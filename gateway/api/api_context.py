@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from gateway.api.metrics import DoorMetrics
 from gateway.api.problems import Answer, answer_for, known
 from gateway.api.request import Head, deadline_s, idempotency
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
 from storage.log.record import Record
@@ -25,14 +25,14 @@ class ApiContext:
     """`now_s`: a clock for what is measured; `new_id`: the number of an incident."""
 
     def __init__(
-        self, service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
+        self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
     ) -> None:
         self.service = service
-        self.config = config
+        self.http = http
         self.metrics = DoorMetrics(service)
         self.closing = asyncio.Event()
         self._now_s, self._new_id = now_s, new_id
-        self._codecs = RowCodecs(key_bytes_max=config.key_bytes_max, row_bytes_max=config.row_bytes_max)
+        self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)
 
     def codec(self, name: str) -> RowCodec:
         """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
@@ -52,7 +52,7 @@ class ApiContext:
         key, digest = idempotency(head, body)
         request = WriteRequest(table, mutations, conditions, key, digest, records)
         began_s = self._now_s()
-        result = await self.service.write(request, deadline_s(head, self.config))
+        result = await self.service.write(request, deadline_s(head, self.http))
         self.metrics.ack_s[result.mode](self._now_s() - began_s)
         return result
 
@@ -62,7 +62,7 @@ class ApiContext:
         Raises `error`, what is wrong with it now, when nothing is recorded: then nothing was applied.
         """
         key, digest = idempotency(head, body)
-        found = await self.service.recorded(key, digest, deadline_s(head, self.config)) if key is not None else None
+        found = await self.service.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None
         if found is None:
             raise error
         return found

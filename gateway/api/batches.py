@@ -145,7 +145,7 @@ async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) 
     """All mutations of the body, or none."""
     kind = expect_type(head, BATCH_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    rows_max = context.config.batch_rows_max
+    rows_max = context.http.batch_rows_max
     mutations: list[Mutation] = []
     records: list[Record] | None = None
     try:
@@ -165,7 +165,7 @@ async def check_row(context: ApiContext, head: Head, table: str, key_path: str, 
     """The mutations of the body, if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
     kind = expect_type(head, ANSWER_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    rows_max = context.config.batch_rows_max
+    rows_max = context.http.batch_rows_max
     try:
         codec = context.codec(table)
         key = codec.keys.key_from_path(key_path)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 from starlette.exceptions import HTTPException
 
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition
 from storage.engine import StoredRow
 from storage.log.frame import COUNTER_BITS
@@ -117,7 +117,7 @@ def body_too_large(bytes_max: int) -> TooLarge:
     )
 
 
-def deadline_s(head: Head, config: HttpConfig) -> float:
+def deadline_s(head: Head, config: HttpSettings) -> float:
     """How long this request may take, in seconds: its header, at most the site's limit, or the site's default."""
     if head.deadline is None:
         return config.request_deadline_s

@@ -122,7 +122,7 @@ def _read_token(text: str, digest: bytes) -> bytes:
 
 async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
     """(rows, the token of the next page or None at the end)."""
-    limit = min(scan.limit or PAGE_ROWS_DEFAULT, context.config.page_rows_max)
+    limit = min(scan.limit or PAGE_ROWS_DEFAULT, context.http.page_rows_max)
     found: list[StoredRow] = []
     size = examined = 0
     async for chunk in _chunks(context, codec, scan, limit + 1):

@@ -21,9 +21,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.screens import moment
-from gateway.config.dfs_choice import open_dfs
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
+from remote_log.dfs.opening import open_dfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import standing
@@ -88,7 +88,7 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
 async def _hdfs_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
     """With their content: trimming keeps a remote log small."""
     async with AsyncExitStack() as stack:
-        dfs = open_dfs(config, str(place), stack)
+        dfs = open_dfs(config.dfs, str(place), config.site if place is Place.OWN else config.peer.site, stack)
         paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
         contents = [await dfs.read(path) for path in paths]
     return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]

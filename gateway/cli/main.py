@@ -18,8 +18,9 @@ from gateway.cli import audit as cli_audit
 from gateway.cli import load as cli_load
 from gateway.cli import log as cli_log
 from gateway.cli import operator as operator_cli
-from gateway.config.loading import effective, load_operator_config, load_site_config
+from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.model import OperatorConfig, SiteConfig
+from gateway.config.reading import effective
 from remote_log.dfs.hdfs.jvm import end_process
 from twinlog.cli.status import SEE
 from twinlog.terminal import EXIT_CODES, JsonOption, out, print_json, verb

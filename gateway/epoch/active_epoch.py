@@ -12,15 +12,16 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import structlog
 
-from gateway.epoch.commit_log import CommitLog, CommitSettings
-from gateway.epoch.commit_rule import CommitCore, CommitMode
+from gateway.epoch.commit_log import CommitLog
+from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
 from remote_log.dfs.port import Dfs
-from remote_log.fencing.read_lease import ReadLease
+from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import Transport
 from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
@@ -33,25 +34,47 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
+from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, Coordinator, PairState
 from twinlog.errors import Fenced, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+POLICIES = ("protect", "available", "performance")
 log = structlog.get_logger("twinlog.active")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableSettings:
+    """When the policy `available` leaves the synchronous mode, and how long all must be well before it returns to it."""
+
+    degrade_after_s: Annotated[float, Within(0.1, 3600)] = 5.0
+    resync_after_s: Annotated[float, Within(0.0, 3600)] = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveSettings:
-    lease_s: float
-    drift_margin: float
-    noop_interval_s: float
-    trim_interval_s: float
-    degrade_after_s: float | None  # None: this policy never degrades by itself; 0: asynchronous by choice, whatever is well
-    resync_after_s: float | None  # None: back to sync by command only
-    commit: CommitSettings
-    shipper: ShipperSettings
-    remote: RemoteWriterSettings
+    """The settings of an open epoch, as sections of the site's configuration."""
+
+    policy: Annotated[str, OneOf(POLICIES)] = "protect"
+    available: AvailableSettings = field(default_factory=AvailableSettings)
+    lease: LeaseSettings = field(default_factory=LeaseSettings)
+    commit: CommitSettings = field(default_factory=CommitSettings)
+    replication: ShipperSettings = field(default_factory=ShipperSettings)
+    remote_log: RemoteWriterSettings = field(default_factory=RemoteWriterSettings)
+    protect_resync_after_s: Annotated[float | None, NotInFile()] = 0.5  # after a failover; None: by command only
+    trim_interval_s: Annotated[float, NotInFile()] = 1.0
+
+    @property
+    def degrade_after_s(self) -> float | None:
+        """None: the policy never degrades by itself. 0: it is asynchronous by choice, however well all is."""
+        return {"protect": None, "available": self.available.degrade_after_s, "performance": 0.0}[self.policy]
+
+    @property
+    def resync_after_s(self) -> float | None:
+        """None: the pair does not become synchronous by itself."""
+        after_s = {"protect": self.protect_resync_after_s, "available": self.available.resync_after_s, "performance": None}
+        return after_s[self.policy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +142,7 @@ class ActiveEpoch:
         self.shipper = Shipper(
             site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
             clock=ports.clock, applied=lambda: self.commit.applied_seq, changed=self.commit.committed_changed,
-            on_position=self._peer_moved, on_fenced=on_end, settings=settings.shipper,
+            on_position=self._peer_moved, on_fenced=on_end, settings=settings.replication,
         )
         self.modes = Modes(
             site=ports.site, epoch=opened.epoch, commit=self.commit, coordinator=ports.coordinator,
@@ -148,7 +171,7 @@ class ActiveEpoch:
             except Exception as error:
                 self.last_background_error = f"internal error: {error!r}"
                 log.error("internal error", work=work.__name__, traceback=traceback.format_exc())
-                await self.ports.clock.sleep(self.settings.noop_interval_s)
+                await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
             else:
                 return  # fenced: the epoch is about to end
 
@@ -163,20 +186,20 @@ class ActiveEpoch:
     # ---- the lease
     @property
     def _proof_age_s(self) -> float:
-        return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease_s)
+        return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease.lease_s)
 
     async def _keep_lease(self) -> None:
         """Proofs while idle."""
         settings, clock = self.settings, self.ports.clock
         while True:
-            await clock.sleep(settings.noop_interval_s / 2)
+            await clock.sleep(settings.lease.noop_interval_s / 2)
             try:
                 if not self.core.needs_remote:
                     await self._renew()
                     continue
-                if self._proof_age_s >= settings.noop_interval_s and not self.core.frames_in_flight:
-                    self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease_s)
-                if self._proof_age_s >= settings.lease_s:
+                if self._proof_age_s >= settings.lease.noop_interval_s and not self.core.frames_in_flight:
+                    self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease.lease_s)
+                if self._proof_age_s >= settings.lease.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
             except Fenced as error:
                 self._on_end(error)
@@ -189,7 +212,7 @@ class ActiveEpoch:
         a restart opens as it was, and that was synchronous if the policy was another one."""
         settings, after_s = self.settings, self.settings.degrade_after_s
         while after_s is not None:
-            await self.ports.clock.sleep(settings.noop_interval_s / 2)
+            await self.ports.clock.sleep(settings.lease.noop_interval_s / 2)
             if not self.core.needs_remote or self._proof_age_s < after_s:
                 continue
             try:
@@ -211,7 +234,7 @@ class ActiveEpoch:
 
     async def _renew(self) -> None:
         started_s = self.ports.clock.monotonic_s()
-        beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease_s)
+        beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease.lease_s)
         await self.ports.coordinator.renew(self.ports.site, self.epoch, beat)
         self.commit.lease_proved(started_s)
 
@@ -247,7 +270,7 @@ class ActiveEpoch:
         """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
         clock, after_s = self.ports.clock, self.settings.resync_after_s
         while True:
-            await clock.sleep(self.settings.noop_interval_s)
+            await clock.sleep(self.settings.lease.noop_interval_s)
             if self.modes.unsettled:
                 await self._settle()
             if after_s is None or not self.auto_resync or self.core.mode is CommitMode.SYNC or self._mode_lock.locked():

@@ -17,13 +17,12 @@ import asyncio
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 
-from gateway.epoch.commit_rule import CommitCore, CommitMode, Committed
+from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Committed
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
@@ -35,14 +34,6 @@ from storage.log.wal import Wal
 from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
 log = structlog.get_logger("twinlog.commit")
-
-
-@dataclass(frozen=True, slots=True)
-class CommitSettings:
-    frames_in_flight_max: int = 4
-    frame_bytes_max: int = 4 << 20
-    sweep_interval_s: float = 0.05
-    roll_retry_s: float = 0.5
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):

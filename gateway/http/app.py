@@ -23,7 +23,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.api.routes.common import to_response
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from twinlog.errors import InvalidInput, TwinlogError
 
@@ -60,7 +60,7 @@ class DoorApp:
 
 
 def build_app(
-    service: SiteService, config: HttpConfig, *, now_s: Callable[[], float], new_id: Callable[[], str]
+    service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
 ) -> DoorApp:
     """The door, to be served by server.py."""
     context = ApiContext(service, config, now_s=now_s, new_id=new_id)

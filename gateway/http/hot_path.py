@@ -62,7 +62,7 @@ class HotProtocol(DoorProtocol):
                 parts = url[_PREFIX_LENGTH:].split(b"/")
                 if len(parts) == 3 and parts[1] == b"rows" and not self.parser.should_upgrade():
                     head = read_head(method.decode(), url, self.headers)
-                    if (head.content_length or 0) <= self.context.config.body_bytes_max:
+                    if (head.content_length or 0) <= self.context.http.body_bytes_max:
                         self._begin_hot(head, parts[0], parts[2])
                         return
         super().on_headers_complete()
@@ -79,8 +79,8 @@ class HotProtocol(DoorProtocol):
             return
         cycle.body.append(body)
         cycle.size += len(body)
-        if cycle.size > self.context.config.body_bytes_max:
-            error = body_too_large(self.context.config.body_bytes_max)
+        if cycle.size > self.context.http.body_bytes_max:
+            error = body_too_large(self.context.http.body_bytes_max)
             self._refuse(self.context.problem(error, is_write=self._is_write()))
 
     def on_message_complete(self) -> None:

@@ -7,22 +7,15 @@ This module is pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gateway.epoch.commit_rule import CommitSettings
 from storage.invariants import InvariantBroken
 from twinlog.errors import Overloaded
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    queue_bytes_max: int = 64 << 20
-    requests_max: int = 20_000
 
 
 class Admission:
     """Counts what is in the write path."""
 
-    def __init__(self, limits: AdmissionLimits) -> None:
+    def __init__(self, limits: CommitSettings) -> None:
         self._limits = limits
         self.queued_bytes = 0
         self.requests = 0

@@ -7,6 +7,7 @@ takes no later one's place. Source: docs/decisions (audits at a barrier).
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -15,11 +16,19 @@ from msgspec import Meta, Struct
 
 from storage.clock import Clock
 from storage.engine import StorageEngine
+from storage.settings import Within
 
 AUDITS = "audits"
 PROVING_JOB = "compare"
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Moment = Annotated[datetime, Meta(tz=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """`recent_s`: an older audit is a warning before a role change; 0: none is."""
+
+    recent_s: Annotated[float, Within(0, 31_536_000)] = 604_800.0
 
 
 class AuditBody(Struct, forbid_unknown_fields=True, frozen=True):

@@ -29,8 +29,8 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
         mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
         active=None if active is None else ActiveSite(**active),
         sites={
-            settings.site: SiteDocument(settings.url, engine.applied.seq, role=site.role),
-            settings.peer: _peer(site, settings.peer_url),
+            settings.site: SiteDocument(settings.http.url, engine.applied.seq, role=site.role),
+            settings.peer.site: _peer(site, settings.peer.url),
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
         replication_lag=_lag(site), remote_log=_remote_log(site), at_risk=_at_risk(site), resync=_resync(site),

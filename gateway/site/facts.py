@@ -43,7 +43,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     now_s = ports.clock.monotonic_s()
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
-        lease_s=settings.active.lease_s, drift_margin=settings.active.drift_margin, initial_active=settings.initial_active,
+        lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,
         policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
         lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
         applied_seq=ports.engine.applied.seq, durable_seq=ports.engine.durable_seq,
@@ -52,8 +52,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
         remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
-        audit_recent_s=settings.audit_recent_s, last_good_audit_ms=site.audits.last_good_ms(),
-        resyncs=None if epoch is None else epoch.auto_resync and settings.active.resync_after_s is not None,
+        audit_recent_s=settings.audits.recent_s, last_good_audit_ms=site.audits.last_good_ms(),
+        resyncs=None if epoch is None else epoch.auto_resync and settings.resync_after_s is not None,
     )
 
 

@@ -83,8 +83,8 @@ class Operations:
                 raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)
             if to != self._site.site:
                 raise Refused(
-                    f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer_url}",
-                    ask=self._site.settings.peer_url,
+                    f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer.url}",
+                    ask=self._site.settings.peer.url,
                 )
         elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
             self._site.serving.for_writes()  # NotActive says which site to ask

@@ -16,10 +16,10 @@ from typing import Any
 
 import structlog
 
-from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, ActiveSettings, RemoteReports
+from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
-from gateway.service.admission import Admission, AdmissionLimits
+from gateway.service.admission import Admission
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
@@ -27,6 +27,7 @@ from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
+from gateway.site.settings import SiteSettings
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.layout import RemoteLayout
@@ -36,7 +37,7 @@ from remote_log.writing.writer import RemoteWriter
 from storage.clock import Clock, HybridClock
 from storage.disk.port import Files
 from storage.engine import StorageEngine
-from storage.engines.applying import BarrierLimits, FrameApplier
+from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.record import Record, RecordKind
@@ -54,24 +55,6 @@ from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unav
 CANARY_TIMEOUT_S = 10.0
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
 log = structlog.get_logger("twinlog.site")
-
-
-@dataclass(frozen=True, slots=True)
-class SiteSettings:
-    pair: str
-    site: str
-    peer: str
-    url: str
-    peer_url: str
-    initial_active: str
-    policy: str
-    request_deadline_s: float
-    flush_interval_s: float
-    fence_deadline_s: float
-    admission: AdmissionLimits
-    active: ActiveSettings
-    barriers: BarrierLimits
-    audit_recent_s: float  # an older audit is a warning before a role change; 0: nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +78,7 @@ class Site:
 
     def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
         self.settings, self.ports = settings, ports
-        self.site, self.peer = settings.site, settings.peer
+        self.site, self.peer = settings.site, settings.peer.site
         self.clock, self.engine, self.coordinator = ports.clock, ports.engine, ports.coordinator
         self.transport, self.own_dfs, self.new_id = ports.transport, ports.own_dfs, ports.new_id
         self.role = Role.CLOSED
@@ -113,8 +96,8 @@ class Site:
         self.sink = Sink(
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
-        self.admission = Admission(settings.admission)
-        deadline_s = settings.request_deadline_s
+        self.admission = Admission(settings.commit)
+        deadline_s = settings.http.request_deadline_s
         self.rows = RowsService(
             self.serving, self.catalog, self.admission, engine=self.engine, clock=self.clock, deadline_s=deadline_s
         )
@@ -164,11 +147,11 @@ class Site:
     def active_address(self) -> dict[str, Any] | None:
         """Where the active is, as far as this site knows."""
         if self.active_epoch is not None:
-            return {"site": self.site, "url": self.settings.url, "epoch": self.active_epoch.epoch}
+            return {"site": self.site, "url": self.settings.http.url, "epoch": self.active_epoch.epoch}
         state = self.pair_state
         if state is None or state.active is None:
             return None
-        url = self.settings.url if state.active == self.site else self.settings.peer_url
+        url = self.settings.http.url if state.active == self.site else self.settings.peer.url
         return {"site": state.active, "url": url, "epoch": state.epoch}
 
     def _refusal(self, is_write: bool) -> TwinlogError:
@@ -192,13 +175,13 @@ class Site:
     def _make_remote(self, reports: RemoteReports, epoch: int) -> RemoteWriter:
         """A writer of the remote log, which reports to the epoch of `reports`."""
         return RemoteWriter(
-            self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.active.remote,
+            self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.remote_log,
             on_synced=reports.on_synced, on_fenced=reports.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
         )
 
     def new_activation(self, request: ActivationRequest) -> Activation:
-        active = self.settings.active
-        lease = ReadLease(active.lease_s, active.drift_margin)
+        settings = self.settings
+        lease = ReadLease(settings.lease.lease_s, settings.lease.drift_margin)
         self._reports = reports = RemoteReports(lease, self._note_append)
         ports = self.ports
         return Activation(
@@ -208,7 +191,7 @@ class Site:
                 wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
                 hybrid=self.hybrid, make_remote=partial(self._make_remote, reports), failpoints=ports.failpoints,
             ),
-            ActivationSettings(lease, self.settings.fence_deadline_s, self.settings.policy == "performance"),
+            ActivationSettings(lease, settings.remote_log.lease_recovery_deadline_s, settings.policy == "performance"),
         )
 
     async def install(self, opened: OpenedEpoch) -> None:
@@ -233,7 +216,7 @@ class Site:
                 barriers=self.barriers, coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs,
                 layout=self.layout, cursors=ports.cursors, failpoints=ports.failpoints,
             ),
-            self.settings.active, make_remote=partial(self._make_remote, reports), on_applied=self.catalog.applied,
+            self.settings, make_remote=partial(self._make_remote, reports), on_applied=self.catalog.applied,
             on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
@@ -388,7 +371,7 @@ class Site:
             self.event(Event.STEPPED_DOWN)
             await self.close_epoch(NotActive(
                 f"site {self.site} has handed over to {self.peer}",
-                active={"site": self.peer, "url": self.settings.peer_url, "epoch": self.epoch + 1},
+                active={"site": self.peer, "url": self.settings.peer.url, "epoch": self.epoch + 1},
             ))
         if self.active_epoch is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")

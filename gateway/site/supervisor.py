@@ -46,7 +46,7 @@ class Supervisor:
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         upkeep = (
-            self._every(self._site.settings.flush_interval_s, "flush", self._flush),
+            self._every(self._site.settings.engine.flush_interval_s, "flush", self._flush),
             self._every(PURGE_INTERVAL_S, "purge", self._purge),
             self._every(PROBE_INTERVAL_S, "probe of the own DFS", self._probe),
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 
@@ -33,17 +34,18 @@ from remote_log.replication.messages import (
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
+from storage.settings import KIB, MIB, NotInFile, Within
 from twinlog.errors import Fenced, LogGap, TwinlogError
 
 
 @dataclass(frozen=True, slots=True)
 class ShipperSettings:
-    batch_bytes_max: int = 4 << 20
-    batch_interval_s: float = 0.02  # gather at least this long, so that a busy pair does not pay a request per frame
-    idle_poll_s: float = 0.5  # asks for the durable position when there is nothing to send
-    retry_s: float = 0.2
-    call_timeout_s: float = 10.0
-    base: BaseSettings = field(default_factory=BaseSettings)
+    batch_bytes_max: Annotated[int, Within(4 * KIB, 64 * MIB)] = 4 * MIB
+    batch_interval_s: Annotated[float, NotInFile()] = 0.02  # gather at least this long: a busy pair pays no request a frame
+    idle_poll_s: Annotated[float, NotInFile()] = 0.5  # asks for the durable position when there is nothing to send
+    retry_s: Annotated[float, NotInFile()] = 0.2
+    call_timeout_s: Annotated[float, NotInFile()] = 10.0
+    base: Annotated[BaseSettings, NotInFile()] = field(default_factory=BaseSettings)
 
 
 class PeerView(msgspec.Struct, frozen=True, gc=False):

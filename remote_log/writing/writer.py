@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,16 +28,17 @@ from remote_log.layout import RemoteLayout
 from remote_log.writing.segments import RemoteSegment, RemoteSegments
 from storage.clock import Clock
 from storage.log.frame import Frame
+from storage.settings import KIB, MIB, Within
 from twinlog.errors import DfsError, Fenced, TwinlogError, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteWriterSettings:
-    segment_bytes: int = 16 << 20  # a segment rolls when it holds as much; also the most that goes in one append
-    in_flight_max: int = 8  # appends outstanding
-    retry_first_s: float = 0.05
-    retry_max_s: float = 2.0
-    lease_recovery_deadline_s: float = 60.0  # of one attempt to close the old segment
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB  # when a segment rolls; the most in one append
+    in_flight_max: Annotated[int, Within(1, 1024)] = 8  # appends outstanding
+    retry_first_s: Annotated[float, Within(0.001, 60)] = 0.05
+    retry_max_s: Annotated[float, Within(0.001, 600)] = 2.0
+    lease_recovery_deadline_s: Annotated[float, Within(0.1, 3600)] = 60.0  # of one attempt to close a segment
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, gc=False):

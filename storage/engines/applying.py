@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from storage.clock import Clock
 from storage.engine import KeptSnapshot, StorageEngine
 from storage.log.frame import COUNTER_BITS, Flags, Frame
 from storage.log.record import RecordKind
 from storage.prefix import is_prefix
+from storage.settings import Within
 from twinlog.errors import LogError, TwinlogError
 
 _BARRIER = int(Flags.BARRIER)
@@ -31,8 +33,10 @@ BYTES_MAX = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class BarrierLimits:
-    kept_max: int = 4
-    kept_s: float = 3600.0
+    """Snapshots that are kept behind barriers, for audits; each takes room until it is released."""
+
+    kept_max: Annotated[int, Within(1, 64)] = 4
+    kept_s: Annotated[float, Within(1, 604_800)] = 3600.0
 
 
 class FrameApplier:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Annotated
 
 from storage.disk.port import Files
 from storage.log.frame import Frame
@@ -20,6 +21,7 @@ from storage.log.wal_reading import read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import Segment, held, trimmable
 from storage.log.wal_tail import MemoryTail
+from storage.settings import KIB, MIB, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
 
 _NEVER = 1 << 62
@@ -27,8 +29,8 @@ _NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class WalSettings:
-    segment_bytes: int = 16 << 20
-    tail_bytes_max: int = 32 << 20
+    segment_bytes: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 16 * MIB
+    tail_bytes_max: Annotated[int, Within(64 * KIB, 4096 * MIB)] = 32 * MIB  # newest frames kept in memory for the shipper
 
 
 DEFAULTS = WalSettings()

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated
 
 from remote_log.replication.messages import StatusReply
+from storage.settings import Within
 from switchover.facts import SiteFacts
 from switchover.monitor.views import Observation, SiteView
 from switchover.register.port import PairState
@@ -34,18 +36,18 @@ class Kind(StrEnum):
 class Thresholds:
     """Limits: when a figure is a finding, how long a finding must hold without a break, how often a monitor may act."""
 
-    interval_s: float = 2.0
-    look_after_s: float = 10.0
-    resync_after_s: float = 30.0
-    degrade_after_s: float = 10.0
-    failover_after_s: float = 15.0
-    gap_max_s: float = 30.0  # between two looks: what happened meanwhile nobody saw, and nothing has held through it
-    quiet_after_action_s: float = 300.0  # after any role change, whoever asked for it
-    actions_max: int = 2  # of monitors, in each window
-    actions_window_s: float = 3600.0
-    failed_share_max: float = 0.05
-    ack_slow_s: float = 1.0
-    silence_max_s: float = 5.0  # of the active, as its standby hears it
+    interval_s: Annotated[float, Within(0.1, 600)] = 2.0
+    look_after_s: Annotated[float, Within(0, 86400)] = 10.0
+    resync_after_s: Annotated[float, Within(0, 86400)] = 30.0
+    degrade_after_s: Annotated[float, Within(0.5, 86400)] = 10.0
+    failover_after_s: Annotated[float, Within(0.5, 86400)] = 15.0
+    gap_max_s: Annotated[float, Within(1, 3600)] = 30.0  # between two looks: nothing has held through more
+    quiet_after_action_s: Annotated[float, Within(1, 86400)] = 300.0  # after any role change, whoever asked for it
+    actions_max: Annotated[int, Within(1, 100)] = 2  # of monitors, in each window
+    actions_window_s: Annotated[float, Within(1, 864_000)] = 3600.0
+    failed_share_max: Annotated[float, Within(0, 1)] = 0.05
+    ack_slow_s: Annotated[float, Within(0.001, 600)] = 1.0
+    silence_max_s: Annotated[float, Within(0.1, 3600)] = 5.0  # of the active, as its standby hears it
 
 
 @dataclass(frozen=True, slots=True)

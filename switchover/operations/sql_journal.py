@@ -5,7 +5,9 @@ What always holds: as in journal.py; each call is one synced transaction.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 from sqlalchemy import (
@@ -25,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from storage.settings import Secret
 from switchover.operations.document import HistoryEntry, Operation, StepRecord
 from switchover.operations.journal import id_taken, unknown_operation
 from switchover.sql_database import AlreadyThere, Database
@@ -76,6 +79,16 @@ _history = Table(
     Column("detail", Text, nullable=False),
 )
 _JSON = frozenset({"options", "error", "result", "detail"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """Where the site's role changes are written down; empty: journal.db in the data directory."""
+
+    url: Annotated[str, Secret()] = field(default="", repr=False)
+
+    def address(self, data_dir: Path) -> str:
+        return self.url or f"sqlite:///{data_dir / 'journal.db'}"
 
 
 class SqlJournal:

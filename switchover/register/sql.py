@@ -8,13 +8,15 @@ Source: protocol.md section 5.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import replace
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String, Table, Text, insert, select, update
 
 from storage.clock import Clock
+from storage.settings import Secret
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
 from switchover.register.transitions import LEASE_RENEWED
@@ -46,6 +48,11 @@ class HistoryRow(msgspec.Struct, frozen=True):
     wall_ms: int
     reason: str
     value: PairState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings:
+    url: Annotated[str, Secret()] = field(repr=False)  # an SQLAlchemy address
 
 
 class SqlCoordinator(OneRegister):

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from gateway.config.model import HttpConfig
 from gateway.http.app import DoorApp, build_app
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 
 FLIGHTS = {
@@ -70,14 +70,14 @@ class DoorClient:
                 await writer.wait_closed()
 
 
-async def _prepared(config: HttpConfig | None) -> tuple[DictService, DoorApp]:
+async def _prepared(config: HttpSettings | None) -> tuple[DictService, DoorApp]:
     service = DictService()
     await service.create_table(FLIGHTS)
-    return service, build_app(service, config or HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+    return service, build_app(service, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
 
 
 @contextlib.asynccontextmanager
-async def plain_door(config: HttpConfig | None = None) -> AsyncIterator[DoorClient]:
+async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorClient]:
     service, app = await _prepared(config)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door") as http:
         yield DoorClient(http, service, app)
@@ -85,7 +85,7 @@ async def plain_door(config: HttpConfig | None = None) -> AsyncIterator[DoorClie
 
 @contextlib.asynccontextmanager
 async def served_door(
-    config: HttpConfig | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1
+    config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1
 ) -> AsyncIterator[DoorClient]:
     service, app = await _prepared(config)
     settings = ServerSettings(limits or ConnectionLimits(), graceful_shutdown_s=graceful_shutdown_s)

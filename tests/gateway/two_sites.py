@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gateway.config.model import HttpConfig
 from gateway.http.app import build_app
 from gateway.http.server import HttpServer, ServerSettings, listen
 from gateway.service.documents import AtRisk, ClusterDocument, ReplicationLag
+from gateway.service.http_settings import HttpSettings
 from gateway.service.port import WriteRequest, WriteResult
 from switchover.operations.document import (
     Operation,
@@ -148,7 +148,7 @@ class TwoSites:
         self._loop.close()
 
     async def _serve(self, site: str, door: Door) -> None:
-        app = build_app(door, HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app = build_app(door, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
         server = HttpServer(app, listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
         await server.start()
         self._servers[site] = server

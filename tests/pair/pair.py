@@ -19,16 +19,17 @@ from typing import Any
 
 import msgspec
 
-from gateway.epoch.active_epoch import ActiveSettings
-from gateway.epoch.commit_log import CommitSettings
-from gateway.service.admission import AdmissionLimits
+from gateway.service.audits import AuditSettings
+from gateway.service.http_settings import HttpSettings
 from gateway.site.facade import Facade
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
-from gateway.site.site import Site, SitePorts, SiteSettings
+from gateway.site.settings import PeerSettings, SiteSettings
+from gateway.site.site import Site, SitePorts
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.port import Dfs
+from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import decode_reply
 from remote_log.replication.shipper import ShipperSettings
@@ -36,7 +37,7 @@ from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import Clock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
-from storage.engines.applying import BarrierLimits
+from storage.engines.opening import EngineSettings
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.failpoints import Failpoints
@@ -57,17 +58,14 @@ OTHER = {"a": "b", "b": "a"}
 
 
 def settings(site: str, **changes: Any) -> SiteSettings:
-    base = SiteSettings(
-        pair="test", site=site, peer=OTHER[site], url=f"http://{site}", peer_url=f"http://{OTHER[site]}", initial_active="a",
-        policy="protect", request_deadline_s=5.0, flush_interval_s=0.2, fence_deadline_s=5.0, admission=AdmissionLimits(),
-        barriers=BarrierLimits(), audit_recent_s=0.0,
-        active=ActiveSettings(
-            lease_s=0.4, drift_margin=0.1, noop_interval_s=0.1, trim_interval_s=0.1, degrade_after_s=None, resync_after_s=0.1,
-            commit=CommitSettings(), shipper=ShipperSettings(idle_poll_s=0.05, retry_s=0.05, batch_interval_s=0.005),
-            remote=RemoteWriterSettings(segment_bytes=64 << 10),
-        ),
-    )
-    return replace(base, **changes)
+    return replace(SiteSettings(
+        pair="test", site=site, peer=PeerSettings(site=OTHER[site], url=f"http://{OTHER[site]}"),
+        http=HttpSettings(advertised_url=f"http://{site}", request_deadline_s=5.0), engine=EngineSettings(flush_interval_s=0.2),
+        audits=AuditSettings(recent_s=0.0), lease=LeaseSettings(lease_s=0.4, drift_margin=0.1, noop_interval_s=0.1),
+        replication=ShipperSettings(idle_poll_s=0.05, retry_s=0.05, batch_interval_s=0.005),
+        remote_log=RemoteWriterSettings(segment_bytes=64 << 10, lease_recovery_deadline_s=5.0),
+        protect_resync_after_s=0.1, trim_interval_s=0.1,
+    ), **changes)
 
 
 def copy_at_one_moment(root: Path, image: Path) -> None:

@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.epoch.active_epoch import ActiveEpoch
+from gateway.epoch.active_epoch import ActiveEpoch, AvailableSettings
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
 from gateway.site.site import Site
+from storage.engines.opening import EngineSettings
 from storage.failpoints import Failpoints
 from storage.rows.codec import RowCodec
 from switchover.register.port import PairState
 from tests.pair.pair import Pair, settings
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
+NEVER_S = 3600.0
 
 
 class Moments(Failpoints):
@@ -34,14 +36,20 @@ class Moments(Failpoints):
 
 @asynccontextmanager
 async def open_pair(
-    root: Path, *, deadline_s: float = 5.0, flush_interval_s: float = 0.2, **active: Any
+    root: Path, *, deadline_s: float = 5.0, flush_interval_s: float = 0.2, lease_s: float = 0.4,
+    resync_after_s: float | None = 0.1, degrade_after_s: float | None = None, **changes: Any
 ) -> AsyncIterator[Pair]:
-    """a ACTIVE with the table `t`, b STANDBY; `active` are changes of ActiveSettings at both sites."""
+    """a ACTIVE with the table `t`, b STANDBY; `changes` are of ActiveSettings at both sites. With `degrade_after_s` the policy
+    is `available`. `resync_after_s` None: by command only."""
+    after_s = NEVER_S if resync_after_s is None else resync_after_s
+    available = AvailableSettings(degrade_after_s=degrade_after_s or 5.0, resync_after_s=after_s)
     pair = Pair(root)
     for name in "ab":
+        usual = settings(name)
         pair.settings[name] = {
-            "active": replace(settings(name).active, **active), "request_deadline_s": deadline_s,
-            "flush_interval_s": flush_interval_s,
+            "http": replace(usual.http, request_deadline_s=deadline_s), "lease": replace(usual.lease, lease_s=lease_s),
+            "engine": EngineSettings(flush_interval_s=flush_interval_s), "protect_resync_after_s": resync_after_s,
+            "policy": "available" if degrade_after_s is not None else "protect", "available": available, **changes,
         }
     try:
         for name in "ab":

@@ -30,9 +30,7 @@ ROWS = 120
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     made = Pair(tmp_path)
     for name, changes in made.settings.items():
-        active = settings(name).active
-        parts = replace(active.shipper, base=BaseSettings(part_entries=50, part_bytes=20_000))
-        changes["active"] = replace(active, shipper=parts)
+        changes["replication"] = replace(settings(name).replication, base=BaseSettings(part_entries=50, part_bytes=20_000))
     await made.start("a")
     await made.start("b")
     await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY")

@@ -42,7 +42,7 @@ def head_of(request: Request) -> Head:
 
 async def whole_request(request: Request, context: ApiContext) -> tuple[Head, bytes]:
     head = head_of(request)
-    return head, await read_body(request.receive, head.content_length, context.config.body_bytes_max)
+    return head, await read_body(request.receive, head.content_length, context.http.body_bytes_max)
 
 
 async def json_request(request: Request, context: ApiContext, decode: Callable[[bytes], T]) -> T:

@@ -55,8 +55,8 @@ def router(context: ApiContext) -> APIRouter:
         stale: Stale = False,
     ) -> Response:
         kind = wanted_type(head_of(request), SCAN_TYPES)
-        if limit is not None and limit > context.config.page_rows_max and kind != NDJSON:
-            rows_max = context.config.page_rows_max
+        if limit is not None and limit > context.http.page_rows_max and kind != NDJSON:
+            rows_max = context.http.page_rows_max
             raise InvalidInput(
                 f"limit is {limit}; the limit of this site is {rows_max} rows a page: follow next_page_token, "
                 f"or ask for {NDJSON}", parameter="limit", page_rows_max=rows_max,

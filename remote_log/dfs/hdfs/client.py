@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from remote_log.dfs.hdfs.jvm import Java
+from storage.settings import NotInFile, OneOf, Within
 from twinlog.errors import DfsError
 
 SITE_FILES = ("core-site.xml", "hdfs-site.xml")
@@ -23,17 +24,18 @@ SITE_FILES = ("core-site.xml", "hdfs-site.xml")
 class HdfsSettings:
     """`section` names these settings in messages, e.g. dfs.peer; `site` whose HDFS it is, if that is known."""
 
-    url: str  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
-    section: str
+    url: str = ""  # hdfs://NAMENODE:PORT/ROOT or hdfs://NAMESERVICE/ROOT; the root must exist
+    section: Annotated[str, NotInFile()] = "dfs"
     conf_dir: Path | None = None  # holds core-site.xml, hdfs-site.xml
     options: Mapping[str, str] = field(default_factory=dict)  # Hadoop's own keys, over everything else
     user: str = ""  # who the client says it is; empty: the user of this process, or of its Kerberos ticket
     kerberos_principal: str = ""
     kerberos_keytab: Path | None = None
-    sync: str = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
-    deadline_s: float = 5.0  # of every call
-    site: str = ""
-    recover_again_s: float = 31.0  # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each
+    sync: Annotated[str, OneOf(("hsync", "hflush"))] = "hsync"  # hsync: on every DataNode's disk; hflush: in their memory
+    deadline_s: Annotated[float, Within(0.1, 600)] = 5.0  # of every call
+    site: Annotated[str, NotInFile()] = ""
+    # NameNodes ignore a second call for 30 heartbeats; old ones begin anew with each
+    recover_again_s: Annotated[float, NotInFile()] = 31.0
 
     @property
     def root(self) -> str:

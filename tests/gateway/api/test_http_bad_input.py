@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.config.model import HttpConfig
 from gateway.http.protocol import ConnectionLimits
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import ROWS, DoorClient, problem, served_door
 
 JSON = {"content-type": "application/json"}
@@ -254,7 +254,7 @@ async def test_a_long_body_is_refused_before_it_is_read(served: DoorClient) -> N
 
 
 async def test_a_body_without_length_is_refused_when_it_grows_too_long() -> None:
-    async with served_door(HttpConfig(body_bytes_max=1024)) as door:
+    async with served_door(HttpSettings(body_bytes_max=1024)) as door:
         chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
         for head in (PUT, POST):
             answer = await door.raw(head + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n" + chunk + chunk)
@@ -263,5 +263,5 @@ async def test_a_body_without_length_is_refused_when_it_grows_too_long() -> None
 
 async def test_a_body_that_is_too_long_is_told_to_a_client_that_sends_it_all(served: DoorClient) -> None:
     for method, path in (("PUT", f"{ROWS}/UA,1"), ("POST", f"{ROWS}:mutate")):
-        body = b" " * (served.app.context.config.body_bytes_max + 1)
+        body = b" " * (served.app.context.http.body_bytes_max + 1)
         problem(await served.http.request(method, path, content=body, headers=JSON), 413, "too-large", outcome="not_applied")

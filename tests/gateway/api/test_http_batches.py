@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import EMPTY, ROWS, DoorClient, plain_door, problem
 
 MUTATE = f"{ROWS}:mutate"
@@ -129,7 +129,7 @@ async def test_the_largest_batch_is_written_while_others_are_served(served: Door
 
 
 async def test_the_limit_of_the_body() -> None:
-    async with plain_door(HttpConfig(body_bytes_max=1024)) as door:
+    async with plain_door(HttpSettings(body_bytes_max=1024)) as door:
         problem(await door.http.post(MUTATE, content=b" " * 1025), 413, "too-large", body_bytes_max=1024)
 
         async def in_parts() -> Any:

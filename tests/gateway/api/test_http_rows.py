@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import ACTIVE, base64_of
 from tests.gateway.door_client import EMPTY, ROWS, DoorClient, plain_door, problem, served_door
 from twinlog.errors import OutcomeUnknown, Overloaded
@@ -203,7 +203,7 @@ async def test_a_failed_write_says_what_is_known(
 
 
 async def test_row_and_key_limits() -> None:
-    config = HttpConfig(row_bytes_max=200, key_bytes_max=32)
+    config = HttpSettings(row_bytes_max=200, key_bytes_max=32)
     async with plain_door(config) as plain, served_door(config) as served:
         for door in (plain, served):
             problem(await door.http.put(f"{ROWS}/UA,1", json={"note": "x" * 200}), 413, "too-large", row_bytes_max=200)

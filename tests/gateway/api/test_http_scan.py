@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.api import scans
-from gateway.config.model import HttpConfig
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem
 
 KEYS = [(carrier, flight) for carrier in ("AA", "B6", "UA") for flight in range(10)]
@@ -204,7 +204,7 @@ async def test_a_parameter_of_the_wrong_form_is_named(plain: DoorClient, query: 
 
 
 async def test_a_standby_scans_on_request() -> None:
-    async with plain_door(HttpConfig()) as door:
+    async with plain_door(HttpSettings()) as door:
         await _filled(door)
         door.service.role_now = "STANDBY"
         problem(await _scan(door), 421, "not-active")

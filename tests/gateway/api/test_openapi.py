@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.model import HttpConfig
 from gateway.http.app import build_app
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import DoorClient
 
@@ -38,7 +38,7 @@ PATHS = {
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return build_app(DictService(), HttpConfig(), now_s=lambda: 0.0, new_id=str).plain.openapi()
+    return build_app(DictService(), HttpSettings(), now_s=lambda: 0.0, new_id=str).plain.openapi()
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.loading import effective, load_operator_config, load_site_config
-from gateway.config.model import CoordinatorConfig, SiteConfig
+from gateway.config.loading import load_operator_config, load_site_config
+from gateway.config.model import SiteConfig
+from gateway.config.reading import REMOVED, effective
+from switchover.register.sql import CoordinatorSettings
 from tools.sources import ROOT
 from twinlog.errors import ConfigError
 
@@ -51,7 +53,7 @@ def test_a_minimal_file_gives_every_default_and_absolute_paths(tmp_path: Path) -
     config = load_site_config(write(tmp_path, GOOD), {})
     assert config.data_dir == tmp_path.resolve() / "data"
     assert config.dfs.peer.path == tmp_path.resolve().parent / "b/dfs"
-    assert config.engine_path == config.data_dir / "engine"
+    assert config.engine.folder(config.data_dir) == config.data_dir / "engine"
     assert config.coordinator is None
     assert (config.policy, config.initial_active, config.http.url) == ("protect", "a", "http://127.0.0.1:8401")
     assert (config.lease.lease_s, config.lease.drift_margin, config.lease.noop_interval_s) == (1.0, 0.2, 0.25)
@@ -127,6 +129,20 @@ def test_each_wrong_value_is_a_fault_of_its_key(tmp_path: Path, addition: str, e
     assert key in faults(write(tmp_path, GOOD + addition), environ)
 
 
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_key_that_was_removed_says_which_line_to_delete(tmp_path: Path, key: str) -> None:
+    section, _, name = key.partition(".")
+    found = faults(write(tmp_path, GOOD + f"[{section}]\n{name} = 1\n"))
+    assert (list(found), found[key]["problem"], found[key]["allowed"]) == (
+        [key], "was removed: it had no effect of its own", "nothing: delete the line"
+    )
+
+
+def test_figures_that_are_not_the_users_to_set_are_no_keys(tmp_path: Path) -> None:
+    text = "trim_interval_s = 1\nsources = {}\n" + GOOD + "[commit]\nroll_retry_s = 1\n[replication]\nbase = {}\n"
+    assert set(faults(write(tmp_path, text))) == {"trim_interval_s", "sources", "commit.roll_retry_s", "replication.base"}
+
+
 def test_a_check_across_keys_is_silent_when_the_other_key_is_faulty(tmp_path: Path) -> None:
     text = GOOD + "[http]\nrequest_deadline_s = 100\nrequest_deadline_max_s = 'x'\n"
     assert set(faults(write(tmp_path, text))) == {"http.request_deadline_max_s"}
@@ -137,7 +153,7 @@ def test_secrets_are_found_by_reference_and_masked(tmp_path: Path) -> None:
     by_env = load_site_config(write(tmp_path, GOOD + "[coordinator]\nurl = 'env:DB'\n"), {"DB": secret})
     (tmp_path / "url.txt").write_text(secret + "\n", encoding="utf-8")
     by_file = load_site_config(write(tmp_path, GOOD + "[coordinator]\nurl = 'file:url.txt'\n"), {})
-    assert by_env.coordinator == by_file.coordinator == CoordinatorConfig(url=secret)
+    assert by_env.coordinator == by_file.coordinator == CoordinatorSettings(url=secret)
     for config in (by_env, by_file):
         assert "s3cret" not in repr(config)
         assert "s3cret" not in repr(list(effective(config)))
@@ -157,13 +173,13 @@ def test_the_example_with_postgresql_is_right(tmp_path: Path) -> None:
     environ = {"TWINLOG_A_PASSWORD": "s3cret", "TWINLOG_A_JOURNAL": "postgresql+psycopg://j:pw@h/j"}
     config = load_site_config(write(tmp_path, example), environ)
     assert (config.engine.kind, config.engine.password) == ("postgresql", "s3cret")
-    assert config.journal_url == environ["TWINLOG_A_JOURNAL"]
+    assert config.journal.address(config.data_dir) == environ["TWINLOG_A_JOURNAL"]
 
 
 def test_a_section_may_come_from_the_environment_alone(tmp_path: Path) -> None:
     environ = {"TWINLOG_COORDINATOR__URL": f"sqlite:///{tmp_path}/c.db"}
     config = load_site_config(write(tmp_path, GOOD), environ)
-    assert config.coordinator == CoordinatorConfig(url=environ["TWINLOG_COORDINATOR__URL"])
+    assert config.coordinator == CoordinatorSettings(url=environ["TWINLOG_COORDINATOR__URL"])
 
 
 @pytest.mark.parametrize("content", [None, b"not = = toml", b"\xff\xfe"])

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 
-from gateway.config.model import HttpConfig
 from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.server import HttpServer, ServerSettings, listen
+from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 from tests.remote_log.replication.transport_contract import StubPeer, TransportContract
 from twinlog.errors import PeerError
@@ -35,7 +35,7 @@ class HttpWire:
     def _listen(self, port: int) -> HttpServer:
         service = DictService()
         service.peer_call = self.peer.call_bytes  # type: ignore[method-assign]
-        app = build_app(service, HttpConfig(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app = build_app(service, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
         return HttpServer(app, listen("127.0.0.1", port), ServerSettings(graceful_shutdown_s=1))
 
     async def cut(self) -> None:

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from gateway.epoch.commit_rule import CommitSettings
 from gateway.service import admission
-from gateway.service.admission import Admission, AdmissionLimits
+from gateway.service.admission import Admission
 from storage.invariants import InvariantBroken, watched
 from tests.planting import planted
 from twinlog.errors import Overloaded
 
 
 def test_a_full_queue_refuses_and_counts_nothing() -> None:
-    path = Admission(AdmissionLimits(queue_bytes_max=100, requests_max=3))
+    path = Admission(CommitSettings(queue_bytes_max=100, requests_max=3))
     path.enter(60)
     with pytest.raises(Overloaded):
         path.enter(41)
@@ -27,14 +28,14 @@ def test_a_full_queue_refuses_and_counts_nothing() -> None:
 
 
 def test_a_request_above_the_limit_enters_an_idle_path_alone() -> None:
-    path = Admission(AdmissionLimits(queue_bytes_max=100, requests_max=3))
+    path = Admission(CommitSettings(queue_bytes_max=100, requests_max=3))
     path.enter(1_000)
     with pytest.raises(Overloaded):
         path.enter(1)
 
 
 def test_a_request_that_leaves_twice_is_seen() -> None:
-    path = Admission(AdmissionLimits())
+    path = Admission(CommitSettings())
     path.enter(5)
     path.leave(5)
     with watched() as broken, pytest.raises(InvariantBroken):
@@ -44,7 +45,7 @@ def test_a_request_that_leaves_twice_is_seen() -> None:
 
 def walk(module: Any, seed: int) -> None:
     chance = Random(seed)
-    path = module.Admission(module.AdmissionLimits(queue_bytes_max=100, requests_max=3))
+    path = module.Admission(CommitSettings(queue_bytes_max=100, requests_max=3))
     inside: list[int] = []
     for _ in range(60):
         if inside and chance.random() < 0.4:

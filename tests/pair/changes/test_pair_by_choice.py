@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,7 @@ from twinlog.errors import Refused
 def choose(pair: Pair, policy: str) -> None:
     """Both sites have `policy` from their next start on."""
     for name in "ab":
-        active = settings(name).active
-        if policy == "performance":
-            active = replace(active, degrade_after_s=0.0, resync_after_s=None)
-        pair.settings[name] = {"policy": policy, "active": active}
+        pair.settings[name] = {"policy": policy}
 
 
 async def start_both(pair: Pair, role: str) -> None:
@@ -68,7 +64,7 @@ async def test_it_never_becomes_synchronous_and_refuses_a_resync(tmp_path: Path)
         await pair.until(lambda: caught_up(pair, "a", "b"))
         with pytest.raises(Refused, match="by choice"):
             await pair.operate("a", "resync")
-        await asyncio.sleep(5 * settings("a").active.noop_interval_s)  # all is well for longer than a resync would wait
+        await asyncio.sleep(5 * settings("a").lease.noop_interval_s)  # all is well for longer than a resync would wait
         assert (pair.role("a"), (await coordinator_value(pair, "a")).mode) == ("DOWNGRADE_ACTIVE", "async")
         assert epoch(pair, "a").remote is None, "no remote log is written"
 

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gateway.service.http_settings import HttpSettings
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
+from storage.engines.opening import EngineSettings
 from storage.failpoints import Crash, Failpoints
 from switchover.operations.document import OperationDocument
 from tests.pair.pair import OTHER, Pair, Running
@@ -55,7 +57,7 @@ class SiteCommands:
 
     def __init__(self, root: Path) -> None:
         self.pair = Pair(
-            root, settings={site: {"request_deadline_s": REQUEST_DEADLINE_S} for site in OTHER},
+            root, settings={site: {"http": HttpSettings(request_deadline_s=REQUEST_DEADLINE_S)} for site in OTHER},
             failpoints={site: ScriptedFailpoints() for site in OTHER},
         )
         self._sent: dict[str, asyncio.Task[str]] = {}
@@ -236,7 +238,7 @@ class SiteCommands:
 
     async def do_flushes_never(self, words: list[str]) -> str:
         """flushes-never SITE: from its next start on its storage becomes durable by command only."""
-        self.pair.settings[words[0]]["flush_interval_s"] = 3600.0
+        self.pair.settings[words[0]]["engine"] = EngineSettings(flush_interval_s=3600.0)
         return "done"
 
     async def do_dies(self, words: list[str]) -> str:

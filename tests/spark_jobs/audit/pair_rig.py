@@ -21,11 +21,8 @@ from spark_jobs import run
 from spark_jobs.audit.audit import perform
 from spark_jobs.audit.progress import Steps
 from spark_jobs.report.folder import first_findings
-from storage.engine import StorageEngine, StoredRow
-from storage.engines.rocks.engine import RocksEngine
-from storage.engines.rocks.opening import RocksSettings
-from storage.engines.sql.engine import SqlEngine
-from storage.engines.sql.opening import SqlSettings
+from storage.engine import StoredRow
+from storage.engines.opening import open_engine
 from storage.rows.codec import RowCodec
 from storage.rows.schema import decode_schema
 from tests.crash.processes import Processes
@@ -148,11 +145,7 @@ class AuditedPair(Processes):
 
     async def _plant(self, site: str, first: int) -> Planted:
         config = load_site_config(self.configs[site], {})
-        engine: StorageEngine
-        if config.engine.kind == "rocksdb":
-            engine = await RocksEngine.open(config.engine_path, RocksSettings())
-        else:
-            engine = await SqlEngine.open(SqlSettings(config.engine_url, config.pair, site, config.engine.password or None))
+        engine = await open_engine(config.engine, config.data_dir, config.pair, site)
         try:
             ((number, schema),) = [(number, decode_schema(each)) for number, each in engine.applied.schemas().items()]
             codec = RowCodec(schema)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
+from typing import Annotated
 
 import structlog
 
-from gateway.config.model import LogConfig
+from storage.settings import OneOf
 
 
-def configure_logs(config: LogConfig, **bound: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    level: Annotated[str, OneOf(("debug", "info", "warning", "error"))] = "info"
+    format: Annotated[str, OneOf(("json", "console"))] = "json"
+
+
+def configure_logs(settings: LogSettings, **bound: str) -> None:
     """Set up logging for this process, once, at start; `bound` (pair, site) is on every line."""
     shared: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -24,7 +32,7 @@ def configure_logs(config: LogConfig, **bound: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     last: list[structlog.types.Processor] = [structlog.dev.ConsoleRenderer()]
-    if config.format == "json":
+    if settings.format == "json":
         last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(
@@ -32,7 +40,7 @@ def configure_logs(config: LogConfig, **bound: str) -> None:
     ))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(config.level.upper())
+    root.setLevel(settings.level.upper())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -1,0 +1,44 @@
+"""What one site reads of its configuration: who it is, who the other one is, and the settings of what it runs.
+
+What always holds: each section is the class of the room that reads it; `gateway.config.model.SiteConfig` adds what only the
+composition root reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from gateway.epoch.active_epoch import ActiveSettings
+from gateway.service.audits import AuditSettings
+from gateway.service.http_settings import HttpSettings
+from storage.engines.applying import BarrierLimits
+from storage.engines.opening import EngineSettings
+from storage.settings import Matches, OneOf, Url
+
+SITES = ("a", "b")
+PAIR_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"  # it names a folder on each DFS
+Pair = Annotated[str, Matches(PAIR_PATTERN)]
+SiteName = Annotated[str, OneOf(SITES)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSettings:
+    """The other site's gateway."""
+
+    site: SiteName
+    url: Url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings(ActiveSettings):
+    """The settings of an open epoch among them: they are handed down as they are."""
+
+    pair: Pair
+    site: SiteName
+    peer: PeerSettings
+    initial_active: SiteName = "a"  # who opens when neither site has ever been active
+    http: HttpSettings = field(default_factory=HttpSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    barriers: BarrierLimits = field(default_factory=BarrierLimits)
+    audits: AuditSettings = field(default_factory=AuditSettings)

@@ -1,0 +1,57 @@
+"""The DFS of a site by its configuration: a directory or an HDFS. Used by the gateway and by commands that read a remote log.
+
+What always holds: no Java machine is started for a directory.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from remote_log.dfs.directory import DirectoryDfs
+from remote_log.dfs.hdfs.client import HdfsSettings
+from remote_log.dfs.hdfs.dfs import HdfsDfs
+from remote_log.dfs.hdfs.jvm import Java, java
+from remote_log.dfs.port import Dfs
+from storage.settings import MIB, OneOf, Within
+from twinlog.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DfsSettings(HdfsSettings):
+    """One site's DFS: a directory by its `path`, or an HDFS by its `url` and what belongs to that."""
+
+    kind: Annotated[str, OneOf(("directory", "hdfs"))] = "directory"
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairDfsSettings:
+    """`own` takes the peer's remote log while the peer is active; `peer` takes ours while we are."""
+
+    own: DfsSettings
+    peer: DfsSettings
+    jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB)] = 256 * MIB  # of Hadoop's client, for both
+
+
+def open_dfs(settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack) -> Dfs:
+    """The DFS of `site`; `which`: own or peer; `stack` closes it.
+
+    Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
+    """
+    part, section = settings.own if which == "own" else settings.peer, f"dfs.{which}"
+    if part.kind == "directory":
+        assert part.path is not None
+        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s)
+    hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section))
+    stack.push_async_callback(hdfs.close)
+    return hdfs
+
+
+def _java(heap_bytes: int, section: str) -> Java:
+    try:
+        return java(heap_bytes)
+    except ConfigError as error:
+        raise ConfigError(f'{section}.kind is "hdfs": {error.message}', **error.fields) from error
