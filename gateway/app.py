@@ -22,8 +22,8 @@ from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.server import serving
 from gateway.logs import configure_logs
-from gateway.site.facade import Facade
 from gateway.site.operations import Operations
+from gateway.site.service import site_service
 from gateway.site.site import Site, SitePorts
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.opening import open_dfs
@@ -127,7 +127,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with opened_site(config, failpoints or Failpoints()) as (site, operations):
-        app = build_app(Facade(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
+        app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
         async with serving(app, config.http.host, config.http.port):
             log.info("serving", url=config.http.url)
             _settle_interpreter()

@@ -32,9 +32,10 @@ from gateway.epoch.active_epoch import AvailableSettings
 from gateway.epoch.commit_rule import CommitSettings
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
-from gateway.site.facade import Facade
+from gateway.service.port import SiteService
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
+from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
 from gateway.site.site import Site, SitePorts
 from gateway.site.supervisor import Supervisor
@@ -87,7 +88,7 @@ class Life:
     process: Process
     site: Site | None = None
     operations: Operations | None = None
-    facade: Facade | None = None
+    service: SiteService | None = None
     context: ApiContext | None = None
     peer_api: PeerApi | None = None
     fault: TwinlogError | None = None  # why it does not start
@@ -222,9 +223,9 @@ class World:
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
         )
-        life.facade = Facade(site, operations)
+        life.service = site_service(site, operations)
         life.context = ApiContext(
-            life.facade, HttpSettings(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
+            life.service, HttpSettings(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
             new_id=partial(self._new_id, name),
         )
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)

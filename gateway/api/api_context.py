@@ -29,14 +29,14 @@ class ApiContext:
     ) -> None:
         self.service = service
         self.http = http
-        self.metrics = DoorMetrics(service)
+        self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()
         self._now_s, self._new_id = now_s, new_id
         self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)
 
     def codec(self, name: str) -> RowCodec:
         """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
-        return self._codecs.get(self.service.table(name))
+        return self._codecs.get(self.service.tables.get(name))
 
     def problem(self, error: Exception, *, is_write: bool) -> Answer:
         """The answer to an error, counted."""
@@ -52,7 +52,7 @@ class ApiContext:
         key, digest = idempotency(head, body)
         request = WriteRequest(table, mutations, conditions, key, digest, records)
         began_s = self._now_s()
-        result = await self.service.write(request, deadline_s(head, self.http))
+        result = await self.service.rows.write(request, deadline_s(head, self.http))
         self.metrics.ack_s[result.mode](self._now_s() - began_s)
         return result
 
@@ -62,13 +62,13 @@ class ApiContext:
         Raises `error`, what is wrong with it now, when nothing is recorded: then nothing was applied.
         """
         key, digest = idempotency(head, body)
-        found = await self.service.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None
+        found = await self.service.rows.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None
         if found is None:
             raise error
         return found
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
         began_s = self._now_s()
-        row = await self.service.read(table, key, as_of, stale)
+        row = await self.service.rows.read(table, key, as_of, stale)
         self.metrics.read_s(self._now_s() - began_s)
         return row

@@ -21,7 +21,6 @@ from gateway.service.port import Condition, Mutation, WriteResult
 from storage.log.record import Record
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
-from storage.rows.predicates import compile_predicates
 from twinlog.errors import InvalidInput, NotFound, TooLarge
 
 T = TypeVar("T")
@@ -134,9 +133,8 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
                 forms = '{"version": number}, {"exists": true or false} or {"column", "op", "value"}'
                 raise InvalidInput(f"condition {place} must be {forms}", condition=place)
     if predicates:
-        holds = compile_predicates(codec, predicates, native=native)
         text = f"row {path} does not satisfy the conditions on columns"
-        conditions.append(Condition(key, predicate=holds, problem=text))
+        conditions.append(Condition(key, columns=tuple(predicates), native=native, problem=text))
     return tuple(conditions)
 
 

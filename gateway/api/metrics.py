@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from gateway.service import histogram
-from gateway.service.port import SiteService
+from gateway.service.port import Cluster
 from switchover.monitor.views import Answers
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -21,11 +21,11 @@ _BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2
 
 
 class _SiteFigures(Collector):
-    def __init__(self, service: SiteService) -> None:
-        self._service = service
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
-        for name, value in sorted(self._service.metrics().items()):
+        for name, value in sorted(self._cluster.figures().items()):
             if isinstance(value, histogram.Histogram):
                 yield HistogramMetricFamily(f"twinlog_{name}", name.replace("_", " "), value.buckets(), value.sum_s)
                 continue
@@ -36,9 +36,9 @@ class _SiteFigures(Collector):
 class DoorMetrics:
     """One registry for each door, so that several sites may live in one process."""
 
-    def __init__(self, service: SiteService) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_SiteFigures(service))
+        self._registry.register(_SiteFigures(cluster))
         self._acks = acks = Histogram(
             "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", ["mode"],
             registry=self._registry, buckets=_BUCKETS_S,

@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition
-from storage.engine import StoredRow
 from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
@@ -186,25 +185,15 @@ def row_conditions(head: Head, key: bytes) -> tuple[Condition, ...]:
         elif len(versions) == 1:
             conditions.append(Condition(key, version=versions[0], problem=text))
         else:
-            conditions.append(Condition(key, predicate=_version_among(versions), problem=text))
+            conditions.append(Condition(key, versions=tuple(versions), problem=text))
     if head.if_none_match is not None:
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None:
             conditions.append(Condition(key, exists=False, problem="If-None-Match is *, but the row exists"))
         else:
             text = f"the row is at a version that If-None-Match excludes ({head.if_none_match[:80]})"
-            among = _version_among(versions)
-            conditions.append(Condition(key, predicate=lambda row: not among(row), problem=text))
+            conditions.append(Condition(key, other_versions=tuple(versions), problem=text))
     return tuple(conditions)
-
-
-def _version_among(versions: Iterable[int]) -> Any:
-    wanted = frozenset(versions)
-
-    def among(row: StoredRow | None) -> bool:
-        return row is not None and row.version in wanted
-
-    return among
 
 
 def etag_versions(text: str, header: str) -> list[int] | None:

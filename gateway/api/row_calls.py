@@ -95,7 +95,7 @@ def write_answer(result: WriteResult, answer_type: str) -> Answer:
 
 def stale_headers(context: ApiContext, stale: bool) -> list[tuple[bytes, bytes]]:
     """The label of a read that asked for `stale` and was answered by a site that follows: how far behind it may be."""
-    if not stale or context.service.role() != "STANDBY":
+    if not stale or context.service.cluster.role() != "STANDBY":
         return []
-    lag_s = context.service.replication_lag_s()
+    lag_s = context.service.cluster.replication_lag_s()
     return [(STALE_HEADER, b"unknown" if lag_s is None else b"%.3f" % lag_s)]

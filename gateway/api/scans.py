@@ -164,7 +164,7 @@ async def _chunks(context: ApiContext, codec: RowCodec, scan: Scan, wanted: int 
     while True:
         if wanted is not None and scan.matches is None:
             rows_asked = min(rows_asked, wanted)
-        rows = await context.service.scan(
+        rows = await context.service.rows.scan(
             codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale
         )
         matching = list(rows) if scan.matches is None else await _matching(rows, scan.matches)

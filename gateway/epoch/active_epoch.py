@@ -20,6 +20,7 @@ import structlog
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
+from gateway.service.histogram import Histogram
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.layout import RemoteLayout
@@ -96,16 +97,16 @@ class ActivePorts:
 class RemoteReports:
     """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
 
-    def __init__(self, lease: ReadLease, appended: Callable[[float], None]) -> None:
-        """`appended` is told when an append that has succeeded was started."""
+    def __init__(self, lease: ReadLease, appends: Histogram, clock: Clock) -> None:
+        """`appends` counts how long each append took that has succeeded, from handing over to the DFS's answer."""
         self.lease = lease
-        self._appended = appended
+        self._appends, self._clock = appends, clock
         self.commit: CommitLog | None = None
         self.fenced: Callable[[Fenced], None] | None = None
         self.early: Fenced | None = None
 
     def on_synced(self, seq: int, started_s: float) -> None:
-        self._appended(started_s)
+        self._appends.observe(self._clock.monotonic_s() - started_s)
         if self.commit is not None:
             self.commit.remote_synced(seq, started_s)
         else:

@@ -11,18 +11,35 @@ from twinlog.errors import Conflict, NotFound
 
 
 class Catalog:
+    """`writable`: the tables by id whose rows may be logged; a schema stays the same object until it changes."""
+
     def __init__(self, engine: StorageEngine) -> None:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
         self._schemas: dict[int, bytes] = {}
-        self.dropping: int | None = None  # the table whose drop is on its way through the log
+        self._dropping: int | None = None  # the table whose drop is on its way through the log
+        self.writable: dict[int, TableSchema] = {}
         self.reload()
 
     def reload(self) -> None:
-        """Read every schema again: after DDL, a rejoin, or base data."""
+        """Reads every schema again: after DDL, a rejoin, or base data."""
+        before, known = self._schemas, {table.id: table for table in self._by_name.values()}
         self._schemas = schemas = self._engine.applied.schemas()
-        tables = [decode_schema(data) for data in schemas.values()]
+        tables = [known[id] if before.get(id) == data else decode_schema(data) for id, data in schemas.items()]
         self._by_name = {table.name: table for table in tables}
+        self._note_writable()
+
+    def drop_begins(self, table_id: int) -> None:
+        self._dropping = table_id
+        self._note_writable()
+
+    def drop_ended(self) -> None:
+        """The drop's fate in the log is known: it was applied, or nothing was logged."""
+        self._dropping = None
+        self._note_writable()
+
+    def _note_writable(self) -> None:
+        self.writable = {table.id: table for table in self._by_name.values() if table.id != self._dropping}
 
     def applied(self) -> None:
         """Something was applied. Comparing the schemas is cheaper than looking at every record's kind: they are few."""
@@ -42,7 +59,7 @@ class Catalog:
 
     def check_current(self, table: TableSchema) -> None:
         """Raises Conflict when rows that were encoded with `table` may not be logged any more."""
-        if self.dropping == table.id:  # behind the drop in the log, a row would outlive its table
+        if self._dropping == table.id:  # behind the drop in the log, a row would outlive its table
             raise Conflict(f"table {table.name!r} is being dropped", table=table.name)
         current = self._by_name.get(table.name)
         if current is None or current.id != table.id or current.revision != table.revision:

@@ -1,4 +1,8 @@
-"""What the door (HTTP routes, hot path) asks of a site. Implemented by gateway/site/site.py; nothing here knows HTTP.
+"""The ports between the API (HTTP routes, hot path, simulator) and one site. Nothing here knows HTTP.
+
+`Rows` and `Tables` are the ports for data: plain structs, numbers, strings and bytes go in and come out, so that one day they
+can be called over a socket. No engine object, callable or class crosses them; a TableSchema crosses as the plain struct that it
+is, and a site compares it by id and revision where it is not the very object that the site gave out.
 
 What always holds: every method raises only errors of twinlog/errors.py; a write's result is returned only after it is
 acknowledged by the rules of protocol.md section 4; reads check the read lease before and after the read.
@@ -6,7 +10,7 @@ acknowledged by the rules of protocol.md section 4; reads check the read lease b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +25,6 @@ from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
-from twinlog.errors import PreconditionFailed, TwinlogError
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):
@@ -32,26 +35,29 @@ class Mutation(msgspec.Struct, frozen=True, gc=False):
     value: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A check on one key's current row, evaluated under its lock.
+class Condition(msgspec.Struct, frozen=True):
+    """A check on one key's current row, evaluated while the key is held. All members that are given must hold.
 
-    `version`: the row must exist at this version; `exists`: it must (or must not) exist; `predicate`: called with the
-    stored row, True when it holds (a compiled column predicate).
+    `version`: the row is at this version; `exists`: there is a row, or none; `versions`: the row is at one of these;
+    `other_versions`: there is no row, or it is at none of these; `columns`: predicates in the form of
+    storage/rows/predicates.py, `native` when their values came from msgpack.
     """
 
     key: bytes
     version: int | None = None
     exists: bool | None = None
-    predicate: Any | None = None  # Callable[[StoredRow | None], bool]
+    versions: tuple[int, ...] | None = None
+    other_versions: tuple[int, ...] | None = None
+    columns: tuple[dict[str, Any], ...] = ()
+    native: bool = False
     problem: str = "the condition does not hold"
-    error: type[TwinlogError] = PreconditionFailed  # what is raised when it does not hold
 
 
 class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     """One client request: all mutations or none. `idempotency_key` with the `digest` of its body.
 
-    `records`: bulk upserts that are encoded as records already (Arrow); then `mutations` is empty.
+    `table`: the schema that the rows were encoded with. `records`: bulk upserts that are encoded as records already (Arrow);
+    then `mutations` is empty.
     """
 
     table: TableSchema
@@ -61,10 +67,6 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
     digest: bytes = b""
     records: list[Record] | None = None
 
-    @property
-    def count(self) -> int:
-        return len(self.mutations) if self.records is None else len(self.records)
-
 
 class WriteResult(msgspec.Struct, frozen=True, gc=False):
     version: int  # of the last mutation
@@ -73,51 +75,66 @@ class WriteResult(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
-class SiteService(Protocol):
-    """One site, as the routes see it."""
+class Rows(Protocol):
+    """Reads and writes of rows. A port for data."""
 
-    site: str
-
-    # tables
-    def table(self, name: str) -> TableSchema:
-        """Raises NotFound, NotActive."""
-
-    def tables(self) -> list[TableSchema]: ...
-    async def create_table(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
-        """(schema, created); an equal one that exists: created is False; a different one: Conflict.
-
-        `mark`, here and below, is the idempotency entry: what was done under it is not done again, and answered as then.
-        """
-
-    async def alter_table(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema: ...
-    async def drop_table(self, name: str, mark: RequestMark | None = None) -> None: ...
-
-    # rows
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
         """Raises PreconditionFailed, NotFound (update of an absent row), Overloaded, Unavailable, NotActive, OutcomeUnknown."""
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
-        """The answer to the write that bore this idempotency key, if it was applied; waits for one that is under way."""
+        """Returns the answer to the write that bore this idempotency key, if it was applied; waits for one under way."""
 
-    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None: ...
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        """Returns the row, as it is or as it was at version `as_of`. `stale`: also a standby answers."""
+
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
         as_of: int | None = None, stale: bool = False,
-    ) -> Sequence[StoredRow]: ...
+    ) -> Sequence[StoredRow]:
+        """Returns at most `limit` rows in key order, `start` included and `end` not."""
 
     async def receipt(self, receipt: str) -> ReceiptDocument:
         """Raises InvalidInput when it is none."""
 
-    # the pair
-    async def cluster(self) -> ClusterDocument: ...
-    def cluster_events(self) -> AsyncIterator[ClusterDocument]:
-        """The current cluster document at once, then one at each change."""
 
-    def active(self) -> dict[str, Any] | None:
-        """{"site", "url", "epoch"} of the active as far as known."""
+class Tables(Protocol):
+    """Schemas and their changes. A port for data."""
 
-    # operations (role changes)
-    async def start_operation(
+    def get(self, name: str) -> TableSchema:
+        """Raises NotFound, NotActive."""
+
+    def all(self) -> list[TableSchema]: ...
+    async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        """Returns (schema, created); an equal one that exists: created is False; a different one: Conflict.
+
+        `mark`, here and below, is the idempotency entry: what was done under it is not done again, and answered as then.
+        """
+
+    async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema: ...
+    async def drop(self, name: str, mark: RequestMark | None = None) -> None: ...
+
+
+class Cluster(Protocol):
+    """The pair as this site sees it, and the site itself, for status pages, load balancers and Prometheus."""
+
+    def document(self) -> ClusterDocument: ...
+    def events(self) -> AsyncIterator[ClusterDocument]:
+        """Yields the current cluster document at once, then one at each change."""
+
+    def role(self) -> str:
+        """Returns CLOSED | STANDBY | SWITCHING | DRAINING | ACTIVE | DOWNGRADE_ACTIVE | FENCED."""
+
+    def replication_lag_s(self) -> float | None:
+        """Returns the age of the newest thing a standby lacks, in seconds; None: unknown."""
+
+    def figures(self) -> Mapping[str, float | Histogram]:
+        """Returns gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""
+
+
+class Operations(Protocol):
+    """Role changes."""
+
+    async def start(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> OperationDocument:
         """The same idempotency `key` again: the operation that the first request began. Raises Refused, Conflict."""
@@ -126,38 +143,42 @@ class SiteService(Protocol):
         """Judges whether a role change of this kind to this site would work now."""
 
     async def view(self) -> SiteView:
-        """What this site sees of the pair, for the availability monitor; nothing is changed."""
+        """Returns what this site sees of the pair, for the availability monitor; nothing is changed."""
 
-    async def operations(self) -> list[OperationDocument]: ...
-    async def operation(self, operation_id: str) -> OperationDocument: ...
-    def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]: ...
-    async def abort_operation(self, operation_id: str, actor: str) -> OperationDocument: ...
-    async def resume_operation(self, operation_id: str, actor: str) -> OperationDocument: ...
+    async def all(self) -> list[OperationDocument]: ...
+    async def get(self, operation_id: str) -> OperationDocument: ...
+    def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]: ...
+    async def abort(self, operation_id: str, actor: str) -> OperationDocument: ...
+    async def resume(self, operation_id: str, actor: str) -> OperationDocument: ...
 
-    # barriers and audits
-    async def take_barrier(self, name: str | None) -> tuple[BarrierDocument, bool]:
-        """(document, taken by this request). Raises Conflict, NotActive, Unavailable, OutcomeUnknown, EngineFailed."""
 
-    def barriers(self) -> BarrierList: ...
-    def barrier(self, name: str) -> BarrierDocument:
+class Barriers(Protocol):
+    async def take(self, name: str | None) -> tuple[BarrierDocument, bool]:
+        """Returns (document, taken by this request). Raises Conflict, NotActive, Unavailable, OutcomeUnknown, EngineFailed."""
+
+    def all(self) -> BarrierList: ...
+    def get(self, name: str) -> BarrierDocument:
         """Raises NotFound when this site does not hold its snapshot."""
 
-    async def release_barrier(self, name: str) -> None: ...
-    async def note_audit(self, audit: Audit) -> None:
-        """Durable when it returns."""
+    async def release(self, name: str) -> None: ...
 
-    def audits(self) -> Audits: ...
 
-    # health
-    def role(self) -> str:
-        """CLOSED | STANDBY | SWITCHING | DRAINING | ACTIVE | DOWNGRADE_ACTIVE | FENCED."""
+class AuditLog(Protocol):
+    async def note(self, audit: Audit) -> None:
+        """The note is durable when this returns."""
 
-    def replication_lag_s(self) -> float | None:
-        """Age of the newest thing a standby lacks; None: unknown."""
+    def all(self) -> Audits: ...
 
-    def metrics(self) -> Mapping[str, float | Histogram]:
-        """Gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""
 
-    # between sites
-    async def peer_call(self, method: str, body: bytes) -> bytes:
-        """One call of the other site (gateway/site/peer_api.py)."""
+@dataclass(frozen=True, slots=True)
+class SiteService:
+    """The six ports of the site named `site`, and `peer_call(method, body)`, one call of the other site."""
+
+    site: str
+    rows: Rows
+    tables: Tables
+    cluster: Cluster
+    operations: Operations
+    barriers: Barriers
+    audits: AuditLog
+    peer_call: Callable[[str, bytes], Awaitable[bytes]]

@@ -12,30 +12,52 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from gateway.epoch.active_epoch import ActiveEpoch
-from gateway.epoch.commit_log import Ack, Pending
+from gateway.epoch.commit_log import Pending
 from gateway.service.admission import Admission
 from gateway.service.as_of import check_history, read_row
 from gateway.service.catalog import Catalog
+from gateway.service.conditions import RowCheck, checks_of
+from gateway.service.documents import ReceiptDocument
 from gateway.service.key_gate import KeyGate, RowKey
-from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
-from gateway.service.receipts import encode_receipt
+from gateway.service.port import WriteRequest, WriteResult
+from gateway.service.receipts import encode_receipt, receipt_outcome
 from gateway.service.serving import Serving
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.log.record import Record, RecordKind, RequestMark
 from storage.rows.schema import TableSchema
-from twinlog.errors import Conflict, InvalidInput, NotFound, TwinlogError, Unavailable
+from twinlog.errors import InvalidInput, TwinlogError, Unavailable
 
 RECORD_OVERHEAD_BYTES = 24
 LEASE_POLL_S = 0.01
 KINDS = {"upsert": RecordKind.UPSERT, "insert": RecordKind.UPSERT, "update": RecordKind.UPDATE, "delete": RecordKind.DELETE}
 _T = TypeVar("_T")
+
+
+class Holds:
+    """What one request holds in the write path: its idempotency key, its place in admission, its row keys.
+
+    What always holds: all of it is released together, once, the last taken first.
+    """
+
+    __slots__ = ("_releases",)
+
+    def __init__(self) -> None:
+        self._releases: list[Callable[[], None]] = []
+
+    def add(self, release: Callable[[], None]) -> None:
+        self._releases.append(release)
+
+    def release_all(self) -> None:
+        while self._releases:
+            self._releases.pop()()
 
 
 class RowsService:
@@ -51,13 +73,35 @@ class RowsService:
 
     # ---- writes
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
-        active = self._serving.for_writes()
+        active, table = self._serving.for_writes(), request.table
         until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)
-        if request.idempotency_key is None:
-            return self._result(active, await self._write_once(active, request, until_s), request.count)
-        return await self._write_keyed(active, request, request.idempotency_key, until_s)
+        holds = Holds()
+        try:
+            if request.idempotency_key is not None:  # taken first: a storage that is asked over a network answers late
+                await self._take_request(request.idempotency_key, until_s, holds)
+                recorded = await self._recorded(active, request.idempotency_key, request.digest, until_s)
+                if recorded is not None:
+                    holds.release_all()
+                    return recorded
+            records, checks = to_records(request), checks_of(request)
+            size = sum([len(r.key) + len(r.value) for r in records]) + RECORD_OVERHEAD_BYTES * len(records)
+            self._admission.enter(size)
+            holds.add(partial(self._admission.leave, size))
+            await self._take_keys([(table.id, record.key) for record in records], table, checks, until_s, holds)
+            if checks:
+                await self._require(active, table, checks, until_s)
+            if self._serving.writing is not active or self._catalog.writable.get(table.id) is not table:
+                self._check_late(active, table)
+        except BaseException:
+            holds.release_all()
+            raise
+        pending = Pending(records, size, until_s, holds.release_all)
+        active.commit.submit(pending)
+        ack = await pending.answer
+        return WriteResult(ack.version, encode_receipt(0, ack.epoch, ack.seq, ack.mode), ack.mode, len(records))
 
-    async def _write_keyed(self, active: ActiveEpoch, request: WriteRequest, key: str, until_s: float) -> WriteResult:
+    async def _take_request(self, key: str, until_s: float, holds: Holds) -> None:
+        """Holds an idempotency key, so that the same request, sent again meanwhile, waits for the fate of this one."""
         await self._until_settled(key, until_s)
         done = self._running[key] = asyncio.get_running_loop().create_future()
 
@@ -65,15 +109,7 @@ class RowsService:
             del self._running[key]
             done.set_result(None)
 
-        try:  # the key is taken first: a storage that is asked over a network answers late
-            recorded = await self._recorded(active, key, request.digest, until_s)
-        except BaseException:
-            settled()
-            raise
-        if recorded is not None:
-            settled()
-            return recorded
-        return self._result(active, await self._write_once(active, request, until_s, settled), request.count)
+        holds.add(settled)
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
         """The answer to the request that bore this key, if it was applied; waits for one that is under way.
@@ -101,70 +137,32 @@ class RowsService:
         receipt = encode_receipt(0, found.epoch, found.seq, mode)
         return WriteResult(found.version, receipt, mode, found.count)
 
-    async def _write_once(
-        self, active: ActiveEpoch, request: WriteRequest, until_s: float, settled: Callable[[], None] | None = None
-    ) -> Ack:
-        """Log the request once. `settled` runs when its fate is known, or at once when nothing was logged."""
+    async def _require(self, active: ActiveEpoch, table: TableSchema, checks: Sequence[RowCheck], until_s: float) -> None:
         try:
-            records = to_records(request)
-            conditions = conditions_of(request)
-            size = sum([len(r.key) + len(r.value) for r in records]) + RECORD_OVERHEAD_BYTES * len(records)
-            self._admission.enter(size)
-        except BaseException:
-            _run(settled)
-            raise
-
-        def leave() -> None:
-            self._admission.leave(size)
-            _run(settled)
-
-        try:
-            keys, release = await self._own_keys(request, records, conditions, until_s)
-        except BaseException:
-            leave()
-            raise
-
-        def finish() -> None:
-            release(keys)
-            leave()
-
-        try:
-            await self._check_conditions(active, request.table, conditions, until_s)
-            self._catalog.check_current(request.table)
-            self._check_open(active)
-        except BaseException:
-            finish()
-            raise
-        pending = Pending(records, size, until_s, finish)
-        active.commit.submit(pending)
-        return await pending.answer
-
-    async def _check_conditions(
-        self, active: ActiveEpoch, table: TableSchema, conditions: Sequence[Condition], until_s: float
-    ) -> None:
-        try:
-            for condition in conditions:
-                check_condition(condition, await self._engine.get(table.id, condition.key))
+            for check in checks:
+                check.require(await self._engine.get(table.id, check.key))
         except TwinlogError:
-            await self._await_lease(active.lease, until_s)  # a refusal tells what is stored, as a read does
+            await self._await_lease(active.lease, until_s)  # a refusal shows what is stored, as a read does
             raise
 
-    def _check_open(self, active: ActiveEpoch) -> None:
-        """Right before the log: a request that waited for its keys must not come behind a drain, or into another epoch."""
+    def _check_late(self, active: ActiveEpoch, table: TableSchema) -> None:
+        """Right before the log: a request that waited must not come behind a drain or a change of its table, or into another
+        epoch."""
+        self._catalog.check_current(table)
         if self._serving.for_writes() is not active:
             raise Unavailable("a new epoch began while the request waited: nothing was logged, try again", retry_after_s=1)
 
-    async def _own_keys(
-        self, request: WriteRequest, records: list[Record], conditions: Sequence[Condition], until_s: float
-    ) -> tuple[list[RowKey], Callable[[list[RowKey]], None]]:
-        table = request.table.id
-        keys: list[RowKey] = [(table, record.key) for record in records]
-        if conditions:
-            owned = await self._bounded(self._gate.hold(keys + [(table, c.key) for c in conditions]), until_s)
-            return owned, self._gate.release
+    async def _take_keys(
+        self, keys: list[RowKey], table: TableSchema, checks: Sequence[RowCheck], until_s: float, holds: Holds
+    ) -> None:
+        """Holds the rows' keys, and those of the checks; a write without checks only counts itself in."""
+        if checks:
+            owned = await self._bounded(self._gate.hold(keys + [(table.id, check.key) for check in checks]), until_s)
+            holds.add(partial(self._gate.release, owned))
+            return
         if not self._gate.try_enter(keys):
             await self._bounded(self._gate.enter(keys), until_s)
-        return keys, self._gate.leave
+        holds.add(partial(self._gate.leave, keys))
 
     async def _bounded(self, work: Awaitable[_T], until_s: float) -> _T:
         try:
@@ -175,24 +173,28 @@ class RowsService:
                 "another write to the same key was under way until the deadline: nothing was logged, try again", retry_after_s=1
             ) from error
 
-    def _result(self, active: ActiveEpoch, ack: Ack, count: int) -> WriteResult:
-        return WriteResult(ack.version, encode_receipt(0, ack.epoch, ack.seq, ack.mode), ack.mode, count)
-
     # ---- reads
-    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None) -> StoredRow | None:
+    async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
+        if stale and self._serving.reads_stale:
+            return await read_row(self._engine, self._clock, table, key, as_of)
         lease = await self._valid_lease()
         row = await read_row(self._engine, self._clock, table, key, as_of)
         self._prove(lease)
         return row
 
     async def scan(
-        self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, as_of: int | None
+        self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
+        as_of: int | None = None, stale: bool = False,
     ) -> Sequence[StoredRow]:
-        lease = await self._valid_lease()
+        lease = None if stale and self._serving.reads_stale else await self._valid_lease()
         rows = await self._engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
         check_history(self._engine, self._clock, table, as_of)
-        self._prove(lease)
+        if lease is not None:
+            self._prove(lease)
         return rows
+
+    async def receipt(self, receipt: str) -> ReceiptDocument:
+        return receipt_outcome(self._engine, receipt)
 
     async def _valid_lease(self) -> ReadLease:
         """The open epoch's lease, valid now; waits for a proof, at most to the default deadline."""
@@ -214,11 +216,6 @@ class RowsService:
             raise Unavailable("the proof that this site is the active ran out during the read: try again", retry_after_s=1)
 
 
-def _run(hook: Callable[[], None] | None) -> None:
-    if hook is not None:
-        hook()
-
-
 def to_records(request: WriteRequest) -> list[Record]:
     """The request's records; the first carries the idempotency mark."""
     table = request.table.id
@@ -230,45 +227,3 @@ def to_records(request: WriteRequest) -> list[Record]:
         first = records[0]
         records[0] = Record(first.kind, first.table, first.key, first.value, msgspec.msgpack.encode(mark))
     return records
-
-
-def conditions_of(request: WriteRequest) -> list[Condition]:
-    """The stated conditions, and those that insert and update imply for a key's first mutation in the request.
-
-    Raises Conflict or NotFound when a later mutation of the same request contradicts an earlier one.
-    """
-    conditions = list(request.conditions)
-    if all(mutation.op in ("upsert", "delete") for mutation in request.mutations):
-        return conditions
-    exists_after: dict[bytes, bool] = {}
-    for mutation in request.mutations:
-        if mutation.op in ("insert", "update"):
-            needed = _implied(mutation)
-            known = exists_after.get(mutation.key)
-            if known is None:
-                conditions.append(needed)
-            elif known != needed.exists:
-                raise needed.error(needed.problem + " (by an earlier mutation of this batch)", key=mutation.key.hex())
-        exists_after[mutation.key] = mutation.op != "delete"
-    return conditions
-
-
-def _implied(mutation: Mutation) -> Condition:
-    if mutation.op == "insert":
-        return Condition(mutation.key, exists=False, problem="a row with this key exists already", error=Conflict)
-    return Condition(mutation.key, exists=True, problem="there is no row with this key to update", error=NotFound)
-
-
-def check_condition(condition: Condition, row: StoredRow | None) -> None:
-    """Raises the condition's error when it does not hold for `row`."""
-    holds = True
-    if condition.exists is not None:
-        holds = (row is not None) == condition.exists
-    if holds and condition.version is not None:
-        holds = row is not None and row.version == condition.version
-    if holds and condition.predicate is not None:
-        holds = condition.predicate(row)
-    if not holds:
-        raise condition.error(condition.problem, key=condition.key.hex(), version=row.version if row is not None else None)
-
-

@@ -14,17 +14,27 @@ from twinlog.errors import TwinlogError
 
 
 class Serving:
-    """`refusal(is_write)` makes the error for a request that this site does not serve now: NotActive or Unavailable."""
+    """`refusal(is_write)` makes the error for a request that this site does not serve now: NotActive or Unavailable.
 
-    def __init__(self, refusal: Callable[[bool], TwinlogError]) -> None:
-        self._refusal = refusal
+    `is_prefix()` says whether the storage of a standby holds one moment of the active's log, and no mixture of two.
+    """
+
+    def __init__(self, refusal: Callable[[bool], TwinlogError], is_prefix: Callable[[], bool]) -> None:
+        self._refusal, self._is_prefix = refusal, is_prefix
+        self._follows = False
         self.writing: ActiveEpoch | None = None
         self.reading: ActiveEpoch | None = None  # also while it drains
 
     def set(self, role: Role, epoch: ActiveEpoch | None) -> None:
         allowed = permissions(role)
+        self._follows = role is Role.STANDBY
         self.writing = epoch if allowed.writes else None
         self.reading = epoch if allowed.reads else None
+
+    @property
+    def reads_stale(self) -> bool:
+        """A standby answers labelled reads of its prefix; one that is being filled or repaired holds no prefix of anything."""
+        return self._follows and self._is_prefix()
 
     def for_writes(self) -> ActiveEpoch:
         """Returns the epoch that takes writes. Raises NotActive or Unavailable when there is none."""

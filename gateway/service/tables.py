@@ -40,6 +40,18 @@ class TablesService:
         self._settled.set()
         self._last_id = 0  # given to a table in the open epoch, or before
 
+    def get(self, name: str) -> TableSchema:
+        """Returns the table as it is now; a standby does not know of one that was just made. Raises NotFound, NotActive."""
+        serving = self._serving
+        if serving.reading is None and not (serving.reads_stale and self._catalog.find(name) is not None):
+            serving.for_reads()
+        return self._catalog.get(name)
+
+    def all(self) -> list[TableSchema]:
+        if self._serving.reading is None and not self._serving.reads_stale:
+            self._serving.for_reads()
+        return self._catalog.all()
+
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[ActiveEpoch]:
         """The only change under way, with the fate of the one before known, at a site that takes writes."""
@@ -116,12 +128,13 @@ class TablesService:
         record = Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
         pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
-        self._catalog.dropping = table.id if kind == "drop" else None
+        if kind == "drop":
+            self._catalog.drop_begins(table.id)
         active.commit.submit(pending)
         await pending.answer
 
     def _change_settled(self) -> None:
-        self._catalog.dropping = None
+        self._catalog.drop_ended()
         self._settled.set()
 
 

@@ -6,6 +6,10 @@ Source: product.md 2, switchover-lessons.md (21, "misleading lag").
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+
 from gateway.epoch.commit_rule import CommitMode
 from gateway.service.documents import (
     ActiveSite,
@@ -16,8 +20,46 @@ from gateway.service.documents import (
     ResyncDocument,
     SiteDocument,
 )
+from gateway.service.histogram import Histogram
+from gateway.site.metrics import site_metrics
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
+
+ACTED_ON = ("role", "epoch", "mode", "active", "operation", "waiting_for")
+CHANGE_POLL_S = 1.0
+
+
+class ClusterView:
+    """Implements gateway.service.port.Cluster. `running_id()` names the operation that runs here, if one does."""
+
+    def __init__(self, site: Site, running_id: Callable[[], str | None]) -> None:
+        self._site, self._running_id = site, running_id
+
+    def document(self) -> ClusterDocument:
+        return cluster_document(self._site, self._running_id())
+
+    async def events(self) -> AsyncIterator[ClusterDocument]:
+        """Yields the document at once, then at each change of what clients act on."""
+        shown: tuple[object, ...] | None = None
+        while True:
+            self._site.changed.clear()
+            document = self.document()
+            acted_on = tuple(getattr(document, name) for name in ACTED_ON)
+            if acted_on != shown:
+                shown = acted_on
+                yield document
+            with suppress(TimeoutError):  # figures have no event of their own: they are compared every second
+                async with asyncio.timeout(CHANGE_POLL_S):
+                    await self._site.changed.wait()
+
+    def role(self) -> str:
+        return str(self._site.role)
+
+    def replication_lag_s(self) -> float | None:
+        return self._site.follower_silence_s()
+
+    def figures(self) -> Mapping[str, float | Histogram]:
+        return site_metrics(self._site)
 
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:

@@ -91,7 +91,7 @@ class Site:
         self.layout = RemoteLayout(settings.pair)
         self.hybrid = HybridClock(ports.clock, ports.engine.applied.timestamp)
         self.catalog = Catalog(ports.engine)
-        self.serving = Serving(self._refusal)
+        self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)
         self.barriers = FrameApplier(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
         self.sink = Sink(
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
@@ -169,9 +169,6 @@ class Site:
         )
 
     # ---- an epoch begins and ends
-    def _note_append(self, started_s: float) -> None:
-        self.remote_appends.observe(self.ports.clock.monotonic_s() - started_s)
-
     def _make_remote(self, reports: RemoteReports, epoch: int) -> RemoteWriter:
         """A writer of the remote log, which reports to the epoch of `reports`."""
         return RemoteWriter(
@@ -182,7 +179,7 @@ class Site:
     def new_activation(self, request: ActivationRequest) -> Activation:
         settings = self.settings
         lease = ReadLease(settings.lease.lease_s, settings.lease.drift_margin)
-        self._reports = reports = RemoteReports(lease, self._note_append)
+        self._reports = reports = RemoteReports(lease, self.remote_appends, self.clock)
         ports = self.ports
         return Activation(
             request,

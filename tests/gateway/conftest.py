@@ -1,7 +1,7 @@
 """Doors for the tests of the HTTP API, each over a DictService with one table.
 
-`door` runs a test twice: "plain" without a server, where every request takes the FastAPI routes, and "hot" over a socket,
-where single-row PUT and GET take the hot path: both must answer the same.
+`door` runs a test twice: "plain" without a server, where every request takes the FastAPI routes and its data crosses the ports
+as bytes, and "hot" over a socket, where single-row PUT and GET take the hot path: both must answer the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A site in one process without logs: the SiteService contract on the memory engine, with the real conditions and catalog.
+"""A site in one process without logs: the six ports on the memory engine, with the real conditions and catalog.
 
 What always holds: a write is one frame, applied at once; versions grow; `role` decides what is served, as at a real site.
 The events of cluster and operations come from what tests put into the queues.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.service.audits import Audit, AuditNotes, Audits
+from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
-from gateway.service.documents import ActiveSite, BarrierDocument, BarrierList, ClusterDocument, Outcome, ReceiptDocument
-from gateway.service.port import WriteRequest, WriteResult
+from gateway.service.conditions import checks_of
+from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument
+from gateway.service.port import SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
-from gateway.service.rows import check_condition, conditions_of, to_records
+from gateway.service.rows import to_records
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -45,6 +46,8 @@ FIRST_TIMESTAMP = 1_700_000_000_000 << 16
 
 
 class DictService:
+    """Itself the ports for rows and for the cluster; `tables`, `operations` and the others stand beside it."""
+
     def __init__(self, site: str = "a", role: str = "ACTIVE") -> None:
         self.site = site
         self.engine = MemoryEngine()
@@ -55,46 +58,21 @@ class DictService:
         self.deadlines_s: list[float | None] = []
         self.scanned_rows = 0
         self.cluster_queue: asyncio.Queue[ClusterDocument | None] = asyncio.Queue()
-        self.operation_queue: asyncio.Queue[OperationDocument | None] = asyncio.Queue()
-        self.documents: dict[str, OperationDocument] = {}
-        self.steps: tuple[StepRecord, ...] = ()
+        self.tables = DictTables(self)
+        self.operations = DictOperations(site)
+        self.peer_call: Callable[[str, bytes], Awaitable[bytes]] = peer_call
         self._next = FIRST_TIMESTAMP
 
-    # tables
-    def table(self, name: str) -> TableSchema:
-        return self.catalog.get(name)
-
-    def tables(self) -> list[TableSchema]:
-        return self.catalog.all()
-
-    async def create_table(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
-        self._need_active()
-        wanted = parse_table(body, max((table.id for table in self.catalog.all()), default=0) + 1)
-        existing = self.catalog.find(wanted.name)
-        if existing is not None:
-            if same_table(existing, wanted):
-                return existing, False
-            raise Conflict(f"table {wanted.name!r} exists with another shape: use another name")
-        await self._change("put", wanted)
-        return self.catalog.get(wanted.name), True
-
-    async def alter_table(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
-        self._need_active()
-        await self._change("put", alter(self.catalog.get(name), body))
-        return self.catalog.get(name)
-
-    async def drop_table(self, name: str, mark: RequestMark | None = None) -> None:
-        self._need_active()
-        await self._change("drop", self.catalog.get(name))
-
-    async def _change(self, kind: str, table: TableSchema) -> None:
-        change = SchemaChange(kind, table.id, encode_schema(table) if kind == "put" else b"", table.history_s)
-        await self._apply([Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change))])
-        self.catalog.reload()
+    @property
+    def ports(self) -> SiteService:
+        return SiteService(
+            site=self.site, rows=self, tables=self.tables, cluster=self, operations=self.operations,
+            barriers=DictBarriers(self), audits=AuditNotes(self.engine, SystemClock()), peer_call=self.peer_call,
+        )
 
     # rows
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
-        self._need_active()
+        self.need_active()
         self.deadlines_s.append(deadline_s)
         if self.failure is not None:
             failure, self.failure = self.failure, None
@@ -103,10 +81,11 @@ class DictService:
             found = await self.recorded(request.idempotency_key, request.digest)
             if found is not None:
                 return found
-        for condition in conditions_of(request):
-            check_condition(condition, await self.engine.get(request.table.id, condition.key))
-        version = await self._apply(to_records(request))
-        return WriteResult(version, encode_receipt(0, 1, self.engine.applied.seq, "sync"), "sync", request.count)
+        for check in checks_of(request):
+            check.require(await self.engine.get(request.table.id, check.key))
+        records = to_records(request)
+        version = await self.apply(records)
+        return WriteResult(version, encode_receipt(0, 1, self.engine.applied.seq, "sync"), "sync", len(records))
 
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
         found = await self.engine.request_outcome(key)
@@ -116,7 +95,7 @@ class DictService:
             raise InvalidInput("the idempotency key was used for a different request: use a new key")
         return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count)
 
-    async def _apply(self, records: list[Record]) -> int:
+    async def apply(self, records: list[Record]) -> int:
         first, self._next = self._next, self._next + len(records)
         seq = self.engine.applied.seq
         frame = make_frame(epoch=1, first_seq=seq + 1, previous=seq, timestamp=first, committed=seq, records=records)
@@ -124,7 +103,7 @@ class DictService:
         return self._next - 1
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
-        self._need_reads(stale)
+        self.need_reads(stale)
         if as_of is None:
             return await self.engine.get(table.id, key)
         return await self.engine.get_as_of(table.id, key, as_of)
@@ -133,7 +112,7 @@ class DictService:
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
         as_of: int | None = None, stale: bool = False,
     ) -> Sequence[StoredRow]:
-        self._need_reads(stale)
+        self.need_reads(stale)
         rows = await self.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
         self.scanned_rows += len(rows)
         return rows
@@ -143,8 +122,8 @@ class DictService:
         outcome: Outcome = "survived" if known.seq <= self.engine.applied.seq else "unknown"
         return ReceiptDocument(receipt, outcome, *known)
 
-    # the pair
-    async def cluster(self) -> ClusterDocument:
+    # the cluster
+    def document(self) -> ClusterDocument:
         active = self.active()
         return ClusterDocument(
             pair="test", site=self.site, role=Role(self.role_now), reason="", waiting_for=None, epoch=1, mode="sync",
@@ -154,16 +133,78 @@ class DictService:
             last_error=None,
         )
 
-    async def cluster_events(self) -> AsyncIterator[ClusterDocument]:
-        yield await self.cluster()
+    async def events(self) -> AsyncIterator[ClusterDocument]:
+        yield self.document()
         while (document := await self.cluster_queue.get()) is not None:
             yield document
 
     def active(self) -> dict[str, Any] | None:
         return ACTIVE
 
-    # operations
-    async def start_operation(
+    def role(self) -> str:
+        return self.role_now
+
+    def replication_lag_s(self) -> float | None:
+        return self.lag_s
+
+    def figures(self) -> dict[str, float]:
+        return {"epoch": 1.0, "frames_total": float(self.engine.applied.seq)}
+
+    def need_active(self) -> None:
+        if self.role_now == "STANDBY":
+            raise NotActive("this site is the standby: ask the active", active=ACTIVE)
+        if self.role_now not in ("ACTIVE", "DOWNGRADE_ACTIVE"):
+            raise Unavailable(f"this site is {self.role_now}: try again", retry_after_s=0.2)
+
+    def need_reads(self, stale: bool) -> None:
+        if not (stale and self.role_now == "STANDBY"):
+            self.need_active()
+
+
+class DictTables:
+    def __init__(self, site: DictService) -> None:
+        self._site = site
+
+    def get(self, name: str) -> TableSchema:
+        return self._site.catalog.get(name)
+
+    def all(self) -> list[TableSchema]:
+        return self._site.catalog.all()
+
+    async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
+        self._site.need_active()
+        wanted = parse_table(body, max((table.id for table in self._site.catalog.all()), default=0) + 1)
+        existing = self._site.catalog.find(wanted.name)
+        if existing is not None:
+            if same_table(existing, wanted):
+                return existing, False
+            raise Conflict(f"table {wanted.name!r} exists with another shape: use another name")
+        await self._change("put", wanted)
+        return self._site.catalog.get(wanted.name), True
+
+    async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema:
+        self._site.need_active()
+        await self._change("put", alter(self._site.catalog.get(name), body))
+        return self._site.catalog.get(name)
+
+    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
+        self._site.need_active()
+        await self._change("drop", self._site.catalog.get(name))
+
+    async def _change(self, kind: str, table: TableSchema) -> None:
+        change = SchemaChange(kind, table.id, encode_schema(table) if kind == "put" else b"", table.history_s)
+        await self._site.apply([Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change))])
+        self._site.catalog.reload()
+
+
+class DictOperations:
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.documents: dict[str, OperationDocument] = {}
+        self.queue: asyncio.Queue[OperationDocument | None] = asyncio.Queue()
+        self.steps: tuple[StepRecord, ...] = ()
+
+    async def start(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> OperationDocument:
         running = [known.id for known in self.documents.values() if known.state == "running"]
@@ -185,89 +226,57 @@ class DictService:
     async def view(self) -> SiteView:
         return SiteView(own=OWN, peer=None, peer_error="site b does not answer")
 
-    async def operations(self) -> list[OperationDocument]:
+    async def all(self) -> list[OperationDocument]:
         return list(self.documents.values())
 
-    async def operation(self, operation_id: str) -> OperationDocument:
+    async def get(self, operation_id: str) -> OperationDocument:
         if operation_id not in self.documents:
             raise NotFound(f"there is no operation {operation_id!r}", operation=operation_id)
         return self.documents[operation_id]
 
-    async def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]:
-        yield await self.operation(operation_id)
-        while (shown := await self.operation_queue.get()) is not None:
+    async def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]:
+        yield await self.get(operation_id)
+        while (shown := await self.queue.get()) is not None:
             yield shown
 
-    async def abort_operation(self, operation_id: str, actor: str) -> OperationDocument:
-        return self._put_operation(await self.operation(operation_id), "aborted")
+    async def abort(self, operation_id: str, actor: str) -> OperationDocument:
+        return self._put_operation(await self.get(operation_id), "aborted")
 
-    async def resume_operation(self, operation_id: str, actor: str) -> OperationDocument:
-        return self._put_operation(await self.operation(operation_id), "running")
+    async def resume(self, operation_id: str, actor: str) -> OperationDocument:
+        return self._put_operation(await self.get(operation_id), "running")
 
     def _put_operation(self, operation: OperationDocument, state: OperationState) -> OperationDocument:
         self.documents[operation.id] = replace(operation, state=state)
         return self.documents[operation.id]
 
-    # barriers and audits
-    async def take_barrier(self, name: str | None) -> tuple[BarrierDocument, bool]:
-        self._need_active()
-        held = self.barrier_calls.all().barriers
+
+class DictBarriers:
+    def __init__(self, site: DictService) -> None:
+        self._site, clock = site, SystemClock()
+        barriers = FrameApplier(site.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
+        self._calls = BarrierService(
+            None, barriers, site=site.site, engine=site.engine, clock=clock, deadline_s=1  # type: ignore[arg-type]
+        )
+        self.all, self.get, self.release = self._calls.all, self._calls.get, self._calls.release
+
+    async def take(self, name: str | None) -> tuple[BarrierDocument, bool]:
+        self._site.need_active()
+        held = self.all().barriers
         if name in [one.name for one in held]:
-            return self.barrier(name or ""), False
+            return self.get(name or ""), False
         name = name or f"barrier-{len(held)}"
-        await self.engine.keep_snapshot(name, 0)
-        return self.barrier(name), True
+        await self._site.engine.keep_snapshot(name, 0)
+        return self.get(name), True
 
-    @property
-    def barrier_calls(self) -> BarrierService:
-        clock = SystemClock()
-        barriers = FrameApplier(self.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
-        return BarrierService(None, barriers, site=self.site, engine=self.engine, clock=clock, deadline_s=1)  # type: ignore[arg-type]
 
-    def barriers(self) -> BarrierList:
-        return self.barrier_calls.all()
-
-    def barrier(self, name: str) -> BarrierDocument:
-        return self.barrier_calls.get(name)
-
-    async def release_barrier(self, name: str) -> None:
-        await self.barrier_calls.release(name)
-
-    async def note_audit(self, audit: Audit) -> None:
-        await AuditNotes(self.engine, SystemClock()).note(audit)
-
-    def audits(self) -> Audits:
-        return AuditNotes(self.engine, SystemClock()).all()
-
-    # health
-    def role(self) -> str:
-        return self.role_now
-
-    def replication_lag_s(self) -> float | None:
-        return self.lag_s
-
-    def metrics(self) -> dict[str, float]:
-        return {"epoch": 1.0, "frames_total": float(self.engine.applied.seq)}
-
-    # between sites
-    async def peer_call(self, method: str, body: bytes) -> bytes:
-        """`echo` answers what came; `raise` raises the class of that code, with fields."""
-        if method == "echo":
-            return body
-        if method == "raise":
-            code, fields = msgspec.msgpack.decode(body)
-            raise _by_code(TwinlogError, code)("planted", **fields)
-        raise NotFound(f"there is no call {method!r}")
-
-    def _need_active(self) -> None:
-        if self.role_now == "STANDBY":
-            raise NotActive("this site is the standby: ask the active", active=ACTIVE)
-        if self.role_now not in ("ACTIVE", "DOWNGRADE_ACTIVE"):
-            raise Unavailable(f"this site is {self.role_now}: try again", retry_after_s=0.2)
-
-    def _need_reads(self, stale: bool) -> None:
-        if not (stale and self.role_now == "STANDBY"):
-            self._need_active()
+async def peer_call(method: str, body: bytes) -> bytes:
+    """`echo` answers what came; `raise` raises the class of that code, with fields."""
+    if method == "echo":
+        return body
+    if method == "raise":
+        code, fields = msgspec.msgpack.decode(body)
+        raise _by_code(TwinlogError, code)("planted", **fields)
+    raise NotFound(f"there is no call {method!r}")
 
 
 def _by_code(root: type[TwinlogError], code: str) -> type[TwinlogError]:

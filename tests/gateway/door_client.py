@@ -15,6 +15,7 @@ from gateway.http.app import DoorApp, build_app
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
+from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
 
 FLIGHTS = {
@@ -70,15 +71,17 @@ class DoorClient:
                 await writer.wait_closed()
 
 
-async def _prepared(config: HttpSettings | None) -> tuple[DictService, DoorApp]:
+async def _prepared(config: HttpSettings | None, *, over_bytes: bool = False) -> tuple[DictService, DoorApp]:
     service = DictService()
-    await service.create_table(FLIGHTS)
-    return service, build_app(service, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+    await service.tables.create(FLIGHTS)
+    ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
+    return service, build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
 
 
 @contextlib.asynccontextmanager
 async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorClient]:
-    service, app = await _prepared(config)
+    """A door without a server, whose data crosses its ports as bytes."""
+    service, app = await _prepared(config, over_bytes=True)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door") as http:
         yield DoorClient(http, service, app)
 

@@ -31,7 +31,7 @@ from switchover.operations.document import (
 from switchover.preflight.checks import Check
 from switchover.preflight.loss import LossManifest, at_risk
 from switchover.preflight.preflight import ChecksDocument
-from tests.gateway.dict_service import CREATED_MS, DictService
+from tests.gateway.dict_service import CREATED_MS, DictOperations, DictService
 from twinlog.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 
 STEPS = (
@@ -39,54 +39,19 @@ STEPS = (
 )
 
 
-class Door(DictService):
-    """One of the two sites. `faults` are taken one by one by the next writes."""
+class DoorOperations(DictOperations):
+    """`refusal`: what a role change is refused with; `judged`: the checks that this site shows."""
 
     def __init__(self, pair: TwoSites, site: str) -> None:
-        super().__init__(site, "ACTIVE" if site == "a" else "STANDBY")
+        super().__init__(site)
         self.pair = pair
-        self.faults: list[str] = []
         self.refusal: TwinlogError | None = None
         self.judged = [
             Check("peer.answers", "ok", "site a answers"),
             Check("clock.skew", "warning", "7.0 s behind site b", "see to NTP at both sites"),
         ]
-        self.seen_keys: list[str | None] = []
 
-    def active(self) -> dict[str, Any] | None:
-        site = self.pair.active
-        return None if site is None else {"site": site, "url": self.pair.urls[site], "epoch": self.pair.epoch}
-
-    def _need_active(self) -> None:
-        self.role_now = "ACTIVE" if self.pair.active == self.site else "STANDBY"
-        if self.role_now == "STANDBY":
-            raise NotActive("this site is the standby: ask the active", active=self.active())
-
-    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
-        self._need_active()
-        self.seen_keys.append(request.idempotency_key)
-        fault = self.faults.pop(0) if self.faults else ""
-        if fault == "draining":
-            raise Unavailable("a switchover is under way: nothing was logged", retry_after_s=0.05)
-        if fault == "refused-unknown":
-            raise OutcomeUnknown("neither log answered in time")
-        result = await super().write(request, deadline_s)
-        if fault == "silent":
-            await asyncio.sleep(1)
-        if fault == "switch":
-            self.pair.switch()
-            raise OutcomeUnknown("the site stopped being the active")
-        return result
-
-    async def cluster(self) -> ClusterDocument:
-        is_active = self.pair.active == self.site
-        self.role_now = "ACTIVE" if is_active else "STANDBY"
-        return replace(
-            await super().cluster(), epoch=self.pair.epoch, mode=self.pair.mode,
-            replication_lag=ReplicationLag(12, 0.4) if is_active else None, at_risk=AtRisk(0, True) if is_active else None,
-        )
-
-    async def start_operation(
+    async def start(
         self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
     ) -> OperationDocument:
         if self.refusal is not None and options.get("accept_data_loss") != at_risk(self.refusal.fields.get("manifest") or {}):
@@ -106,8 +71,8 @@ class Door(DictService):
     async def checks(self, kind: str) -> ChecksDocument:
         return ChecksDocument(kind, self.site, self.refusal is None, self.judged, self.loss())
 
-    async def operation_events(self, operation_id: str) -> AsyncIterator[OperationDocument]:
-        operation = await self.operation(operation_id)
+    async def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]:
+        operation = await self.get(operation_id)
         for index in range(len(operation.steps)):
             yield operation
             done = with_step(operation, index, state="done", started_ms=0, finished_ms=20, detail={"epoch": 2})
@@ -117,6 +82,50 @@ class Door(DictService):
             operation = replace(operation, error=OperationError("refused", "the standby is behind", {}, "preflight"))
         self.documents[operation_id] = operation
         yield operation
+
+
+class Door(DictService):
+    """One of the two sites. `faults` are taken one by one by the next writes."""
+
+    def __init__(self, pair: TwoSites, site: str) -> None:
+        super().__init__(site, "ACTIVE" if site == "a" else "STANDBY")
+        self.pair = pair
+        self.faults: list[str] = []
+        self.operations: DoorOperations = DoorOperations(pair, site)
+        self.seen_keys: list[str | None] = []
+
+    def active(self) -> dict[str, Any] | None:
+        site = self.pair.active
+        return None if site is None else {"site": site, "url": self.pair.urls[site], "epoch": self.pair.epoch}
+
+    def need_active(self) -> None:
+        self.role_now = "ACTIVE" if self.pair.active == self.site else "STANDBY"
+        if self.role_now == "STANDBY":
+            raise NotActive("this site is the standby: ask the active", active=self.active())
+
+    async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
+        self.need_active()
+        self.seen_keys.append(request.idempotency_key)
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "draining":
+            raise Unavailable("a switchover is under way: nothing was logged", retry_after_s=0.05)
+        if fault == "refused-unknown":
+            raise OutcomeUnknown("neither log answered in time")
+        result = await super().write(request, deadline_s)
+        if fault == "silent":
+            await asyncio.sleep(1)
+        if fault == "switch":
+            self.pair.switch()
+            raise OutcomeUnknown("the site stopped being the active")
+        return result
+
+    def document(self) -> ClusterDocument:
+        is_active = self.pair.active == self.site
+        self.role_now = "ACTIVE" if is_active else "STANDBY"
+        return replace(
+            super().document(), epoch=self.pair.epoch, mode=self.pair.mode,
+            replication_lag=ReplicationLag(12, 0.4) if is_active else None, at_risk=AtRisk(0, True) if is_active else None,
+        )
 
 
 class TwoSites:
@@ -148,7 +157,7 @@ class TwoSites:
         self._loop.close()
 
     async def _serve(self, site: str, door: Door) -> None:
-        app = build_app(door, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app = build_app(door.ports, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
         server = HttpServer(app, listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
         await server.start()
         self._servers[site] = server

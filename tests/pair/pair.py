@@ -21,9 +21,10 @@ import msgspec
 
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
-from gateway.site.facade import Facade
+from gateway.service.port import SiteService
 from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
+from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
 from gateway.site.site import Site, SitePorts
 from gateway.site.supervisor import Supervisor
@@ -120,7 +121,7 @@ async def open_rocks(path: Path) -> StorageEngine:
 class Running:
     site: Site
     operations: Operations
-    facade: Facade
+    service: SiteService
     peer_api: PeerApi
     supervisor: Supervisor
     stack: AsyncExitStack
@@ -171,7 +172,7 @@ class Pair:
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
         )
-        running = Running(site, operations, Facade(site, operations), PeerApi(site), supervisor, stack)
+        running = Running(site, operations, site_service(site, operations), PeerApi(site), supervisor, stack)
         self.running[name] = running
         supervisor.start()
         return running

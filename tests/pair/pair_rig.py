@@ -56,7 +56,7 @@ async def open_pair(
             await pair.start(name)
         await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
         await pair.until(lambda: all(one.operations.running_id is None for one in pair.running.values()))
-        await pair.running["a"].facade.create_table(TABLE)
+        await pair.running["a"].service.tables.create(TABLE)
         yield pair
     finally:
         for faults in pair.faults.values():
@@ -79,12 +79,12 @@ async def put(
     pair: Pair, name: str, key: int, value: str, *, op: str = "upsert", request: str | None = None,
     conditions: tuple[Condition, ...] = (), deadline_s: float | None = None,
 ) -> WriteResult:
-    facade = pair.running[name].facade
-    table = facade.table("t")
+    service = pair.running[name].service
+    table = service.tables.get("t")
     row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
     mutations = [Mutation(op, row_key, b"" if op == "delete" else row_value)]
     digest = b"digest" if request is not None else b""
-    return await facade.write(WriteRequest(table, mutations, conditions, request, digest), deadline_s)
+    return await service.rows.write(WriteRequest(table, mutations, conditions, request, digest), deadline_s)
 
 
 def key_of(pair: Pair, name: str, key: int) -> bytes:

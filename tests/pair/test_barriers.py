@@ -56,7 +56,7 @@ async def _open(pair: Pair) -> AsyncIterator[None]:
         for name in "ab":
             await pair.start(name)
         await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
-        await pair.running["a"].facade.create_table(TABLE)
+        await pair.running["a"].service.tables.create(TABLE)
         yield
     finally:
         await pair.stop_all()
@@ -74,8 +74,8 @@ async def rocks(tmp_path: Path) -> AsyncIterator[Pair]:
 @asynccontextmanager
 async def load(pair: Pair, name: str) -> AsyncIterator[list[int]]:
     """Upserts, updates and deletes of few keys without a pause; how many were acknowledged."""
-    facade, acknowledged = pair.running[name].facade, [0]
-    table = facade.table("t")
+    service, acknowledged = pair.running[name].service, [0]
+    table = service.tables.get("t")
     codec = RowCodec(table)
 
     async def write(seed: int) -> None:
@@ -86,7 +86,7 @@ async def load(pair: Pair, name: str) -> AsyncIterator[list[int]]:
                 key, value = codec.encode_json_row({"k": draw.randrange(KEYS), "v": "v" * draw.randrange(300) + str(seed)})
                 mutations.append(Mutation("delete", key) if draw.random() < 0.3 else Mutation("upsert", key, value))
             with suppress(TwinlogError):
-                await facade.write(WriteRequest(table, mutations))
+                await service.rows.write(WriteRequest(table, mutations))
                 acknowledged[0] += 1
 
     tasks = [asyncio.create_task(write(seed)) for seed in range(WRITERS)]
@@ -108,10 +108,10 @@ async def test_both_keep_the_same_under_load(pair: Pair) -> None:
         for name in ("first", "second", "third"):
             before = acknowledged[0]
             await pair.until(lambda before=before: acknowledged[0] >= before + 20)  # type: ignore[misc]
-            document, is_new = await pair.running["a"].facade.take_barrier(name)
+            document, is_new = await pair.running["a"].service.barriers.take(name)
             assert is_new
             await pair.until(lambda name=name: name in held(site(pair, "b")))  # type: ignore[misc]
-            other = pair.running["b"].facade.barrier(name)
+            other = pair.running["b"].service.barriers.get(name)
             told = ("epoch", "seq", "taken_at", "expires_at")
             assert [getattr(other, member) for member in told] == [getattr(document, member) for member in told]
             contents.append([await read_kept(site(pair, one).ports.engine, name) for one in "ab"])
@@ -127,7 +127,7 @@ async def test_both_keep_the_same_under_load(pair: Pair) -> None:
 async def test_another_process_reads_it_while_writes_go_on(rocks: Pair) -> None:
     async with load(rocks, "a") as acknowledged:
         await rocks.until(lambda: acknowledged[0] > 20)
-        document, _ = await rocks.running["a"].facade.take_barrier("one")
+        document, _ = await rocks.running["a"].service.barriers.take("one")
         before = acknowledged[0]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", READER, document.place.removeprefix("rocksdb:"), stdout=asyncio.subprocess.PIPE
@@ -153,30 +153,30 @@ async def test_a_frame_ends_with_its_barrier(rocks: Pair) -> None:
 
 
 async def test_names_and_limits(rocks: Pair) -> None:
-    a, b = rocks.running["a"].facade, rocks.running["b"].facade
-    document, is_new = await a.take_barrier(None)
+    a, b = rocks.running["a"].service, rocks.running["b"].service
+    document, is_new = await a.barriers.take(None)
     assert is_new
     assert document.engine == "rocksdb"
-    again, is_new = await a.take_barrier(document.name)
+    again, is_new = await a.barriers.take(document.name)
     assert (again, is_new) == (document, False)
-    both = await asyncio.gather(a.take_barrier("x"), a.take_barrier("x"))
+    both = await asyncio.gather(a.barriers.take("x"), a.barriers.take("x"))
     assert sorted(is_new for _, is_new in both) == [False, True]
     with pytest.raises(Conflict, match="kept_max"):
-        await a.take_barrier("y")
+        await a.barriers.take("y")
     with pytest.raises(NotActive):
-        await b.take_barrier("y")
+        await b.barriers.take("y")
     await rocks.until(lambda: held(site(rocks, "b")) == [document.name, "x"])
-    await a.release_barrier("x")
-    assert [one.name for one in a.barriers().barriers] == [document.name]
+    await a.barriers.release("x")
+    assert [one.name for one in a.barriers.all().barriers] == [document.name]
     with pytest.raises(NotFound):
-        a.barrier("x")
-    assert b.barrier("x").seq == both[0][0].seq
-    await a.take_barrier("y")
+        a.barriers.get("x")
+    assert b.barriers.get("x").seq == both[0][0].seq
+    await a.barriers.take("y")
     await rocks.until(lambda: held(site(rocks, "b")) == ["x", "y"])  # the oldest has made room
 
 
 async def test_what_is_over_is_released_by_each_site(rocks: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    await rocks.running["a"].facade.take_barrier("x")
+    await rocks.running["a"].service.barriers.take("x")
     await rocks.until(lambda: held(site(rocks, "b")) == ["x"])
     clock: Any = site(rocks, "b").ports.clock
     now_ms = clock.wall_ms()
@@ -189,11 +189,11 @@ async def test_a_snapshot_that_cannot_be_kept_fails_the_request_and_not_the_site
     folder = rocks.root / "a" / "engine" / "kept"
     folder.write_text("no folder")
     with pytest.raises(TwinlogError, match="no snapshot"):
-        await rocks.running["a"].facade.take_barrier("x")
+        await rocks.running["a"].service.barriers.take("x")
     async with load(rocks, "a") as acknowledged:
         await rocks.until(lambda: acknowledged[0] > 5)
     assert rocks.role("a") == "ACTIVE"
     await rocks.until(lambda: held(site(rocks, "b")) == ["x"])
     folder.unlink()
-    await rocks.running["a"].facade.take_barrier("y")
+    await rocks.running["a"].service.barriers.take("y")
     assert held(site(rocks, "a")) == ["y"]

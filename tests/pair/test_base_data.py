@@ -39,10 +39,10 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def put(pair: Pair, name: str, key: int, value: str, request: str | None = None, table_name: str = "t") -> WriteResult:
-    facade = pair.running[name].facade
-    table = facade.table(table_name)
+    service = pair.running[name].service
+    table = service.tables.get(table_name)
     row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
-    return await facade.write(
+    return await service.rows.write(
         WriteRequest(table, [Mutation("upsert", row_key, row_value)], (), request, b"digest" if request is not None else b"")
     )
 
@@ -70,9 +70,9 @@ async def content(pair: Pair, name: str) -> dict[str, Any]:
 
 async def fill(pair: Pair, name: str) -> dict[str, WriteResult]:
     """Rows, some under idempotency keys, until the WAL is trimmed; a restart takes what the active still had in memory."""
-    facade = pair.running[name].facade
-    await facade.create_table(TABLE)
-    await facade.create_table(SMALL)
+    service = pair.running[name].service
+    await service.tables.create(TABLE)
+    await service.tables.create(SMALL)
     results = {}
     for n in range(ROWS):
         result = await put(pair, name, n, f"{n} {FILLING}", f"request {n}" if n % 2 else None)
@@ -229,18 +229,18 @@ async def test_an_active_that_restarts_in_the_middle_goes_on_from_another_snapsh
 
 async def test_history_that_did_not_come_with_base_data_is_not_made_up(pair: Pair) -> None:
     """The row was there at that time. A site that was filled later does not know it, and says so."""
-    await pair.running["a"].facade.create_table({**TABLE, "history_s": 3600})
+    await pair.running["a"].service.tables.create({**TABLE, "history_s": 3600})
     first, second = await put(pair, "a", 1, "first"), await put(pair, "a", 1, "second")
-    await pair.running["a"].facade.create_table(SMALL)
+    await pair.running["a"].service.tables.create(SMALL)
     small = await put(pair, "a", 1, "first", table_name="small")
     await put(pair, "a", 1, "second", table_name="small")
-    table = pair.running["a"].facade.table("t")
+    table = pair.running["a"].service.tables.get("t")
     key, value = RowCodec(table).encode_json_row({"k": 1, "v": "first"})
-    row = await pair.running["a"].facade.read(table, key, as_of=first.version)
+    row = await pair.running["a"].service.rows.read(table, key, as_of=first.version)
     assert row is not None
     assert row.value == value
     with pytest.raises(HistoryNotHeld, match="none is kept"):
-        await pair.running["a"].facade.read(pair.running["a"].facade.table("small"), key, as_of=small.version)
+        await pair.running["a"].service.rows.read(pair.running["a"].service.tables.get("small"), key, as_of=small.version)
     await lose_storage(pair, "b")
     await pair.start("b")
     await site(pair, "b").sink.want_base()
@@ -248,28 +248,28 @@ async def test_history_that_did_not_come_with_base_data_is_not_made_up(pair: Pai
     for stale, name in ((True, "b"), (False, "b")):
         if not stale:
             assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
-        facade = pair.running[name].facade
+        service = pair.running[name].service
         for as_of in (first.version, second.version):
             with pytest.raises(HistoryNotHeld, match="not held at this site") as refused:
-                await facade.read(table, key, as_of=as_of, stale=stale)
+                await service.rows.read(table, key, as_of=as_of, stale=stale)
             with pytest.raises(HistoryNotHeld):
-                await facade.scan(table, None, None, reverse=False, limit=9, as_of=as_of, stale=stale)
+                await service.rows.scan(table, None, None, reverse=False, limit=9, as_of=as_of, stale=stale)
         held_from = refused.value.fields["held_from"]
         assert isinstance(held_from, int)
-        rows = await facade.scan(table, None, None, reverse=False, limit=9, as_of=held_from, stale=stale)
+        rows = await service.rows.scan(table, None, None, reverse=False, limit=9, as_of=held_from, stale=stale)
         assert [row.version for row in rows] == [second.version]
     third = await put(pair, "b", 1, "third")
-    row = await pair.running["b"].facade.read(table, key, as_of=third.version - 1)
+    row = await pair.running["b"].service.rows.read(table, key, as_of=third.version - 1)
     assert row is not None
     assert row.version == second.version
 
 
 async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     await put(pair, "a", 1, "shared", "request 1")
     pair.cut = True
     assert (await pair.operate("a", "degrade")).state == "succeeded"
-    await pair.running["a"].facade.create_table(SMALL)  # tables that diverge are not mended row by row
+    await pair.running["a"].service.tables.create(SMALL)  # tables that diverge are not mended row by row
     assert (await put(pair, "a", 2, "diverges", "request 2")).mode == "async"
     await pair.stop("a")
     pair.cut = False
@@ -295,7 +295,7 @@ async def test_the_supervisor_purges_and_goes_on_after_a_failure(tmp_path: Path,
         await pair.start(name)
     try:
         await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
-        await pair.running["a"].facade.create_table(TABLE)
+        await pair.running["a"].service.tables.create(TABLE)
         await put(pair, "a", 1, "x", "request 1")
         await pair.until(lambda: caught_up(pair, "a", "b"))
         ports = site(pair, "b").ports

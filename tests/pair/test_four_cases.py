@@ -28,16 +28,16 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await made.start("a")
     await made.start("b")
     await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY")
-    await made.running["a"].facade.create_table(TABLE)
+    await made.running["a"].service.tables.create(TABLE)
     yield made
     await made.stop_all()
 
 
 async def put(pair: Pair, name: str, key: int, value: str, deadline_s: float | None = None) -> WriteResult:
-    facade = pair.running[name].facade
-    table = facade.table("t")
+    service = pair.running[name].service
+    table = service.tables.get("t")
     row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
-    return await facade.write(WriteRequest(table, [Mutation("upsert", row_key, row_value)]), deadline_s)
+    return await service.rows.write(WriteRequest(table, [Mutation("upsert", row_key, row_value)]), deadline_s)
 
 
 async def rows(pair: Pair, name: str) -> dict[int, str]:

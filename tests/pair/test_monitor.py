@@ -32,7 +32,7 @@ class PairProbe:
     def _at(self, name: str) -> Any:
         if name not in self._pair.running:
             raise PeerError(f"site {name} refuses connections", sent=False)
-        return self._pair.running[name].facade
+        return self._pair.running[name].service.operations
 
     async def view(self, name: str) -> SiteView:
         seen: SiteView = await self._at(name).view()
@@ -43,7 +43,7 @@ class PairProbe:
         return found
 
     async def order(self, name: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        started = await self._at(name).start_operation(kind, to, dict(options), False, self._who, key)
+        started = await self._at(name).start(kind, to, dict(options), False, self._who, key)
         document: Mapping[str, Any] = msgspec.to_builtins(started)
         if self.lost:
             self.lost -= 1
@@ -87,23 +87,24 @@ async def rounds(watching: Watcher, times: int = 8) -> list[Advice]:
 
 
 async def asked(pair: Pair, name: str, kind: str) -> list[OperationDocument]:
-    return [one for one in await pair.running[name].facade.operations() if one.kind == kind]
+    return [one for one in await pair.running[name].service.operations.all() if one.kind == kind]
 
 
 async def test_a_view_shows_the_site_the_other_one_and_what_it_reaches(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        a, b = [await pair.running[name].facade.view() for name in "ab"]
+        a, b = [await pair.running[name].service.operations.view() for name in "ab"]
         assert (a.own.role, a.own.resyncs, b.own.role, b.own.resyncs) == ("ACTIVE", True, "STANDBY", None)
         assert (a.peer.role, b.peer.role) == ("STANDBY", "ACTIVE")
         assert a.register == b.register
         assert (a.changes, b.changes) == ([], []), "what a site begins by itself is nobody's action"
         await put(pair, "a", 1, "x")
-        assert (await pair.running["b"].facade.view()).own.remote_log_mark != b.own.remote_log_mark, "an append changes it"
+        later = await pair.running["b"].service.operations.view()
+        assert later.own.remote_log_mark != b.own.remote_log_mark, "an append changes it"
         pair.cut = True
-        alone = await pair.running["b"].facade.view()
+        alone = await pair.running["b"].service.operations.view()
         assert (alone.peer, alone.peer_error) == (None, "site a does not answer")
         await pair.crash("a")
-        marks = {(await pair.running["b"].facade.view()).own.remote_log_mark for _ in range(3)}
+        marks = {(await pair.running["b"].service.operations.view()).own.remote_log_mark for _ in range(3)}
         assert len(marks) == 1, "a dead site appends nothing"
 
 

@@ -28,23 +28,23 @@ def checks(found: ChecksDocument) -> dict[str, str]:
 
 async def test_a_change_of_a_table_is_made_once_under_its_key_also_at_the_next_active(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        a = pair.running["a"].facade
-        made = await a.create_table(OTHER_TABLE, mark("k1"))
-        assert await a.create_table(OTHER_TABLE, mark("k1")) == made
-        assert await a.create_table(OTHER_TABLE, mark("k2")) == (made[0], False), "another request: it exists"
-        altered = await a.alter_table("other", CHANGE, mark("k3"))
-        assert await a.alter_table("other", CHANGE, mark("k3")) == altered
+        a = pair.running["a"].service
+        made = await a.tables.create(OTHER_TABLE, mark("k1"))
+        assert await a.tables.create(OTHER_TABLE, mark("k1")) == made
+        assert await a.tables.create(OTHER_TABLE, mark("k2")) == (made[0], False), "another request: it exists"
+        altered = await a.tables.alter("other", CHANGE, mark("k3"))
+        assert await a.tables.alter("other", CHANGE, mark("k3")) == altered
         with pytest.raises(InvalidInput, match="different request"):
-            await a.alter_table("other", CHANGE, mark("k3", b"another body"))
-        await a.drop_table("other", mark("k4"))
+            await a.tables.alter("other", CHANGE, mark("k3", b"another body"))
+        await a.tables.drop("other", mark("k4"))
         await pair.until(lambda: caught_up(pair, "a", "b"))
         assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
-        b = pair.running["b"].facade
-        await b.drop_table("other", mark("k4"))
+        b = pair.running["b"].service
+        await b.tables.drop("other", mark("k4"))
         with pytest.raises(NotFound):
-            await b.drop_table("other", mark("k5"))
+            await b.tables.drop("other", mark("k5"))
         with pytest.raises(Conflict, match="dropped since"):
-            await b.create_table(OTHER_TABLE, mark("k1"))
+            await b.tables.create(OTHER_TABLE, mark("k1"))
 
 
 async def test_an_operation_is_begun_once_under_its_key_whatever_has_become_of_the_site(tmp_path: Path) -> None:
@@ -67,18 +67,18 @@ async def test_the_checks_look_at_both_sites_and_leave_nothing_behind(tmp_path: 
     async with open_pair(tmp_path) as pair:
         await pair.until(lambda: caught_up(pair, "a", "b"))
         before = await pair.running["b"].operations.all()
-        found = await pair.running["b"].facade.checks("switchover")
+        found = await pair.running["b"].service.operations.checks("switchover")
         assert {name for name, status in checks(found).items() if status != "ok"} == {"wal.disk-space"}, "nobody measures it"
         assert found.ok
-        assert checks(await pair.running["a"].facade.checks("switchover"))["pair.active"] == "failed"
+        assert checks(await pair.running["a"].service.operations.checks("switchover"))["pair.active"] == "failed"
         pair.cut = True
-        silent = checks(await pair.running["b"].facade.checks("switchover"))
+        silent = checks(await pair.running["b"].service.operations.checks("switchover"))
         assert (silent["peer.answers"], silent["clock.skew"]) == ("failed", "unknown")
         pair.faults["b"].coordinator_down = True
-        blind = await pair.running["b"].facade.checks("failover")
+        blind = await pair.running["b"].service.operations.checks("failover")
         assert (blind.ok, checks(blind)["coordinator.answers"]) == (False, "failed")
         with pytest.raises(InvalidInput, match="there are no checks for"):
-            await pair.running["b"].facade.checks("promotion")
+            await pair.running["b"].service.operations.checks("promotion")
         assert await pair.running["b"].operations.all() == before
 
 

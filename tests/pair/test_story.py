@@ -26,10 +26,10 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def put(pair: Pair, name: str, key: int, value: str, op: str = "upsert") -> WriteResult:
-    facade = pair.running[name].facade
-    table = facade.table("t")
+    service = pair.running[name].service
+    table = service.tables.get("t")
     row_key, row_value = RowCodec(table).encode_json_row({"k": key, "v": value})
-    return await facade.write(WriteRequest(table, [Mutation(op, row_key, row_value)]))
+    return await service.rows.write(WriteRequest(table, [Mutation(op, row_key, row_value)]))
 
 
 async def rows(pair: Pair, name: str) -> dict[int, str]:
@@ -41,7 +41,7 @@ async def rows(pair: Pair, name: str) -> dict[int, str]:
 
 
 async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     for i in range(50):
         assert (await put(pair, "a", i, f"a{i}")).mode == "sync"
     await pair.stop("a")
@@ -67,7 +67,7 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
 
 
 async def test_degrade_and_resync(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     assert (await pair.operate("a", "degrade")).state == "succeeded"
     assert (await put(pair, "a", 1, "x")).mode == "async"
     assert pair.role("a") == "DOWNGRADE_ACTIVE"
@@ -77,16 +77,17 @@ async def test_degrade_and_resync(pair: Pair) -> None:
 
 
 async def test_conditional_writes(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     await put(pair, "a", 1, "x", "insert")
     with pytest.raises(TwinlogError, match="exists already"):
         await put(pair, "a", 1, "y", "insert")
-    facade = pair.running["a"].facade
-    table = facade.table("t")
+    service = pair.running["a"].service
+    table = service.tables.get("t")
     key, value = RowCodec(table).encode_json_row({"k": 1, "v": "z"})
-    row = await facade.read(table, key)
+    row = await service.rows.read(table, key)
     assert row is not None
+    wrong = Condition(key, version=row.version + 1)
     with pytest.raises(TwinlogError, match="condition"):
-        await facade.write(WriteRequest(table, [Mutation("upsert", key, value)], [Condition(key, version=row.version + 1)]))
-    await facade.write(WriteRequest(table, [Mutation("upsert", key, value)], [Condition(key, version=row.version)]))
+        await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)], [wrong]))
+    await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)], [Condition(key, version=row.version)]))
     assert (await rows(pair, "a")) == {1: "z"}

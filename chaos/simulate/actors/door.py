@@ -49,9 +49,9 @@ async def _dispatch(context: ApiContext, request: Request) -> Answer:
     if parts[0] == "tables":
         return await _table(context, head, parts[1:], request.content)
     if parts[0] == "cluster":
-        return _document(await context.service.cluster())
+        return _document(context.service.cluster.document())
     if parts[0] == "receipts":
-        return _document(await context.service.receipt(decoded_part(parts[1])))
+        return _document(await context.service.rows.receipt(decoded_part(parts[1])))
     raise InvalidInput(f"the simulation has no path {path}")
 
 
@@ -83,14 +83,14 @@ async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answ
 async def _table(context: ApiContext, head: Head, names: list[str], body: bytes) -> Answer:
     """Schema changes."""
     if head.method == "POST":
-        schema, created = await context.service.create_table(msgspec.json.decode(body))
+        schema, created = await context.service.tables.create(msgspec.json.decode(body))
         return _document(to_public(schema), 201 if created else 200)
     if head.method == "PATCH":
-        return _document(to_public(await context.service.alter_table(names[0], msgspec.json.decode(body))))
+        return _document(to_public(await context.service.tables.alter(names[0], msgspec.json.decode(body))))
     if head.method == "DELETE":
-        await context.service.drop_table(names[0])
+        await context.service.tables.drop(names[0])
         return Answer(204, [], b"")
-    return _document(to_public(context.service.table(names[0])))
+    return _document(to_public(context.service.tables.get(names[0])))
 
 
 def _document(document: object, status: int = 200) -> Answer:

@@ -79,10 +79,10 @@ class Operator:
         return document.id
 
     async def _take_barrier(self, life: Life) -> str:
-        if life.facade is None:
+        if life.service is None:
             raise Unavailable("the gateway is starting", retry_after_s=1)
         self._barriers += 1
-        document, _ = await life.facade.take_barrier(f"n{self._barriers}")
+        document, _ = await life.service.barriers.take(f"n{self._barriers}")
         self._taken(document)
         return document.name
 

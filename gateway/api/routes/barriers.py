@@ -25,7 +25,7 @@ BarrierName = Annotated[str, Path(description="the name of a barrier", examples=
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/barriers", tags=["audits"], default_response_class=Response)
-    service = context.service
+    barriers = context.service.barriers
 
     @routes.post(
         "", operation_id="takeBarrier",
@@ -38,7 +38,7 @@ def router(context: ApiContext) -> APIRouter:
     )
     async def take_barrier(request: Request) -> Response:
         asked = await json_request(request, context, _decode_barrier)
-        document, is_new = await service.take_barrier(asked.name)
+        document, is_new = await barriers.take(asked.name)
         return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document.name}".encode()))
 
     @routes.get(
@@ -46,21 +46,21 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("what is held here", examples.BARRIERS)}),
     )
     async def list_barriers() -> Response:
-        return json_answer(service.barriers(), 200, _NO_STORE)
+        return json_answer(barriers.all(), 200, _NO_STORE)
 
     @routes.get(
         "/{name}", operation_id="getBarrier", summary="One barrier, if this site holds its snapshot",
         responses=api.answers({200: api.answer("held here", examples.BARRIER)}, 404),
     )
     async def get_barrier(name: BarrierName) -> Response:
-        return json_answer(service.barrier(decoded_part(name)), 200, _NO_STORE)
+        return json_answer(barriers.get(decoded_part(name)), 200, _NO_STORE)
 
     @routes.delete(
         "/{name}", operation_id="releaseBarrier", summary="Release the snapshot of this site", status_code=204,
         responses=api.answers({204: {"description": "released"}}, 404),
     )
     async def release_barrier(name: BarrierName) -> Response:
-        await service.release_barrier(decoded_part(name))
+        await barriers.release(decoded_part(name))
         return Response(status_code=204)
 
     return routes
@@ -68,7 +68,7 @@ def router(context: ApiContext) -> APIRouter:
 
 def audits_router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/audits", tags=["audits"], default_response_class=Response)
-    service = context.service
+    audits = context.service.audits
 
     @routes.post(
         "", operation_id="noteAudit", summary="Record what an audit found; each site keeps it for itself", status_code=201,
@@ -77,7 +77,7 @@ def audits_router(context: ApiContext) -> APIRouter:
     )
     async def note_audit(request: Request) -> Response:
         audit = await json_request(request, context, _decode_audit)
-        await service.note_audit(audit)
+        await audits.note(audit)
         return json_answer(audit, 201)
 
     @routes.get(
@@ -86,6 +86,6 @@ def audits_router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("null: never", examples.AUDITS)}),
     )
     async def last_audits() -> Response:
-        return json_answer(service.audits(), 200, _NO_STORE)
+        return json_answer(audits.all(), 200, _NO_STORE)
 
     return routes

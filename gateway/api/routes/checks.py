@@ -28,7 +28,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("every check, with the fix where one is needed", examples.CHECKS)}),
     )
     async def checks(kind: Kind) -> Response:
-        return json_answer(await context.service.checks(kind))
+        return json_answer(await context.service.operations.checks(kind))
 
     return routes
 
@@ -42,7 +42,7 @@ def view_router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("what could not be seen is null", examples.VIEW)}),
     )
     async def view() -> Response:
-        seen = await context.service.view()
+        seen = await context.service.operations.view()
         return json_answer(replace(seen, answers=context.metrics.answers()), 200, (b"cache-control", b"no-store"))
 
     return routes

@@ -26,7 +26,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("the pair as this site sees it", examples.CLUSTER)}, 503),
     )
     async def get_cluster() -> Response:
-        return json_answer(await service.cluster(), 200, (b"cache-control", b"no-store"))
+        return json_answer(service.cluster.document(), 200, (b"cache-control", b"no-store"))
 
     @routes.get(
         "/cluster/events", operation_id="followCluster",
@@ -34,13 +34,13 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.events("the stream never ends by itself", "cluster", examples.CLUSTER)}, 503),
     )
     async def cluster_events() -> Response:
-        return await event_stream("cluster", service.cluster_events(), context.closing)
+        return await event_stream("cluster", service.cluster.events(), context.closing)
 
     @routes.get(
         "/receipts/{receipt}", operation_id="getReceipt", summary="What became of an acknowledged write",
         responses=api.answers({200: api.answer("survived, lost or unknown", examples.RECEIPT)}, 404, 503),
     )
     async def get_receipt(receipt: Receipt) -> Response:
-        return json_answer(await service.receipt(decoded_part(receipt)))
+        return json_answer(await service.rows.receipt(decoded_part(receipt)))
 
     return routes

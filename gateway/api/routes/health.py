@@ -26,18 +26,18 @@ STANDBY_ROLES = ("STANDBY",)
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(tags=["health"], default_response_class=Response)
-    service = context.service
+    service, cluster = context.service, context.service.cluster
     probe = api.answers({200: api.answer("yes", examples.HEALTH)}, 503)
 
     def healthy_in(roles: tuple[str, ...]) -> Response:
-        role = service.role()
+        role = cluster.role()
         if role not in roles:
             text = f"site {service.site} is {role}, not {' or '.join(roles)}; GET /v1/cluster tells more"
             raise Unavailable(text, role=role, site=service.site)
         return shown_now()
 
     def shown_now() -> Response:
-        return json_answer(HealthAnswer(service.site, service.role()), 200, (b"cache-control", b"no-store"))
+        return json_answer(HealthAnswer(service.site, cluster.role()), 200, (b"cache-control", b"no-store"))
 
     alive = api.answers({200: api.answer("yes", examples.HEALTH)})
 
@@ -59,10 +59,10 @@ def router(context: ApiContext) -> APIRouter:
     )
     async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
         answer = healthy_in(STANDBY_ROLES)
-        behind_s = service.replication_lag_s()
+        behind_s = cluster.replication_lag_s()
         if lag is not None and (behind_s is None or behind_s > lag):
             shown_lag = "unknown" if behind_s is None else f"{behind_s:.3f} s"
-            raise Unavailable(f"the lag is {shown_lag}, above {lag:g} s", replication_lag_s=behind_s, role=service.role())
+            raise Unavailable(f"the lag is {shown_lag}, above {lag:g} s", replication_lag_s=behind_s, role=cluster.role())
         return answer
 
     @routes.get(

@@ -27,7 +27,7 @@ OperationId = Annotated[str, Path(description="the id of an operation", examples
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/operations", tags=["operations"], default_response_class=Response)
-    service = context.service
+    operations = context.service.operations
     followed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 503)
 
     @routes.post(
@@ -43,7 +43,7 @@ def router(context: ApiContext) -> APIRouter:
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
         actor = _actor(request)
-        document = await service.start_operation(asked.kind, asked.to, asked.options, asked.dry_run, actor, key)
+        document = await operations.start(asked.kind, asked.to, asked.options, asked.dry_run, actor, key)
         if asked.dry_run:
             return json_answer(document)
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
@@ -53,11 +53,11 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("all that are journaled", examples.OPERATIONS)}, 503),
     )
     async def list_operations() -> Response:
-        return json_answer(OperationList(await service.operations()))
+        return json_answer(OperationList(await operations.all()))
 
     @routes.get("/{operation_id}", operation_id="getOperation", summary="Show an operation", responses=followed)
     async def get_operation(operation_id: OperationId) -> Response:
-        return json_answer(await service.operation(decoded_part(operation_id)))
+        return json_answer(await operations.get(decoded_part(operation_id)))
 
     @routes.get(
         "/{operation_id}/events", operation_id="followOperation",
@@ -65,7 +65,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.events("ends with the operation", "operation", examples.OPERATION)}, 404, 503),
     )
     async def operation_events(operation_id: OperationId) -> Response:
-        return await event_stream("operation", service.operation_events(decoded_part(operation_id)), context.closing)
+        return await event_stream("operation", operations.follow(decoded_part(operation_id)), context.closing)
 
     changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 503)
 
@@ -74,14 +74,14 @@ def router(context: ApiContext) -> APIRouter:
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:
-        return json_answer(await service.abort_operation(decoded_part(operation_id), _actor(request)))
+        return json_answer(await operations.abort(decoded_part(operation_id), _actor(request)))
 
     @routes.post(
         "/{operation_id}:resume", operation_id="resumeOperation", summary="Resume an operation that stopped",
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
-        return json_answer(await service.resume_operation(decoded_part(operation_id), _actor(request)))
+        return json_answer(await operations.resume(decoded_part(operation_id), _actor(request)))
 
     return routes
 

@@ -23,7 +23,7 @@ _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables", tags=["tables"], default_response_class=Response)
-    service = context.service
+    tables = context.service.tables
 
     @routes.post(
         "", operation_id="createTable", summary="Create a table", status_code=201,
@@ -35,7 +35,7 @@ def router(context: ApiContext) -> APIRouter:
     )
     async def create_table(request: Request) -> Response:
         body, mark = await _change(request, context)
-        schema, created = await service.create_table(body, mark)
+        schema, created = await tables.create(body, mark)
         return json_answer(to_public(schema), 201 if created else 200)
 
     @routes.get(
@@ -43,14 +43,14 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
     async def list_tables() -> Response:
-        return json_answer(TableList([to_public(schema) for schema in service.tables()]))
+        return json_answer(TableList([to_public(schema) for schema in tables.all()]))
 
     @routes.get(
         "/{table}", operation_id="getTable", summary="Show a table",
         responses=api.answers({200: api.answer("the table", examples.TABLE)}, 404, 421, 503),
     )
     async def get_table(table: TableName) -> Response:
-        return json_answer(to_public(service.table(decoded_part(table))))
+        return json_answer(to_public(tables.get(decoded_part(table))))
 
     @routes.patch(
         "/{table}", operation_id="alterTable", summary="Add, drop or rename columns; change replication or history",
@@ -59,7 +59,7 @@ def router(context: ApiContext) -> APIRouter:
     )
     async def alter_table(table: TableName, request: Request) -> Response:
         changes, mark = await _change(request, context)
-        return json_answer(to_public(await service.alter_table(decoded_part(table), changes, mark)))
+        return json_answer(to_public(await tables.alter(decoded_part(table), changes, mark)))
 
     @routes.delete(
         "/{table}", operation_id="dropTable",
@@ -67,7 +67,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def drop_table(table: TableName, request: Request) -> Response:
-        await service.drop_table(decoded_part(table), request_mark(head_of(request), b""))
+        await tables.drop(decoded_part(table), request_mark(head_of(request), b""))
         return Response(status_code=204)
 
     return routes

@@ -105,7 +105,7 @@ def test_the_client_asks_either_site() -> None:
         assert taken["name"] == "one"
         assert client.take_barrier()["name"].startswith("barrier-")
         assert client.barrier("one") == client.barriers()[0] == taken
-        assert client.barriers("b") == msgspec.to_builtins(sites.doors["b"].barriers().barriers)
+        assert client.barriers("b") == msgspec.to_builtins(sites.doors["b"].ports.barriers.all().barriers)
         client.release_barrier("one", "a")
         with pytest.raises(NotFound):
             client.barrier("one", "a")

@@ -38,7 +38,7 @@ async def test_cluster_events_are_pushed_until_the_source_ends(served: DoorClien
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         events = _events(response)
-        document = await served.service.cluster()
+        document = served.service.document()
         assert await anext(events) == ("cluster", msgspec.to_builtins(document))
         later = replace(document, role=Role.STANDBY)
         served.service.cluster_queue.put_nowait(later)
@@ -65,7 +65,7 @@ async def test_streams_end_when_the_door_closes(served: DoorClient) -> None:
 
 async def test_a_client_that_leaves_a_stream_ends_its_source(served: DoorClient) -> None:
     ended = asyncio.Event()
-    source = served.service.cluster_events
+    source = served.service.events
 
     async def watched() -> AsyncIterator[dict[str, Any]]:
         try:
@@ -74,7 +74,7 @@ async def test_a_client_that_leaves_a_stream_ends_its_source(served: DoorClient)
         finally:
             ended.set()
 
-    served.service.cluster_events = watched  # type: ignore[method-assign]
+    served.service.events = watched  # type: ignore[method-assign]
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         await anext(_events(response))
     await asyncio.wait_for(ended.wait(), 5)
@@ -103,9 +103,9 @@ async def test_operation_events(served: DoorClient) -> None:
     async with served.http.stream("GET", f"/v1/operations/{started['id']}/events") as response:
         events = _events(response)
         assert await anext(events) == ("operation", started)
-        ended = replace(await served.service.operation(started["id"]), state="succeeded")
-        served.service.operation_queue.put_nowait(ended)
-        served.service.operation_queue.put_nowait(None)
+        ended = replace(await served.service.operations.get(started["id"]), state="succeeded")
+        served.service.operations.queue.put_nowait(ended)
+        served.service.operations.queue.put_nowait(None)
         assert [event async for event in events] == [("operation", {**started, "state": "succeeded"})]
 
 

@@ -38,7 +38,7 @@ PATHS = {
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return build_app(DictService(), HttpSettings(), now_s=lambda: 0.0, new_id=str).plain.openapi()
+    return build_app(DictService().ports, HttpSettings(), now_s=lambda: 0.0, new_id=str).plain.openapi()
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -92,7 +92,7 @@ def test_a_dry_run_is_the_same_request_and_asks_nothing(run: Run, sites: TwoSite
     result = run("switchover", "--dry-run")
     assert (result.exit_code, "would begin now" in result.stdout) == (0, True)
     assert ["would", "claim", "lock", "every"] in [line.split()[:4] for line in result.stdout.splitlines()]
-    (document,) = sites.doors["b"].documents.values()
+    (document,) = sites.doors["b"].operations.documents.values()
     assert (document.kind, document.dry_run) == ("switchover", True)
 
 
@@ -108,10 +108,10 @@ def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, si
     assert [check["id"] for check in found["checks"]] == ["peer.answers", "clock.skew"]
     assert run("validate", "--for", "nonsense").exit_code == 2
     assert run("validate", "--to", "c").exit_code == 2
-    sites.doors["b"].refusal = refused_for_loss()
+    sites.doors["b"].operations.refusal = refused_for_loss()
     refused = run("validate", "--for", "failover", "--to", "b")
     assert (refused.exit_code, "A failover to b would be refused now" in refused.stdout) == (1, True)
-    assert not sites.doors["b"].documents
+    assert not sites.doors["b"].operations.documents
     sites.stop("b")
     silent = run("validate")
     assert (silent.exit_code, silent.stdout.split()[:2]) == (1, ["failed", "site.answers"])
@@ -136,32 +136,32 @@ def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None
 
 
 def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, sites: TwoSites) -> None:
-    sites.doors["b"].refusal = refused_for_loss()
+    sites.doors["b"].operations.refusal = refused_for_loss()
     plain = run("failover", "--to", "b", "--yes")
     assert plain.exit_code == 1
     assert "Records at risk: at least 17" in plain.stderr
-    assert not sites.doors["b"].documents
+    assert not sites.doors["b"].operations.documents
     wrong = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="16\n")
     assert (wrong.exit_code, "Records at risk: at least 17" in wrong.stderr) == (1, True)
     assert run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="many\n").exit_code == 2
-    assert not sites.doors["b"].documents
+    assert not sites.doors["b"].operations.documents
     right = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="17\n")
     assert right.exit_code == 0
-    assert sites.doors["b"].documents["op-1"].options == {"accept_data_loss": 17}
-    assert sites.doors["b"].documents["op-1"].actor.split()[0] == who(), "who asks stands in the history"
+    assert sites.doors["b"].operations.documents["op-1"].options == {"accept_data_loss": 17}
+    assert sites.doors["b"].operations.documents["op-1"].actor.split()[0] == who(), "who asks stands in the history"
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "17", "--yes").exit_code == 0
-    sites.doors["b"].refusal = None
+    sites.doors["b"].operations.refusal = None
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "unknown", "--yes").exit_code == 0
-    assert sites.doors["b"].documents["op-3"].options == {"accept_data_loss": "unknown"}
+    assert sites.doors["b"].operations.documents["op-3"].options == {"accept_data_loss": "unknown"}
     assert "going on as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
-    assert sites.doors["b"].documents["op-4"].options == {}
+    assert sites.doors["b"].operations.documents["op-4"].options == {}
 
 
 def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
     assert run("degrade", "--yes").exit_code == 0
     assert run("rejoin", "b", "--merge", "--yes").exit_code == 0
-    assert [document.kind for document in sites.doors["a"].documents.values()] == ["degrade"]
-    assert [document.options for document in sites.doors["b"].documents.values()] == [{"merge": True}]
+    assert [document.kind for document in sites.doors["a"].operations.documents.values()] == ["degrade"]
+    assert [document.options for document in sites.doors["b"].operations.documents.values()] == [{"merge": True}]
     sites.stop("a")
     assert run("resync", "--yes").exit_code == 0, "whoever answers takes it"
     assert run("rejoin", "c", "--yes").exit_code == 2

@@ -48,7 +48,7 @@ def shows(pair: TwoSites, site: str, view: SiteView) -> None:
     async def answer() -> SiteView:
         return view
 
-    pair.doors[site].view = answer  # type: ignore[method-assign]
+    pair.doors[site].operations.view = answer  # type: ignore[method-assign]
 
 
 def lose_a(pair: TwoSites) -> None:
@@ -75,13 +75,13 @@ def test_a_lost_active_calls_for_a_failover_with_its_witnesses_and_the_command(s
     for words in ("failover to b", "answers neither the monitor nor site b", "site b: site a refuses connections",
                   "twinlog failover --to b", "seen just now"):
         assert words in result.stdout, words
-    assert sites.doors["b"].documents == {}, "nothing was asked for"
+    assert sites.doors["b"].operations.documents == {}, "nothing was asked for"
 
 
 def test_a_site_that_cannot_take_over_is_no_failover(sites: TwoSites) -> None:
     lose_a(sites)
-    sites.doors["b"].judged = [Check("mode.sync", "failed", "17 records", "bring it back")]
-    sites.doors["b"].checks = _failed_checks(sites)  # type: ignore[method-assign]
+    sites.doors["b"].operations.judged = [Check("mode.sync", "failed", "17 records", "bring it back")]
+    sites.doors["b"].operations.checks = _failed_checks(sites)  # type: ignore[method-assign]
     found = json.loads(run(sites, "advise", "--json").stdout)
     assert (found["kind"], found["command"]) == ("look", "twinlog validate --for failover --to b")
     assert "site b: mode.sync: 17 records" in found["evidence"]
@@ -89,7 +89,7 @@ def test_a_site_that_cannot_take_over_is_no_failover(sites: TwoSites) -> None:
 
 def _failed_checks(pair: TwoSites) -> Any:
     async def checks(kind: str) -> ChecksDocument:
-        return ChecksDocument(kind, "b", False, pair.doors["b"].judged, None)
+        return ChecksDocument(kind, "b", False, pair.doors["b"].operations.judged, None)
 
     return checks
 
@@ -124,10 +124,10 @@ def test_monitor_tells_each_change_once_and_acts_only_when_told_to(sites: TwoSit
     assert result.exit_code == 130
     assert result.stdout.count("type: twinlog failover --to b") == 1
     assert "not done: it only observes (--act)" in result.stdout
-    assert sites.doors["b"].documents == {}
+    assert sites.doors["b"].operations.documents == {}
     lines = [json.loads(line) for line in run(sites, "monitor", "--act", "--json").stdout.splitlines()]
     assert [line["act"] for line in lines] == [True, False]
-    asked = list(sites.doors["b"].documents.values())
+    asked = list(sites.doors["b"].operations.documents.values())
     assert [(one.kind, one.to, one.options["automatic"]) for one in asked] == [("failover", "b", True)]
     assert asked[0].actor.startswith("monitor ")
 

@@ -34,8 +34,8 @@ class HttpWire:
 
     def _listen(self, port: int) -> HttpServer:
         service = DictService()
-        service.peer_call = self.peer.call_bytes  # type: ignore[method-assign]
-        app = build_app(service, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        service.peer_call = self.peer.call_bytes
+        app = build_app(service.ports, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
         return HttpServer(app, listen("127.0.0.1", port), ServerSettings(graceful_shutdown_s=1))
 
     async def cut(self) -> None:

@@ -23,7 +23,7 @@ def test_prometheus_reads_a_histogram() -> None:
     histogram.observe(0.0012)
 
     class Measured(DictService):
-        def metrics(self) -> dict[str, Histogram]:  # type: ignore[override]
+        def figures(self) -> dict[str, Histogram]:  # type: ignore[override]
             return {"remote_append_seconds": histogram}
 
     page = DoorMetrics(Measured()).page().decode()

@@ -35,14 +35,14 @@ async def pair_of(root: Path, policy: str, role: str, *, has_coordinator: bool =
     choose(pair, policy)
     try:
         await start_both(pair, role)
-        await pair.running["a"].facade.create_table(TABLE)
+        await pair.running["a"].service.tables.create(TABLE)
         yield pair
     finally:
         await pair.stop_all()
 
 
 async def outcome(pair: Pair, name: str, receipt: str) -> ReceiptDocument:
-    return await pair.running[name].facade.receipt(receipt)
+    return await pair.running[name].service.rows.receipt(receipt)
 
 
 @pytest.mark.parametrize("has_coordinator", [True, False])
@@ -53,7 +53,7 @@ async def test_it_opens_asynchronously_and_says_so_everywhere(tmp_path: Path, ha
         assert (await outcome(pair, "a", written.receipt)).mode == "async"
         assert (await coordinator_value(pair, "a")).mode == "async"
         assert site(pair, "a").ports.engine.meta(ASYNC_EPOCH) is None, "it has opened so: nothing was degraded"
-        document = await pair.running["a"].facade.cluster()
+        document = pair.running["a"].service.cluster.document()
         assert (document.mode, document.policy, document.resync) == ("async", "performance", None)
         await pair.until(lambda: caught_up(pair, "a", "b"))
         assert await holds(pair, "b", {1: "x"}), "it is shipped all the same"

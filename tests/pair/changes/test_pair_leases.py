@@ -34,7 +34,7 @@ async def test_a_site_cut_off_tells_nothing_of_what_it_stores(tmp_path: Path) ->
         with pytest.raises(Unavailable):
             await put(pair, "a", 1, "first", request="request 1")
         with pytest.raises(Unavailable):
-            await pair.running["a"].facade.create_table(TABLE)
+            await pair.running["a"].service.tables.create(TABLE)
 
 
 async def test_conditions_and_replays_are_answered_once_the_lease_is_proved_again(tmp_path: Path) -> None:
@@ -53,14 +53,14 @@ async def test_conditions_and_replays_are_answered_once_the_lease_is_proved_agai
         assert not isinstance(answers[2], BaseException)
         assert answers[2].version == first.version, "answered from the record of the first one"
         with pytest.raises(InvalidInput):
-            await pair.running["a"].facade.create_table({**TABLE, "name": ""})
+            await pair.running["a"].service.tables.create({**TABLE, "name": ""})
 
 
 async def test_a_scan_under_way_when_the_site_hands_over_is_not_answered(tmp_path: Path) -> None:
     """The next active did not wait for this site's lease, because this site said that it had stopped."""
     async with open_pair(tmp_path, lease_s=30.0) as pair:
         await put(pair, "a", 1, "old")
-        facade, engine = pair.running["a"].facade, site(pair, "a").ports.engine
+        service, engine = pair.running["a"].service, site(pair, "a").ports.engine
         scan, go_on, reached = engine.scan, asyncio.Event(), asyncio.Event()
 
         async def held(*args: Any, **options: Any) -> Any:
@@ -70,7 +70,7 @@ async def test_a_scan_under_way_when_the_site_hands_over_is_not_answered(tmp_pat
             return found
 
         engine.scan = held  # type: ignore[method-assign]
-        reading = asyncio.ensure_future(facade.scan(facade.table("t"), None, None, reverse=False, limit=10))
+        reading = asyncio.ensure_future(service.rows.scan(service.tables.get("t"), None, None, reverse=False, limit=10))
         await reached.wait()
         ended = await pair.operate("b", "switchover", "b")
         assert ended.state == "succeeded", ended
@@ -95,5 +95,5 @@ async def test_a_lease_that_lapsed_while_nothing_was_written_is_proved_again(tmp
         await pair.until(lambda: epoch(pair, "a").core.frames_in_flight == 0)
         await pair.until(lambda: lease.valid_at(clock.monotonic_s()), timeout_s=3)
         assert await rows(pair, "a") == {1: "x"}
-        facade = pair.running["a"].facade
-        assert await facade.read(facade.table("t"), key_of(pair, "a", 1)) is not None
+        service = pair.running["a"].service
+        assert await service.rows.read(service.tables.get("t"), key_of(pair, "a", 1)) is not None

@@ -8,12 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from gateway.service.port import Mutation, WriteRequest
+from gateway.service.port import Condition, Mutation, WriteRequest
 from storage.engine import RequestOutcome
 from storage.rows.codec import RowCodec
+from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
-from twinlog.errors import NotActive, NotFound, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
+from twinlog.errors import (
+    Conflict,
+    NotActive,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    TooLarge,
+    TwinlogError,
+    Unavailable,
+)
 
 
 @pytest.fixture
@@ -23,25 +33,46 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def test_a_batch_that_contradicts_itself_leaves_nothing_admitted_and_its_key_free(pair: Pair) -> None:
-    facade = pair.running["a"].facade
-    table = facade.table("t")
+    service = pair.running["a"].service
+    table = service.tables.get("t")
     codec = RowCodec(table)
     key, _ = codec.encode_json_row({"k": 1, "v": ""})
     key, changes = codec.encode_update({"k": 1, "v": "x"})
     request = WriteRequest(table, [Mutation("delete", key), Mutation("update", key, changes)], (), "request 1", b"digest")
     for _ in range(2):
         with pytest.raises(NotFound):
-            await facade.write(request)
+            await service.rows.write(request)
         assert site(pair, "a").admission.requests == 0
         assert site(pair, "a").admission.queued_bytes == 0
+
+
+async def test_a_site_serves_data_that_crosses_its_ports_as_bytes(pair: Pair) -> None:
+    """The schema that comes back is an equal one and not the site's own object; one that has changed is refused."""
+    service = with_data_over_bytes(pair.running["a"].service)
+    table = service.tables.get("t")
+    key, value = RowCodec(table).encode_json_row({"k": 1, "v": "x"})
+    written = await service.rows.write(WriteRequest(table, [Mutation("insert", key, value)]))
+    row = await service.rows.read(table, key)
+    assert row is not None
+    assert (row.value, row.version) == (value, written.version)
+    assert await service.rows.scan(table, None, None, reverse=False, limit=9) == [row]
+    holds = Condition(key, versions=(1, row.version), columns=({"column": "v", "op": "=", "value": "x"},))
+    fails = Condition(key, other_versions=(row.version,))
+    await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)], [holds]))
+    await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)], [fails]))
+    with pytest.raises(PreconditionFailed):
+        await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)], [holds]))
+    await service.tables.alter("t", {"add": [{"name": "more", "type": "string"}]})
+    with pytest.raises(Conflict, match="changed"):
+        await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)]))
 
 
 async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A storage behind a network: between the question about the key and its answer others have their turns."""
-    facade, engine = pair.running["a"].facade, site(pair, "a").ports.engine
-    table = facade.table("t")
+    service, engine = pair.running["a"].service, site(pair, "a").ports.engine
+    table = service.tables.get("t")
     ask = engine.request_outcome
 
     async def late(key: str) -> RequestOutcome | None:
@@ -54,34 +85,34 @@ async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
         table, [Mutation("upsert", *RowCodec(table).encode_json_row({"k": 1, "v": "x"}))], (), "request 1", b"digest"
     )
     before = engine.applied.seq
-    first, *others = await asyncio.gather(*(facade.write(request) for _ in range(4)))
+    first, *others = await asyncio.gather(*(service.rows.write(request) for _ in range(4)))
     assert [other.version for other in others] == [first.version] * 3
     frames = await site(pair, "a").ports.wal.read(before, engine.applied.seq, 1 << 20)
     assert sum(bool(record.request) for frame in frames for record in frame.records) == 1
 
 
 async def test_a_table_made_while_the_fate_of_another_is_open_gets_an_id_of_its_own(pair: Pair) -> None:
-    facade = pair.running["a"].facade
+    service = pair.running["a"].service
     pair.faults["a"].hold_remote.clear()
     with pytest.raises(OutcomeUnknown):
-        await facade.create_table({**TABLE, "name": "first"})
-    second = asyncio.ensure_future(facade.create_table({**TABLE, "name": "second"}))
+        await service.tables.create({**TABLE, "name": "first"})
+    second = asyncio.ensure_future(service.tables.create({**TABLE, "name": "second"}))
     await turns()
     pair.faults["a"].hold_remote.set()
     await second
-    ids = {table.name: table.id for table in facade.tables()}
+    ids = {table.name: table.id for table in service.tables.all()}
     assert sorted(ids) == ["first", "second", "t"]
     assert len(set(ids.values())) == 3
 
 
 async def test_a_schema_change_whose_predecessor_stays_open_ends_by_its_deadline(pair: Pair) -> None:
-    facade = pair.running["a"].facade
+    service = pair.running["a"].service
     pair.faults["a"].hold_remote.clear()
     with pytest.raises(OutcomeUnknown):
-        await facade.create_table({**TABLE, "name": "first"})
+        await service.tables.create({**TABLE, "name": "first"})
     async with asyncio.timeout(5):
         with pytest.raises(Unavailable):
-            await facade.create_table({**TABLE, "name": "second"})
+            await service.tables.create({**TABLE, "name": "second"})
 
 
 async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drained(pair: Pair) -> None:

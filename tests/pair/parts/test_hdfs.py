@@ -73,7 +73,7 @@ async def write_rows(pair: Pair, name: str, first: int) -> list[int]:
 async def test_what_was_acknowledged_outlives_both_sites_in_turn(
     pair: Pair, willing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     written = await write_rows(pair, "a", 0)
     peer_dfs = pair.running["b"].site.ports.own_dfs
     assert await segments_of(peer_dfs, RemoteLayout("test"), site(pair, "a").epoch), "the remote log is on the other's HDFS"
@@ -109,7 +109,7 @@ async def write_on(pair: Pair, acknowledged: set[int]) -> None:
 async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair, other_hdfs: HdfsCluster) -> None:
     """The NameNode dies while segments roll, then the DataNode under the open segment, then both: nothing that was acknowledged
     is lost, and nobody has to do anything at the gateway."""
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     acknowledged: set[int] = set()
     writing = asyncio.create_task(write_on(pair, acknowledged))
     name_node, data_node = other_hdfs.name_node, other_hdfs.data_nodes[0]

@@ -45,15 +45,15 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def write(pair: Pair, name: str, op: str, content: dict[str, Any], request: str | None = None) -> None:
-    facade = pair.running[name].facade
-    table = facade.table("t")
+    service = pair.running[name].service
+    table = service.tables.get("t")
     codec = RowCodec(table)
     if op == "delete":
         mutation = Mutation(op, codec.encode_key(content, native=True), b"")
     else:
         encode = codec.encode_update if op == "update" else codec.encode_json_row
         mutation = Mutation(op, *encode(content, native=True))
-    await facade.write(WriteRequest(table, [mutation], idempotency_key=request, digest=b"digest" if request else b""))
+    await service.rows.write(WriteRequest(table, [mutation], idempotency_key=request, digest=b"digest" if request else b""))
 
 
 async def content(pair: Pair, name: str) -> dict[str, Any]:
@@ -84,9 +84,9 @@ async def some_writes(pair: Pair, name: str) -> None:
 
 
 async def test_both_hold_the_same_through_schema_changes_a_switchover_and_a_failover(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     await some_writes(pair, "a")
-    await pair.running["a"].facade.alter_table("t", {
+    await pair.running["a"].service.tables.alter("t", {
         "drop": ["json"], "rename": {"string": "text"}, "add": [{"name": "json", "type": "string", "default": "\0"}]
     })
     await write(pair, "a", "update", {"k": 2, "int32": 7})
@@ -109,7 +109,7 @@ async def test_both_hold_the_same_through_schema_changes_a_switchover_and_a_fail
 
 
 async def test_a_site_is_filled_from_the_other_engine(pair: Pair) -> None:
-    await pair.running["a"].facade.create_table(TABLE)
+    await pair.running["a"].service.tables.create(TABLE)
     await some_writes(pair, "a")
     for k in range(100, 400):
         await write(pair, "a", "upsert", {"k": k, "string": "x" * k})

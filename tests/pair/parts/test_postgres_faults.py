@@ -47,11 +47,11 @@ class Story:
 
     async def write(self, filler: str = "") -> None:
         self.tried += 1
-        facade = self.pair.running["a"].facade
-        table = facade.table("t")
+        service = self.pair.running["a"].service
+        table = service.tables.get("t")
         encode = RowCodec(table).encode_json_row
         mutations = [Mutation("upsert", *encode({"k": k, "v": f"{self.tried} {filler}"})) for k in range(KEYS)]
-        await facade.write(WriteRequest(table, mutations), 5.0)
+        await service.rows.write(WriteRequest(table, mutations), 5.0)
         self.acknowledged = self.tried
 
     async def write_on(self, filler_bytes: int) -> None:
@@ -91,7 +91,7 @@ async def story(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             for name in "ab":
                 await pair.start(name)
             await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY", _SLOW_S)
-            await pair.running["a"].facade.create_table(TABLE)
+            await pair.running["a"].service.tables.create(TABLE)
             yield Story(pair, server, request.param)
         finally:
             await pair.stop_all()

@@ -61,8 +61,8 @@ class PairCommands(SiteCommands):
         site, key, *rest = words
         value = rest[0] if value_words else None
         given = options(rest[value_words:], "within", "as", "once", "at-version-of")
-        facade = self._at(site).facade
-        table = facade.table("t")
+        service = self._at(site).service
+        table = service.tables.get("t")
         row_key, row_value = self._encode(table, key, value)
         conditions = []
         if "at-version-of" in given:
@@ -71,7 +71,7 @@ class PairCommands(SiteCommands):
         request = WriteRequest(table, [Mutation(op, row_key, row_value)], conditions, given.get("once"), digest)
         within_s = float(given["within"]) if "within" in given else None
         applied_seq = self._at(site).site.ports.engine.applied.seq
-        result = await facade.write(request, within_s)
+        result = await service.rows.write(request, within_s)
         if "as" in given:
             self._results[given["as"]] = result
         is_logged_before = decode_receipt(result.receipt).seq <= applied_seq
@@ -92,13 +92,13 @@ class PairCommands(SiteCommands):
 
     async def do_fill(self, words: list[str]) -> str:
         """fill SITE COUNT BYTES: rows row0000 and so on, in requests of BATCH rows; how many were acknowledged `sync`."""
-        facade = self._at(words[0]).facade
-        table, count, size = facade.table("t"), int(words[1]), int(words[2])
+        service = self._at(words[0]).service
+        table, count, size = service.tables.get("t"), int(words[1]), int(words[2])
         acknowledged = 0
         for first in range(0, count, BATCH):
             numbers = range(first, min(first + BATCH, count))
             rows = [self._encode(table, f"row{i:04d}", str(i).ljust(size, ".")) for i in numbers]
-            result = await facade.write(WriteRequest(table, [Mutation("upsert", key, value) for key, value in rows]))
+            result = await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value) for key, value in rows]))
             acknowledged += len(rows) if result.mode == "sync" else 0
         return str(acknowledged)
 
@@ -108,24 +108,24 @@ class PairCommands(SiteCommands):
 
     async def do_get(self, words: list[str]) -> str:
         """get SITE KEY [stale]: the value, or `nothing`."""
-        facade = self._at(words[0]).facade
-        table = facade.table("t")
-        row = await facade.read(table, self._encode(table, words[1], None)[0], stale=words[2:] == ["stale"])
+        service = self._at(words[0]).service
+        table = service.tables.get("t")
+        row = await service.rows.read(table, self._encode(table, words[1], None)[0], stale=words[2:] == ["stale"])
         return "nothing" if row is None else self._value(table, row.key, row.value)
 
     async def do_get_as_of(self, words: list[str]) -> str:
         """get-as-of SITE KEY NAME: as it was at the version that the write NAME made."""
-        facade = self._at(words[0]).facade
-        table = facade.table("t")
-        row = await facade.read(table, self._encode(table, words[1], None)[0], as_of=self._results[words[2]].version)
+        service = self._at(words[0]).service
+        table = service.tables.get("t")
+        row = await service.rows.read(table, self._encode(table, words[1], None)[0], as_of=self._results[words[2]].version)
         return "nothing" if row is None else self._value(table, row.key, row.value)
 
     async def do_scan(self, words: list[str]) -> str:
         """scan SITE [stale]: `key=value` of all rows, or `nothing`."""
-        facade = self._at(words[0]).facade
-        table = facade.table("t")
+        service = self._at(words[0]).service
+        table = service.tables.get("t")
         stale = words[1:] == ["stale"]
-        rows = await facade.scan(table, None, None, reverse=False, limit=1000, stale=stale)
+        rows = await service.rows.scan(table, None, None, reverse=False, limit=1000, stale=stale)
         return self._listed(table, rows)
 
     def _listed(self, table: TableSchema, rows: Any) -> str:
@@ -140,21 +140,21 @@ class PairCommands(SiteCommands):
 
     async def do_receipt(self, words: list[str]) -> str:
         """receipt SITE NAME: survived, lost or unknown."""
-        return str((await self._at(words[0]).facade.receipt(self._results[words[1]].receipt)).outcome)
+        return str((await self._at(words[0]).service.rows.receipt(self._results[words[1]].receipt)).outcome)
 
     # ---- tables
     async def do_create(self, words: list[str]) -> str:
-        _, created = await self._at(words[0]).facade.create_table({**TABLE, "name": words[1]})
+        _, created = await self._at(words[0]).service.tables.create({**TABLE, "name": words[1]})
         return "created" if created else "exists"
 
     async def do_alter(self, words: list[str]) -> str:
         """alter SITE add|drop COLUMN: the columns of t since."""
         added = [{"name": words[2], "type": "string"}]
-        await self._at(words[0]).facade.alter_table("t", {"add": added} if words[1] == "add" else {words[1]: [words[2]]})
+        await self._at(words[0]).service.tables.alter("t", {"add": added} if words[1] == "add" else {words[1]: [words[2]]})
         return await self.do_columns(words[:1])
 
     async def do_drop(self, words: list[str]) -> str:
-        await self._at(words[0]).facade.drop_table(words[1])
+        await self._at(words[0]).service.tables.drop(words[1])
         return "dropped"
 
     async def do_tables(self, words: list[str]) -> str:
@@ -241,12 +241,12 @@ class PairCommands(SiteCommands):
     # ---- barriers
     async def do_barrier(self, words: list[str]) -> str:
         """barrier SITE NAME: `taken`, `held` already, or the error."""
-        _, is_new = await self._at(words[0]).facade.take_barrier(words[1])
+        _, is_new = await self._at(words[0]).service.barriers.take(words[1])
         return "taken" if is_new else "held"
 
     async def do_barriers(self, words: list[str]) -> str:
         """barriers SITE: the names that it holds, or `none`."""
-        return " ".join(held.name for held in self._at(words[0]).facade.barriers().barriers) or "none"
+        return " ".join(held.name for held in self._at(words[0]).service.barriers.all().barriers) or "none"
 
     async def do_kept(self, words: list[str]) -> str:
         """kept SITE NAME: the rows of t as another process finds them in the place of that barrier."""
@@ -259,12 +259,12 @@ class PairCommands(SiteCommands):
         """same-barrier NAME: `yes` when both sites hold it at the same point with the same content."""
         found = []
         for name in "ab":
-            self._at(name).facade.barrier(words[0])
+            self._at(name).service.barriers.get(words[0])
             found.append(await read_kept(self._at(name).site.ports.engine, words[0]))
         return "yes" if found[0] == found[1] else "no"
 
     async def do_release(self, words: list[str]) -> str:
-        await self._at(words[0]).facade.release_barrier(words[1])
+        await self._at(words[0]).service.barriers.release(words[1])
         return "released"
 
     # ---- traffic
@@ -275,15 +275,15 @@ class PairCommands(SiteCommands):
         await outcome(self.do_put([site, "traffic", "0"]))
 
         async def repeat(command: str) -> None:
-            facade = self._at(site).facade
-            table = facade.table("t")
+            service = self._at(site).service
+            table = service.tables.get("t")
             key, value = self._encode(table, "traffic", "0")
             while True:
                 try:
                     if command == "read":
-                        await facade.read(table, key)
+                        await service.rows.read(table, key)
                     else:
-                        await facade.write(WriteRequest(table, [Mutation("upsert", key, value)]), TRAFFIC_DEADLINE_S)
+                        await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)]), TRAFFIC_DEADLINE_S)
                     self._served[site].append(time.monotonic())
                 except TwinlogError:
                     pass

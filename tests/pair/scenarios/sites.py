@@ -96,7 +96,7 @@ class SiteCommands:
         if not self._made:
             self._made = True
             await self.pair.until(lambda: self.pair.role("a") == "ACTIVE")
-            await self.pair.running["a"].facade.create_table(TABLE)
+            await self.pair.running["a"].service.tables.create(TABLE)
             if "b" in words:
                 await self.pair.until(lambda: self._at("b").site.catalog.find("t") is not None)
         await self.pair.until(lambda: all(self._is_settled(site) for site in words))

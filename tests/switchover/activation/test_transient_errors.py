@@ -44,10 +44,10 @@ class Rig:
         assert await until(lambda: self._role("a") == "ACTIVE" and self._role("b") == "STANDBY", 60.0)
         active, standby = world.alive("a"), world.alive("b")
         assert active is not None
-        assert active.facade is not None
+        assert active.service is not None
         assert standby is not None
         assert standby.operations is not None
-        await active.process.spawn(active.facade.create_table(TABLE))
+        await active.process.spawn(active.service.tables.create(TABLE))
         if kind == "failover":
             world.kill("a", machine=True)
         operations = standby.operations

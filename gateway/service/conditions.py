@@ -1,0 +1,85 @@
+"""Conditions of a write as checks on stored rows: those that a request states, and those that insert and update imply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gateway.service.port import Condition, Mutation, WriteRequest
+from storage.engine import StoredRow
+from storage.rows.codec import RowCodec
+from storage.rows.predicates import Predicate, compile_predicates
+from twinlog.errors import Conflict, NotFound, PreconditionFailed, TwinlogError
+
+
+class RowCheck(NamedTuple):
+    """`holds(row)` says whether the stored row, or None, may be written; `error` with `problem` is raised where it may not."""
+
+    key: bytes
+    holds: Callable[[StoredRow | None], bool]
+    problem: str
+    error: type[TwinlogError] = PreconditionFailed
+
+    def require(self, row: StoredRow | None) -> None:
+        """Raises the check's error when it does not hold for `row`."""
+        if not self.holds(row):
+            raise self.error(self.problem, key=self.key.hex(), version=row.version if row is not None else None)
+
+
+def checks_of(request: WriteRequest) -> list[RowCheck]:
+    """Returns the stated conditions, and the implied ones of a key's first mutation in the request.
+
+    Raises InvalidInput for a predicate that does not fit the table, Conflict or NotFound when a later mutation of the same
+    request contradicts an earlier one.
+    """
+    codec: RowCodec | None = None
+    checks: list[RowCheck] = []
+    for condition in request.conditions:
+        if condition.columns and codec is None:
+            codec = RowCodec(request.table)
+        checks.append(RowCheck(condition.key, _holds(condition, codec), condition.problem))
+    if all(mutation.op in ("upsert", "delete") for mutation in request.mutations):
+        return checks
+    exists_after: dict[bytes, bool] = {}
+    for mutation in request.mutations:
+        if mutation.op in ("insert", "update"):
+            known = exists_after.get(mutation.key)
+            if known is None:
+                checks.append(_implied(mutation))
+            elif known is (mutation.op == "insert"):
+                check = _implied(mutation)
+                raise check.error(check.problem + " (by an earlier mutation of this batch)", key=mutation.key.hex())
+        exists_after[mutation.key] = mutation.op != "delete"
+    return checks
+
+
+def _implied(mutation: Mutation) -> RowCheck:
+    if mutation.op == "insert":
+        return RowCheck(mutation.key, _is_absent, "a row with this key exists already", Conflict)
+    return RowCheck(mutation.key, _is_there, "there is no row with this key to update", NotFound)
+
+
+def _is_absent(row: StoredRow | None) -> bool:
+    return row is None
+
+
+def _is_there(row: StoredRow | None) -> bool:
+    return row is not None
+
+
+def _holds(condition: Condition, codec: RowCodec | None) -> Callable[[StoredRow | None], bool]:
+    predicate: Predicate | None = None
+    if condition.columns and codec is not None:
+        predicate = compile_predicates(codec, list(condition.columns), native=condition.native)
+
+    def holds(row: StoredRow | None) -> bool:
+        version = None if row is None else row.version
+        return (
+            (condition.exists is None or (row is not None) == condition.exists)
+            and (condition.version is None or version == condition.version)
+            and (condition.versions is None or version in condition.versions)
+            and (condition.other_versions is None or version not in condition.other_versions)
+            and (predicate is None or predicate(row))
+        )
+
+    return holds
