@@ -23,7 +23,7 @@ from tools.sources import ROOT, repository_files
 
 SEEDS, FIRST_SEED = 100, 0
 PAGE = ROOT / "docs" / "simulation-coverage.md"
-SCOPE = ("storage/*", "remote_log/*", "gateway/epoch/commit*.py", "switchover/*")
+SCOPE = ("storage/*", "remote_log/*", "gateway/epoch/commit*.py", "switchover/*", "twinlog/errors.py")
 LEFT_OUT = {  # files -> why the simulator does not run them, and what tests them instead
     "storage/disk/os_files.py": "the real disk; `tests/storage/disk/files_contract.py` compares it with the simulated one",
     "storage/disk/workers.py": "threads, which only the real disk and RocksDB have; `tests/storage/disk/test_workers.py`",

@@ -1,6 +1,6 @@
-"""The client's calls for barriers and audits, of which some are for one site and not for the active.
+"""The client's calls for barriers and audits; some are for one site and not for the active.
 
-What always holds: as for every other call (client.py, of which these are parts). Source: protocol.md section 9.
+What always holds: as for every other call (client.py). Source: protocol.md section 9.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _new_name() -> str:
 
 
 class AuditCalls(ABC):
-    """Of the blocking client. `site`: None is the active."""
+    """Part of the blocking client. `site` None: the active."""
 
     @abstractmethod
     def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...
@@ -31,7 +31,7 @@ class AuditCalls(ABC):
         return self._run(calls.take_barrier(name or _new_name(), _new_name()))
 
     def barriers(self, site: str | None = None) -> list[dict[str, Any]]:
-        """What `site` holds."""
+        """The barriers that `site` holds."""
         return self._run(calls.barriers(site))
 
     def barrier(self, name: str, site: str | None = None) -> dict[str, Any]:
@@ -39,11 +39,11 @@ class AuditCalls(ABC):
         return self._run(calls.barrier(name, site))
 
     def release_barrier(self, name: str, site: str | None = None) -> None:
-        """Of one site. Raises NotFound."""
+        """Releases the snapshot of one site. Raises NotFound."""
         self._run(calls.release_barrier(name, site))
 
     def note_audit(self, audit: Mapping[str, Any], site: str | None = None) -> dict[str, Any]:
-        """Say to `site` what an audit found; `audit` as in the API."""
+        """Reports to `site` what an audit found; `audit` as in the API."""
         return self._run(calls.note_audit(audit, site))
 
     def last_audits(self, site: str | None = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class AuditCalls(ABC):
 
 
 class AsyncAuditCalls(ABC):
-    """Of the asynchronous client."""
+    """Part of the asynchronous client."""
 
     @abstractmethod
     async def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...

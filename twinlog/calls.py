@@ -1,4 +1,4 @@
-"""What a client can ask: each function builds one logical request and says how its reply reads.
+"""The calls of a client: each function builds one logical request and says how its reply reads.
 
 What always holds: every write carries an idempotency key, made once for the logical request; nothing here performs I/O.
 The blocking and the asynchronous client share all of it. Source: product.md section 2.
@@ -56,7 +56,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class ReceiptOutcome(msgspec.Struct, frozen=True):
-    """What became of an acknowledged write. `outcome`: survived, lost or unknown."""
+    """The fate of an acknowledged write. `outcome`: survived, lost or unknown."""
 
     outcome: str
     receipt: str = ""
@@ -207,7 +207,7 @@ def release_barrier(name: str, site: str | None) -> Asked[None]:
 
 
 def note_audit(audit: Mapping[str, Any], site: str | None) -> Asked[dict[str, Any]]:
-    """Said twice it is the same."""
+    """A second report of the same audit changes nothing."""
     return Asked(msgspec.structs.replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
 
 
@@ -290,7 +290,7 @@ def json_ready(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know: values of NumPy, pandas and Arrow scalars."""
+    """Converts values that msgspec does not know: those of NumPy and pandas, and scalars of Arrow."""
     for name in ("as_py", "item"):
         method = getattr(value, name, None)
         if method is not None:

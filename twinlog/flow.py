@@ -88,7 +88,7 @@ Flow = Generator[Send | Pause, Resumed, Reply]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to try. Back-off doubles from `retry_first_s` to `retry_max_s`, less up to half by jitter."""
+    """Times of one call. Back-off doubles from `retry_first_s` to `retry_max_s`, less up to half by jitter."""
 
     deadline_s: float = 30.0
     attempt_timeout_s: float = 5.0
@@ -98,7 +98,7 @@ class Patience:
 
 
 class PairView:
-    """What a client believes about the pair. Addresses that the client was given win over advertised ones."""
+    """A client's belief about the pair. Addresses that the client was given win over advertised ones."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         if not urls:
@@ -241,13 +241,13 @@ class _Attempt:
             raise self._settled_by(error)
 
     def _settled_by(self, error: TwinlogError) -> TwinlogError:
-        """What a definite refusal says of the whole call: an earlier attempt may still be on its way, and be taken there."""
+        """The refusal as the whole call's error: an earlier attempt may still be on its way, and be applied."""
         if self.is_unknown and error.fields.get("outcome") == "not_applied":
             error.fields["outcome"] = "unknown"
         return error
 
     def _may_change(self, reply: Reply, error: TwinlogError) -> bool:
-        """Whether another attempt can end otherwise. Notes when this one leaves the fate of a write open."""
+        """True when another attempt can end otherwise. Notes when this one leaves the fate of a write open."""
         assumed = "unknown" if reply.status in (408, 500, 502, 504) else "not_applied"
         if self.request.key is not None and error.fields.get("outcome", assumed) == "unknown":
             self.is_unknown = True

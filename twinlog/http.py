@@ -97,7 +97,7 @@ class _EventLines:
         self._data: list[str] = []
 
     def take(self, line: str) -> str | None:
-        """The data of the event that an empty line ends; None as long as it goes on."""
+        """The data of the event that an empty line ends; None until then."""
         if line.startswith("data:"):
             self._data.append(line.removeprefix("data:").removeprefix(" "))
         elif not line and self._data:
@@ -111,7 +111,7 @@ def _timeout(timeout_s: float) -> httpx.Timeout:
 
 
 def _broken(error: httpx.HTTPError) -> Broken:
-    """Why there is no answer, and whether the request may have got there."""
+    """The reason why there is no answer, and whether the request may have reached the site."""
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:

@@ -30,7 +30,7 @@ ACTOR_HEADER = "Twinlog-Actor"
 
 
 def who() -> str:
-    """Who runs this process, for the history: user@host, in ASCII. It is what they say, and proves nothing."""
+    """The user of this process, for the history: user@host, in ASCII. It is a claim, and proves nothing."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # no such user, as in a container

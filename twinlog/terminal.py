@@ -1,4 +1,4 @@
-"""What every command shares: output for people or for programs, errors that say what to do next, exit codes.
+"""Parts of every command: output for people or for programs, errors that say what to do next, exit codes.
 
 What always holds: with --json standard output carries exactly one JSON document, an error included; an error of the tree
 prints no traceback; the exit codes are the table of `Exit`, which the help text shows. Source: product.md section 4.

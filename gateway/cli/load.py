@@ -26,11 +26,11 @@ def load(
     in_flight: Annotated[int, typer.Option("--in-flight", min=1, max=64, help="Requests at a time.")] = 4,
     rate: Annotated[int, typer.Option("--rate", min=0, help="At most so many rows a second; 0: as fast as it goes.")] = 0,
     deadline_s: Annotated[float, typer.Option("--deadline", min=1, help="Give up when a batch takes so many seconds.")] = 300.0,
-    state: Annotated[Path | None, typer.Option("--state", help="Keeps what is acknowledged: a next load goes on.")] = None,
+    state: Annotated[Path | None, typer.Option("--state", help="Keeps what is acknowledged: the next load resumes.")] = None,
     acks: Annotated[Path | None, typer.Option("--acks", help="Append a JSON line for each acknowledged batch.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Stream a file in, batch by batch: resumable, repeats nothing, goes on through a failover."""
+    """Stream a file in, batch by batch: resumable, repeats nothing, survives a failover."""
     from gateway.load.loading import LoadPlan, run_load
 
     resolve_address(config)

@@ -50,7 +50,7 @@ def serve(
 @app.command(rich_help_panel=RUN, epilog=EXIT_CODES)
 @verb
 def demo(
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Kept: the next start goes on.")] = Path("demo"),
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Kept: the next start resumes.")] = Path("demo"),
     port_a: Annotated[int, typer.Option("--port-a", min=1, max=65535, help="Port of site a.")] = 8401,
     port_b: Annotated[int, typer.Option("--port-b", min=1, max=65535, help="Port of site b.")] = 8402,
     dfs: Annotated[str, typer.Option("--dfs", help="Where the remote logs lie: directory, hdfs.")] = "directory",
@@ -72,7 +72,7 @@ def demo(
 @config_app.command("check", epilog=EXIT_CODES)
 @verb
 def config_check(config: _FileOption, as_json: JsonOption = False) -> None:
-    """Read a configuration, environment included, and tell every fault at once."""
+    """Read a configuration, environment included, and report every fault at once."""
     loaded = _load(config)
     if as_json:
         print_json({"file": str(config), "faults": []})

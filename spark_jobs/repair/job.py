@@ -5,7 +5,7 @@ nothing is written, and it is told what would be), `truth` (the site whose rows 
 was the active at the comparison too, and rows of the kind `damaged` are left).
 
 What always holds: nothing is written without `write=yes`; a row that has changed since the audit is left as it is. Findings
-are the rows that are not mended when it ends: all of them in a dry run. What became of every row is in `repairs`.
+are the rows that still differ when it ends: all of them in a dry run. `repairs` has the end of every row.
 """
 
 from __future__ import annotations

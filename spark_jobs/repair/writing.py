@@ -34,7 +34,7 @@ _CHANGED = "the row is not what the audit saw: a newer write has been there, or 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one write. `version`, `receipt`: of a row that was written. `ends`: no further one makes sense now."""
+    """The end of one write. A row that was written has `version` and `receipt`; `ends`: no further write makes sense now."""
 
     state: State
     reason: str = ""
@@ -50,7 +50,7 @@ class RowsAtActive:
         self._client, self._site = client, site
 
     def look(self, write: Write) -> Done:
-        """Whether it would be written now; nothing is."""
+        """Says whether `write` would take place now, and writes nothing."""
         try:
             found = self._ask("GET", write, {}, None).get("version")
         except NotFound:
@@ -61,7 +61,7 @@ class RowsAtActive:
         return Done("to write") if found == seen else Done("changed since", _CHANGED)
 
     def write(self, write: Write, key: str) -> Done:
-        """`key`: of idempotency."""
+        """Sends `write` under the idempotency key `key`."""
         header, condition = write.condition
         try:
             answer = self._ask(write.method, write, {header: condition}, key)
@@ -78,7 +78,7 @@ class RowsAtActive:
 
 
 def _ends(error: TwinlogError) -> bool:
-    """Whether the site takes no writes now, or cannot say what became of this one."""
+    """True when the site takes no writes now, or cannot say what became of this one."""
     return isinstance(error, NotActive | Unavailable | Overloaded | OutcomeUnknown)
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,7 +14,6 @@ import pytest
 
 from tests.gateway.two_sites import TwoSites
 from twinlog import AsyncClient, Client
-from twinlog.addresses import resolve_address
 from twinlog.calls import key_path
 from twinlog.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from twinlog.flow import Patience
@@ -188,13 +186,3 @@ def test_a_key_is_one_path_segment_whatever_is_in_it() -> None:
         key_path(datetime(2013, 1, 1))
     with pytest.raises(InvalidInput, match="part of a key"):
         key_path(None)
-
-
-def test_the_address_may_be_a_file(tmp_path: Path) -> None:
-    (tmp_path / "demo.json").write_text('{"sites": {"a": {"url": "http://x:1"}, "b": {"url": "http://x:2"}}}')
-    (tmp_path / "operator.toml").write_text('pair = "p"\n[sites.a]\nurl = "http://x:1"\n[sites.b]\nurl = "http://x:2"\n')
-    for name in ("demo.json", "operator.toml"):
-        assert resolve_address(str(tmp_path / name)) == {"a": "http://x:1", "b": "http://x:2"}
-    (tmp_path / "demo.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="start `twinlog demo`"):
-        resolve_address(str(tmp_path / "demo.json"))

@@ -1,4 +1,4 @@
-"""What is built and installed: the wheel of apps alone, and the server's beside it.
+"""Both wheels hold what they must, and the one for apps works alone.
 
 `installed` is a fresh environment without an installer: the wheel's files and a link to every distribution that it needs, and
 nothing else on Python's path.

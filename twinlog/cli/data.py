@@ -192,7 +192,7 @@ def receipt(
     text: Annotated[str, typer.Argument(metavar="RECEIPT", help="The string that a write answered.", show_default=False)],
     config: ConfigOption = "", as_json: JsonOption = False,
 ) -> None:
-    """What became of an acknowledged write: survived, lost or unknown."""
+    """Show what became of an acknowledged write: survived, lost or unknown."""
     with connected(config) as client:
         found = client.receipt(text)
     if as_json:

@@ -139,7 +139,7 @@ def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
 
 
 def blockers(sites: Answers) -> list[str]:
-    """What keeps the pair from being whole, in words; empty when all is well."""
+    """The reasons why the pair is not whole, in words; empty when all is well."""
     found = []
     for site, document in sites.items():
         if isinstance(document, Exception):

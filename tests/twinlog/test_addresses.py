@@ -1,0 +1,60 @@
+"""The addresses of a pair, and what is said of a file that has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from twinlog.addresses import resolve_address
+from twinlog.errors import ConfigError, InvalidInput
+
+OPERATOR = 'pair = "p"\n[sites.a]\nurl = "http://x:1/"\n[sites.b]\nurl = "https://x:2"\n[monitor]\ninterval_s = 1\n'
+URLS = {"a": "http://x:1", "b": "https://x:2"}
+
+
+def test_each_form_of_an_address(tmp_path: Path) -> None:
+    (tmp_path / "demo.json").write_text('{"sites": {"a": {"url": "http://x:1"}, "b": {"url": "https://x:2"}}}')
+    (tmp_path / "operator.toml").write_text(OPERATOR)
+    logical = "twinlog://p?a=http://x:1&b=https://x:2"
+    for address in (str(tmp_path / "demo.json"), str(tmp_path / "operator.toml"), logical, URLS):
+        assert resolve_address(address) == URLS
+
+
+def test_the_environment_goes_over_an_operators_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operator.toml").write_text(OPERATOR)
+    monkeypatch.setenv("TWINLOG_SITES__B__URL", "http://y:3")
+    assert resolve_address(str(tmp_path / "operator.toml")) == {"a": "http://x:1", "b": "http://y:3"}
+
+
+@pytest.mark.parametrize(("text", "faults"), [
+    ('site = "a"\n', {"sites.a.url": "is missing", "sites.b.url": "is missing"}),
+    ('[sites.a]\nurl = "x:1"\n[sites.b]\nurl = 7\n', {
+        "sites.a.url": "is 'x:1', not an http address", "sites.b.url": "is 7, not an http address"
+    }),
+    ("sites = 1\n", {"sites.a.url": "is missing", "sites.b.url": "is missing"}),
+])
+def test_every_fault_of_an_operators_file_is_named(tmp_path: Path, text: str, faults: dict[str, str]) -> None:
+    path = tmp_path / "operator.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=str(path)) as caught:
+        resolve_address(str(path))
+    named = caught.value.fields["faults"]
+    assert isinstance(named, list)
+    assert {fault["key"]: fault["problem"] for fault in named} == faults
+
+
+@pytest.mark.parametrize("text", ["no toml", None])
+def test_a_file_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "operator.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"operator\.toml"):
+        resolve_address(str(tmp_path / "operator.toml"))
+
+
+@pytest.mark.parametrize(("address", "said"), [
+    ("", "which pair"), ("twinlog://p", "no logical address"), ("twinlog://p?a=x:1", "no logical address"),
+])
+def test_what_is_no_address(address: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        resolve_address(address)
