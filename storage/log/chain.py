@@ -12,9 +12,11 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from storage import invariants
+from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
 from twinlog.errors import DamagedLog, LogGap
 
@@ -66,7 +68,26 @@ def _kept(frames: Iterable[Frame]) -> list[Frame]:
         if lowest_previous is None or frame.previous < lowest_previous:
             lowest_previous = frame.previous
     kept.reverse()
+    check(ordered, kept)
     return kept
+
+
+def check(ordered: Sequence[Frame], kept: Sequence[Frame]) -> None:
+    """Raises InvariantBroken unless `kept` are the frames of `ordered` that stand.
+
+    The walk over all frames is costly, and so left to tests and the simulator. It comes from the other end than `_kept`: each
+    frame, in order, takes away what stood above its `previous`.
+    """
+    if bool(ordered) != bool(kept) or (kept and kept[-1] is not ordered[-1]):
+        raise InvariantBroken(f"chain: the newest of {len(ordered)} frames stands, whatever came before; kept: {kept[-1:]!r}")
+    if invariants.costly:
+        stands: list[Frame] = []
+        for frame in ordered:
+            while stands and stands[-1].last_seq > frame.previous:
+                stands.pop()
+            stands.append(frame)
+        if stands != list(kept):
+            raise InvariantBroken(f"chain: a frame stands when no later one cuts it off: {stands!r}, not {kept!r}")
 
 
 def tail_after(frames: Iterable[Frame], applied_seq: int, applied_epoch: int = 0) -> list[Frame]:

@@ -16,6 +16,7 @@ import msgspec
 
 from storage.disk.port import Files
 from storage.disk.sealed_json import seal, unseal
+from storage.invariants import InvariantBroken
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class CursorRegistry:
                 return
             await self._save({**self._holders, name: holder})
             self._positions.pop(name, None)
+            self.check()
 
     async def remove(self, name: str) -> None:
         """Nothing is kept for `name` any more; durable when it returns. Unknown names are fine."""
@@ -70,11 +72,13 @@ class CursorRegistry:
             if name in self._holders:
                 await self._save({key: holder for key, holder in self._holders.items() if key != name})
                 self._positions.pop(name, None)
+                self.check()
 
     def advance(self, name: str, epoch: int, durable_seq: int) -> None:
         """What a holder says of itself. It may also go back, e.g. when an engine was replaced. Unknown names are ignored."""
         if name in self._holders:
             self._positions[name] = Position(epoch, durable_seq)
+            self.check()
 
     def safepoint(self, current_epoch: int) -> int:
         """Every record up to this sequence is durable at all blocking holders: what is kept begins after it.
@@ -88,11 +92,27 @@ class CursorRegistry:
         """`async with registry.trimming(epoch) as safepoint`: nobody registers until the block has been left, in which
         nothing may wait for another machine: a holder that has registered may rely on what the log holds then."""
         async with self._lock:
-            yield self.safepoint(current_epoch)
+            holders, safepoint = self._holders, self.safepoint(current_epoch)
+            self.check(safepoint, current_epoch)
+            yield safepoint
+            if self._holders is not holders:
+                raise InvariantBroken(f"cursors: nobody registers while the WAL is trimmed up to {safepoint}")
 
     def holders(self) -> list[tuple[Holder, Position | None]]:
         """For status: everyone, by name; None: nothing was heard since the start."""
         return [(holder, self._positions.get(name)) for name, holder in sorted(self._holders.items())]
+
+    def check(self, safepoint: int = 0, current_epoch: int = 0) -> None:
+        """Raises InvariantBroken. `safepoint`: what is about to be trimmed, in `current_epoch`. A few comparisons."""
+        if not self._positions.keys() <= self._holders.keys():
+            raise InvariantBroken(f"cursors: only who is registered has a position; {self._holders!r}, {self._positions!r}")
+        if any(position.durable_seq < 0 for position in self._positions.values()):
+            raise InvariantBroken(f"cursors: nothing is durable below sequence 0: {self._positions!r}")
+        for name, holder in self._holders.items() if safepoint else ():
+            position = self._positions.get(name)
+            holds = position is not None and position.epoch == current_epoch and position.durable_seq >= safepoint
+            if holder.blocking and not holds:
+                raise InvariantBroken(f"cursors: {holder!r} needs what is about to be trimmed up to {safepoint}: {position!r}")
 
     def _counted(self, holder: Holder, current_epoch: int) -> int:
         position = self._positions.get(holder.name)

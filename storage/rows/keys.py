@@ -222,12 +222,6 @@ class KeyCodec:
         return self.path_from_values(self.decode(key))
 
 
-def after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest bytes above every key that begins with `prefix`; None when there are none (unbounded)."""
-    trimmed = prefix.rstrip(b"\xff")
-    return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
-
-
 def _text_reader(kind: ColumnType) -> Callable[[str], Any]:
     if kind.from_text is None:
         raise TwinlogError(f"a column of type {kind.name} cannot be part of a key")

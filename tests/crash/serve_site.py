@@ -9,7 +9,8 @@ import uvloop
 
 from gateway.app import serve
 from gateway.config.loading import load_site_config
-from storage.failpoints import ArmedFailpoints, Failpoints
+from storage.failpoints import Failpoints
+from tests.armed_failpoints import ArmedFailpoints
 
 DIED = 86
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from storage.failpoints import ArmedFailpoints
 from switchover.operations.document import OperationDocument
 from switchover.register.port import PairState
 from switchover.register.transitions import renew_lease
+from tests.armed_failpoints import ArmedFailpoints
 from tests.pair.faults import FaultyDfs, FaultyDfsWriter
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 from twinlog.errors import EngineFailed, TwinlogError, Unavailable

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from storage.failpoints import ArmedFailpoints
 from switchover.operations.attempt import history_entry
 from switchover.operations.document import OperationDocument
 from switchover.register.port import PairState
+from tests.armed_failpoints import ArmedFailpoints
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 from twinlog.errors import DfsError, Refused

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storage.log.chain import standing, tail_after, unbroken
+from storage.invariants import InvariantBroken, watched
+from storage.log.chain import check, standing, tail_after, unbroken
 from storage.log.frame import Frame
 from tests.storage.log.frames import a_frame
 from tools.sources import ROOT
@@ -223,3 +224,27 @@ def test_a_hole_is_left_behind() -> None:
 def test_nothing_gives_nothing() -> None:
     assert standing([]) == []
     assert tail_after([], 7) == []
+
+
+@pytest.mark.parametrize(("planted", "rule"), [
+    (lambda kept: kept[:-1], "the newest"),
+    (lambda kept: kept[1:], "no later one cuts it off"),
+    (lambda kept: [*kept[:1], *kept], "no later one cuts it off"),
+])
+def test_a_chain_that_keeps_too_little_or_too_much_is_found(planted: Callable[[list[Frame]], list[Frame]], rule: str) -> None:
+    """Each planted mistake is one that `standing` itself, with its check of links, might not see."""
+    ordered = [a_frame(1), a_frame(2), a_frame(3)]
+    check(ordered, ordered)
+    with watched() as broken, pytest.raises(InvariantBroken, match=rule):
+        check(ordered, planted(ordered))
+    assert len(broken) == 1
+
+
+def test_what_a_later_frame_cut_off_does_not_stand() -> None:
+    ordered = [a_frame(1), a_frame(2), a_frame(3, previous=1, epoch=2)]
+    check(ordered, [ordered[0], ordered[2]])
+    with watched(), pytest.raises(InvariantBroken, match="no later one cuts it off"):
+        check(ordered, ordered)
+    with watched(costly_too=False) as broken:
+        check(ordered, ordered)  # the walk is left to tests and the simulator
+    assert not broken

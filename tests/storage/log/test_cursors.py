@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.invariants import InvariantBroken, watched
 from storage.log.cursors import CursorRegistry, Holder, Position
 from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import LogError, SyncFailed
@@ -147,3 +148,35 @@ def test_the_safepoint_against_its_definition(wanted: dict[str, tuple[bool, tupl
         assert safe == 0 or any(blocking and position == (2, safe) for blocking, position in wanted.values())
 
     asyncio.run(check())
+
+
+async def test_a_position_of_nobody_is_found() -> None:
+    registry = await registry_of("engine")
+    registry._positions["stranger"] = Position(1, 5)
+    with watched() as broken, pytest.raises(InvariantBroken, match="only who is registered"):
+        registry.advance("engine", 1, 4)
+    assert len(broken) == 1
+
+
+async def test_a_negative_position_is_found() -> None:
+    registry = await registry_of("engine")
+    with watched(), pytest.raises(InvariantBroken, match="below sequence 0"):
+        registry.advance("engine", 1, -4)
+
+
+async def test_a_safepoint_above_a_holder_is_found_before_anything_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = await registry_of("engine", "b")
+    registry.advance("engine", 3, 70)
+    registry.advance("b", 2, 90)  # of another epoch: it counts as 0
+    monkeypatch.setattr(CursorRegistry, "_counted", lambda self, holder, epoch: self._positions[holder.name].durable_seq)
+    with watched(), pytest.raises(InvariantBroken, match="needs what is about to be trimmed up to 70"):
+        async with registry.trimming(3):
+            raise AssertionError("nothing may be trimmed")
+
+
+async def test_a_registration_during_a_trim_is_found() -> None:
+    registry = await registry_of("engine")
+    registry.advance("engine", 3, 70)
+    with watched(), pytest.raises(InvariantBroken, match="nobody registers"):
+        async with registry.trimming(3):
+            await registry._save({**registry._holders, "late": Holder("peer", "late")})  # past the lock

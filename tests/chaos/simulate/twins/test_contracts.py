@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from chaos.simulate.twins.clock import SimClock
 from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
 from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
 from chaos.simulate.twins.disk import SimDisk, SimFiles
@@ -18,6 +19,7 @@ from chaos.simulate.twins.transport import SimTransport
 from tests.chaos.simulate.on_virtual_loop import on_loop, suite
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.replication.transport_contract import StubPeer, TransportContract
+from tests.storage.clock_contract import ClockContract
 from tests.storage.disk.files_contract import FilesContract
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
@@ -30,6 +32,12 @@ from tests.switchover.register.test_coordinator import Doors
 @pytest.fixture
 def loop() -> VirtualLoop:
     return VirtualLoop()
+
+
+class TestSimClock(suite(ClockContract)):  # type: ignore[misc]
+    @pytest.fixture(params=[1.0, 0.9, 1.1])
+    def clock(self, loop: VirtualLoop, request: pytest.FixtureRequest) -> SimClock:
+        return SimClock(loop, rate=request.param, ahead_ms=-3000)
 
 
 class TestSimDfs(suite(DfsContract)):  # type: ignore[misc]
