@@ -23,13 +23,14 @@ class Changes(Modes):
         return None
 
     def step_decide(self, i: int) -> Taken:
-        s, c = self.sites[i], self.coord
-        if s.state != "closed":
+        s = self.sites[i]
+        c = self.pair(i) if s.state == "closed" else None
+        if c is None:
             return False
         running = c.switching
         if running is not None and running.site == i:
-            if running.kind == "switchover" and not s.stopped_half_way:
-                c.switching = None  # given up: nothing irreversible was done
+            if (running.kind == "switchover" and not s.stopped_half_way) or (running.kind == "takeover" and c.mode == "async"):
+                self.put(i, switching=None)  # given up: nothing irreversible was done, or the old active was degraded unseen
                 return None
             return self.resume(i) if running.kind == "switchover" else self.begin(i, running.kind)
         if c.active != i:
@@ -46,42 +47,47 @@ class Changes(Modes):
 
     def step_takeover(self, i: int) -> Taken:
         """Failover command at a standby. Its compare-and-set at the coordinator is the first step."""
-        s, c = self.sites[i], self.coord
-        if s.state != "standby" or s.plan or c.active == i or c.mode != "sync" or not self.rarely(0.3):
+        s, c = self.sites[i], self.pair(i)
+        if s.state != "standby" or s.plan or c is None or c.active == i or c.mode != "sync" or not self.rarely(0.3):
             return False  # in an asynchronous mode it would lose acknowledged writes: refused without force
         return self.begin(i, "takeover")
 
     def step_force(self, i: int) -> Taken:
         """The same from an asynchronous active, with the loss accepted; also at a site that never rejoined."""
-        s, c = self.sites[i], self.coord
-        if s.state not in ("standby", "closed") or s.plan or c.active == i or c.mode != "async" or not self.rarely(0.15):
+        s, c = self.sites[i], self.pair(i)
+        if s.state not in ("standby", "closed") or s.plan or c is None:
+            return False
+        if c.active == i or c.mode != "async" or not self.rarely(0.15):
             return False
         self.forced += 1
         return self.begin(i, "force")
 
     def step_switchover(self, i: int) -> Taken:
-        s, c = self.sites[i], self.coord
-        if s.state != "standby" or s.plan or c.active == i or c.switching or self.cut or not self.rarely(0.3):
+        s, c = self.sites[i], self.pair(i)
+        if s.state != "standby" or s.plan or c is None or c.active == i or c.switching or self.cut or not self.rarely(0.3):
             return False
         if self.sites[1 - i].state != "active":
             return False
         return self.begin(i, "switchover", EARLY + ACTIVATION)
 
     def begin(self, i: int, kind: str, steps: list[str] | None = None) -> Taken:
-        s, c = self.sites[i], self.coord
+        s, c = self.sites[i], self.pair(i)
+        assert c is not None
         self.plans += 1
         s.give_up_plan()
-        s.plan, s.steps = Plan(i, self.plans, kind), list(steps or ACTIVATION)
+        s.begun, s.plan, s.steps = c, Plan(i, self.plans, kind), list(steps or ACTIVATION)
         if self.rarely(0.5):  # what is closed may be read while the leases run out
             at = s.steps.index("wait")
             s.steps[at : at + 2] = ["read", "wait"]
         claims = [] if kind == "restart" and c.mode == "async" else list(self.dfs[self.arbiter(i)].claims)
-        s.epoch = c.given = max([c.given, *claims]) + 1
-        if self.bug != "blind_restart" or kind != "restart":
-            c.switching = s.plan
+        s.epoch = self.next_epoch(i, max([c.given, *claims]))
+        self.put(i, given=s.epoch, switching=c.switching if self.bug == "blind_restart" and kind == "restart" else s.plan)
         if s.steps[0] != "drain":
             s.state = "plan"
         return None
+
+    def next_epoch(self, i: int, highest: int) -> int:
+        return highest + 1
 
     def arbiter(self, i: int) -> int:
         """The DFS that holds the remote log in question: one's own for a takeover, the peer's for a restart."""
@@ -89,10 +95,13 @@ class Changes(Modes):
         return 1 - i if plan is not None and plan.kind == "restart" else i
 
     def needs_arbiter(self, i: int) -> bool:
-        return self.arbiter(i) == i or self.coord.mode == "sync"
+        begun = self.sites[i].begun
+        assert begun is not None
+        return self.arbiter(i) == i or begun.mode == "sync"
 
     def lost_the_pair(self, i: int) -> bool:
-        return self.coord.switching != self.sites[i].plan and self.bug != "blind_restart"
+        c = self.pair(i)
+        return c is not None and c.switching != self.sites[i].plan and self.bug != "blind_restart"
 
     # ---- the steps of a plan
     def step_plan(self, i: int) -> Taken:
@@ -128,29 +137,32 @@ class Changes(Modes):
 
     def abandon(self, i: int) -> Taken:
         """The pair is let go; the old active admits writes again by itself when it sees that."""
-        s = self.sites[i]
-        if self.coord.switching == s.plan:
-            self.coord.switching = None
+        s, c = self.sites[i], self.pair(i)
+        if c is not None and c.switching == s.plan:
+            self.put(i, switching=None)
         s.give_up_plan()
         if s.state == "plan":
             self.halt(i)
         return True
 
     def step_undrain(self, i: int) -> Taken:
-        s, c = self.sites[i], self.coord
-        if s.state != "active" or not s.draining or c.switching is not None or (c.active, c.epoch) != (i, s.epoch):
+        s, c = self.sites[i], self.pair(i)
+        if s.state != "active" or not s.draining or c is None:
+            return False
+        if c.switching is not None or (c.active, c.epoch) != (i, s.epoch):
             return False
         s.draining = False
         return None
 
     def plan_down(self, i: int) -> Taken:
         """The old active stops for good, and says what its storage holds durably; or nobody knows whether it did."""
-        s, t, c = self.sites[i], self.sites[1 - i], self.coord
+        s, t, begun = self.sites[i], self.sites[1 - i], self.sites[i].begun
+        assert begun is not None
         if self.lost_the_pair(i):
             return self.abandon(i)
         s.state, s.stopped_half_way = "plan", True
         if self.cut or t.state == "down":
-            if c.mode == "async" and not s.caught_up:
+            if begun.mode == "async" and not s.caught_up:
                 return self.abandon(i)
             return None
         if t.state == "active":
@@ -248,7 +260,7 @@ class Changes(Modes):
     def plan_copy(self, i: int) -> Taken:
         """A restart in synchronous mode: what only the WAL has goes into the new remote segment first."""
         s, d = self.sites[i], self.dfs[self.arbiter(i)]
-        if self.arbiter(i) == i or self.coord.mode != "sync":
+        if self.arbiter(i) == i or not self.needs_arbiter(i):
             return None
         if self.cut:
             return False
@@ -261,13 +273,14 @@ class Changes(Modes):
 
     def plan_start(self, i: int) -> Taken:
         """The start of the epoch goes into both logs: from then on the end that it names is the truth, if it opens."""
-        s, plan = self.sites[i], self.sites[i].plan
+        s, plan, begun = self.sites[i], self.sites[i].plan, self.sites[i].begun
         assert plan is not None
+        assert begun is not None
         if self.unreachable(i) and self.needs_arbiter(i):
             return False
         if self.fenced(i) or self.lost_the_pair(i):
             return self.stop_plan(i)
-        s.mode = self.coord.mode if plan.kind == "restart" else "async"
+        s.mode = begun.mode if plan.kind == "restart" else "async"
         last = s.end.seq if s.end else 0
         if plan.kind == "switchover" and self.may_open_sync(s, last):
             if self.cut:
@@ -288,12 +301,12 @@ class Changes(Modes):
 
     def plan_open(self, i: int) -> Taken:
         """The compare-and-set that has the last word."""
-        s, c, plan = self.sites[i], self.coord, self.sites[i].plan
+        s, plan = self.sites[i], self.sites[i].plan
         assert plan is not None
         if self.lost_the_pair(i):
             return self.stop_plan(i)
         self.check_opened(i, [f.name for f in s.storage + s.tail], forced=plan.kind == "force")
-        c.epoch, c.active, c.mode, c.switching = s.epoch, i, s.mode, None
+        self.put(i, epoch=s.epoch, active=i, mode=s.mode, switching=None)
         s.stopped_half_way, s.known_epoch = False, s.epoch
         return None
 

@@ -55,13 +55,18 @@ class Plan:
     kind: str  # restart takeover force switchover
 
 
-@dataclass
-class Coordinator:
+@dataclass(frozen=True)
+class Value:
+    """The register's value; the last three members are of the two DFSs only (two_dfs.py)."""
+
     epoch: int = 1
     given: int = 1  # the highest epoch ever given away
     active: int = 0
     mode: str = "sync"
     switching: Plan | None = None
+    home: int = 1  # on whose DFS the next value is decided
+    forced: int = 0  # how often a command moved the home without the old one
+    number: int = 1
 
 
 @dataclass
@@ -79,6 +84,7 @@ class Site:
     mode: str = "sync"  # sync async catching
     draining: bool = False
     lease: bool = False  # of an asynchronous active, kept at the coordinator
+    lease_until: int = 0  # alone.py: or proved by a look at the register
     pending: list[Pending] = field(default_factory=list)
     next_seq: int = 1
     standing: int = 0  # last sequence that still stands
@@ -91,6 +97,9 @@ class Site:
     looked: list[tuple[Segment, int]] = field(default_factory=list)  # and how much was there
     fenced_at: int | None = None  # after this no append was started that ever succeeds
     plan: Plan | None = None
+    begun: Value | None = None  # the value that the plan follows
+    mark: tuple[Value, bool] | None = None  # alone.py: the value that the plan began with, and whether both DFSs were seen
+    last_look: tuple[int, bool, Value | None] | None = None  # alone.py: open not before, whether blind, what must still be
     steps: list[str] = field(default_factory=list)
     drained_seq: int | None = None
     caught_up: bool = False
@@ -124,7 +133,7 @@ class Site:
         self.give_up_plan()
 
     def give_up_plan(self) -> None:
-        self.plan, self.steps = None, []
+        self.plan, self.begun, self.mark, self.last_look, self.steps = None, None, None, None, []
         self.looked_at, self.looked, self.fenced_at = None, [], None
         self.drained_seq, self.caught_up, self.old_durable, self.tail, self.start = None, False, None, [], None
 

@@ -54,12 +54,14 @@ class World(Changes):
                 continue  # what a forced takeover gave up may stay at the other site until base data replaces it
             if t.storage != s.storage[: len(t.storage)]:
                 raise Broken(f"standby is no prefix: {t.storage} / {s.storage}")
-        if all(s.state == "active" and s.mode == "async" and s.lease for s in self.sites):
-            raise Broken("two actives acknowledge without each other")
-
+        self.check_actives()
         for s, t in ((a, b), (b, a)):
             if s.state == t.state == "active" and s.epoch < t.epoch and s.mode == "sync" and self.now < s.reads_until:
                 raise Broken(f"epoch {s.epoch} still serves reads while {t.epoch} is open")
+
+    def check_actives(self) -> None:
+        if all(s.state == "active" and s.mode == "async" and s.lease for s in self.sites):
+            raise Broken("two actives acknowledge without each other")
 
     def take(self, name: str, i: int) -> None:
         if getattr(self, f"step_{name}")(i) is not False:
@@ -71,7 +73,11 @@ class World(Changes):
         weights = [self.rng.choice((0.2, 1, 1, 1, 4)) for _ in names]  # each walk likes other steps than the one before
         for name in self.rng.choices(names, weights, k=steps):
             self.take(name, self.rng.randrange(2))
-        self.cut, self.calm = False, True  # everything comes back: both sites must end equal, with every acknowledged write
+        self.heal()
+
+    def heal(self) -> None:
+        """Everything comes back: both sites must end equal, with every acknowledged write."""
+        self.cut, self.calm = False, True
         for _ in range(120):
             for i in (0, 1):
                 for name in HEALING:
