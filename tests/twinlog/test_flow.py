@@ -348,8 +348,8 @@ def test_whatever_happens_the_answer_is_honest_and_in_time(script: list[str], de
 def test_a_request_for_one_site_goes_nowhere_else_and_ends_when_that_site_is_not_the_active() -> None:
     moved = problem(421, "not-active", active=active("b", 2), outcome="not_applied")
     pair = Pair({
-        "a": site("a", "STANDBY", active("b", 2), always(moved)),
-        "b": site("b", "ACTIVE", active("b", 2), always(ok())),
+        "http://a": site("a", "STANDBY", active("b", 2), always(moved)),
+        "http://b": site("b", "ACTIVE", active("b", 2), always(ok())),
     })
     with pytest.raises(NotActive):
         pair.run(msgspec.structs.replace(WRITE, site="a"), deadline_s=5)
@@ -357,8 +357,8 @@ def test_a_request_for_one_site_goes_nowhere_else_and_ends_when_that_site_is_not
 
 
 def test_a_request_for_one_site_is_repeated_there() -> None:
-    answers = iter([LOST, problem(503, "unavailable", outcome="unknown"), ok({"version": 1})])
-    pair = Pair({"a": lambda request, now_s: next(answers), "b": always(REFUSED)})
+    answers: Iterator[Answer] = iter([LOST, problem(503, "unavailable", outcome="unknown"), ok({"version": 1})])
+    pair = Pair({"http://a": lambda request, now_s: next(answers), "http://b": always(REFUSED)})
     assert pair.run(msgspec.structs.replace(WRITE, site="a"), deadline_s=30).status == 200
     assert {(request.url, request.headers["Idempotency-Key"]) for request in pair.requests} == {
         ("http://a/v1/tables/t/rows/1", "k1")
