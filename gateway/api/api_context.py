@@ -1,4 +1,4 @@
-"""What every route shares: the service, the limits, the row codecs, the figures, and the sign that the door closes.
+"""Every route shares one context: the service, the limits, the row codecs, the figures, and the sign that the door closes.
 
 What always holds: a request is decoded with the schema that the service shows at that moment; the service refuses it if the
 schema has changed by the time of the write.

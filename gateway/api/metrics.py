@@ -1,4 +1,4 @@
-"""What the door measures itself, and the page that Prometheus reads: that plus everything the site reports.
+"""The door measures acknowledgements, reads and problems itself; Prometheus reads that and everything the site reports.
 
 What always holds: a site's figure whose name ends in `_total` is a counter, any other number a gauge; times are in seconds, as
 a client of this process sees them, waiting included. Source: product.md section 8.
@@ -55,7 +55,7 @@ class DoorMetrics:
         self._problems.labels(str(status)).inc()
 
     def answers(self) -> Answers:
-        """What was answered since this process began, for the availability monitor."""
+        """Counts what was answered since this process began, for the availability monitor."""
         families = [*self._acks.collect(), *self._problems.collect()]
         samples = [sample for family in families for sample in family.samples]
         failed = (one.value for one in samples if one.name.endswith("_total") and one.labels["status"] >= "500")

@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Row(NamedTuple):
-    """How one class of errors is shown. `outcome` is that of a write which failed with it."""
+    """Shows one class of errors. `outcome` is that of a write which failed with it."""
 
     status: int
     title: str

@@ -1,4 +1,4 @@
-"""What a request says besides its body: content type, conditions, idempotency key, deadline, time to read at.
+"""Reads what a request says besides its body: content type, conditions, idempotency key, deadline, time to read at.
 
 What always holds: the hot path and the plain routes read requests with these functions and no others; whatever a header or
 parameter says wrongly is an InvalidInput that names it and what would be right. Source: product.md section 2.
@@ -117,7 +117,7 @@ def body_too_large(bytes_max: int) -> TooLarge:
 
 
 def deadline_s(head: Head, config: HttpSettings) -> float:
-    """How long this request may take, in seconds: its header, at most the site's limit, or the site's default."""
+    """Returns how long this request may take, in seconds: its header, at most the site's limit, or the site's default."""
     if head.deadline is None:
         return config.request_deadline_s
     try:
@@ -144,7 +144,7 @@ def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
 
 
 def request_mark(head: Head, body: bytes) -> RequestMark | None:
-    """What the idempotency key of a request that makes one record leaves in the log."""
+    """Returns what the idempotency key of a request that makes one record leaves in the log."""
     key, digest = idempotency(head, body)
     return None if key is None else RequestMark(key, digest, 1)
 
@@ -160,7 +160,7 @@ def expect_type(head: Head, allowed: Sequence[str]) -> str:
 
 
 def wanted_type(head: Head, offered: Sequence[str]) -> str:
-    """What to answer in: the first of Accept that is offered, by default `offered[0]`. Raises 406 that names them."""
+    """Returns the type to answer in: the first of Accept that is offered, else `offered[0]`. Raises 406 that names them."""
     if not head.accept or head.accept in ("*/*", offered[0]):
         return offered[0]
     for choice in head.accept.split(","):

@@ -47,7 +47,7 @@ log = structlog.get_logger("twinlog.active")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableSettings:
-    """When the policy `available` leaves the synchronous mode, and how long all must be well before it returns to it."""
+    """The policy `available`: when it leaves the synchronous mode, and how long all must be well before it returns."""
 
     degrade_after_s: Annotated[float, Within(0.1, 3600)] = 5.0
     resync_after_s: Annotated[float, Within(0.0, 3600)] = 10.0
@@ -95,7 +95,7 @@ class ActivePorts:
 
 
 class RemoteReports:
-    """Where a remote writer's reports go: it is opened by activation, before the commit log exists."""
+    """Receives a remote writer's reports, which begin before the commit log exists: activation opens the writer."""
 
     def __init__(self, lease: ReadLease, appends: Histogram, clock: Clock) -> None:
         """`appends` counts how long each append took that has succeeded, from handing over to the DFS's answer."""
@@ -120,7 +120,7 @@ class RemoteReports:
 
 
 class ActiveEpoch:
-    """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can mend."""
+    """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can repair."""
 
     def __init__(
         self, opened: OpenedEpoch, reports: RemoteReports, ports: ActivePorts, settings: ActiveSettings, *,
@@ -165,7 +165,7 @@ class ActiveEpoch:
             self._tasks.append(loop.create_task(self._kept(work)))
 
     async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
-        """For as long as the epoch lives: a fault of ours must not leave it without its lease, shipper or trimmer."""
+        """Runs `work` as long as the epoch lives: a fault of ours must not leave it without lease, shipper or trimmer."""
         while True:
             try:
                 await work()

@@ -37,7 +37,7 @@ log = structlog.get_logger("twinlog.commit")
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):
-    """Where a request's last record went, and how it was acknowledged."""
+    """An acknowledgement: the place of a request's last record in the log, and the mode."""
 
     epoch: int
     seq: int
@@ -46,7 +46,7 @@ class Ack(msgspec.Struct, frozen=True, gc=False):
 
 
 class RemoteLog(Protocol):
-    """What the driver asks of remote_log/writing/writer.py."""
+    """The driver's view of remote_log/writing/writer.py."""
 
     def submit(self, frame: Frame) -> None: ...
     def drop_after(self, seq: int) -> None: ...

@@ -42,7 +42,7 @@ class CommitSettings:
 
 
 class CommitMode(Enum):
-    """How a commit is reached.
+    """The rule by which a commit is reached.
 
     CATCHING writes the remote log but does not wait for it. TIGHTENING waits for it, but does not say "sync" yet: the
     coordinator has not recorded it.
@@ -55,7 +55,7 @@ class CommitMode(Enum):
 
     @property
     def label(self) -> str:
-        """What an acknowledgement says (P8)."""
+        """The word in an acknowledgement (P8)."""
         return "sync" if self is CommitMode.SYNC else "async"
 
 
@@ -140,7 +140,7 @@ class CommitCore:
         return self.standing
 
     def set_mode(self, mode: CommitMode) -> Committed | None:
-        """Change the rule. Tightening comes before the coordinator is told, loosening only after it recorded it (P8)."""
+        """Changes the rule. Tightening comes before the coordinator records it, loosening only after (P8)."""
         self.mode = mode
         return self._advance()
 

@@ -40,7 +40,7 @@ class DoorApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Starlette's last resort answers an unexpected error and raises it again: by then nothing is left to do.
 
-        An error in the middle of an answer goes on to the server, which breaks the connection.
+        An error in the middle of an answer reaches the server, which breaks the connection.
         """
         if scope["type"] != "http":
             return

@@ -1,1 +1,1 @@
-"""What the API asks of a site: rows, tables, barriers, audits, receipts, and what admits a request."""
+"""The ports between the API and a site, and what answers them: rows, tables, barriers, audits, receipts, admission."""

@@ -1,4 +1,4 @@
-"""What audits of this pair found last, as they said themselves: kept in the storage's own notes, so also after a restart.
+"""The storage's notes keep what audits of this pair found last, as they said themselves; a restart does not lose it.
 
 What always holds: of each job the last is kept, and the last comparison that found both sites equal; one that ended earlier
 takes no later one's place. Source: docs/decisions (audits at a barrier).
@@ -80,12 +80,12 @@ class AuditNotes:
             await self._engine.set_meta(AUDITS, msgspec.json.encode(audits))
 
     def last_good_ms(self) -> int | None:
-        """When both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""
+        """Returns when both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""
         good = self.all().last_good_compare
         return None if good is None else round(good.finished_at.timestamp() * 1000)
 
     def figures(self) -> dict[str, float]:
-        """For metrics; nothing where nothing is known."""
+        """Returns figures for metrics; nothing where nothing is known."""
         good_ms = self.last_good_ms()
         if good_ms is None:
             return {}

@@ -71,7 +71,7 @@ class BarrierService:
         return f"barrier-{_moment(self._clock.wall_ms()):%Y%m%dT%H%M%S.%f}"
 
     def all(self) -> BarrierList:
-        """What this site holds, whatever its role."""
+        """Lists what this site holds, whatever its role."""
         return BarrierList(self._site, [self._document(kept) for kept in self._engine.kept_snapshots()])
 
     def get(self, name: str) -> BarrierDocument:
@@ -85,7 +85,7 @@ class BarrierService:
         return self._document(held)
 
     async def release(self, name: str) -> None:
-        """Of this site only. Raises NotFound."""
+        """Lets go of this site's snapshot only. Raises NotFound."""
         self.get(name)
         await self._engine.release_snapshot(name)
 

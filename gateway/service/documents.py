@@ -18,7 +18,7 @@ Seconds = Annotated[float, Meta(description="seconds", ge=0)]
 
 
 class ActiveSite(Struct, frozen=True):
-    """Where the active is, as far as the asked site knows."""
+    """The address of the active, as far as the asked site knows."""
 
     site: str
     url: str
@@ -38,7 +38,7 @@ class SiteDocument(Struct, frozen=True):
 
 
 class ReplicationLag(Struct, frozen=True):
-    """How many committed records the other site has not applied."""
+    """Committed records that the other site has not applied."""
 
     records: int
     sample_age_s: Seconds | None

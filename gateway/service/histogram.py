@@ -1,4 +1,4 @@
-"""How often a thing took how long: counts by bounds, for Prometheus.
+"""Counts of durations by upper bounds, for Prometheus.
 
 This module is pure.
 """

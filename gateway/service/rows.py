@@ -3,7 +3,7 @@
 What always holds:
 - a conditional write is evaluated against applied state while its keys are held, and they stay held until its fate is settled;
 - an idempotency key that is already in the log answers its first outcome, and a different request under it is refused;
-- a read, a condition that does not hold and an outcome that is answered again are told only under a valid lease (P2);
+- a read, a condition that does not hold and an outcome that is answered again leave only under a valid lease (P2);
 - nothing is logged once the site drains, or its epoch has ended, however long the request waited for its keys.
 Source: protocol.md section 4.
 """
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class Holds:
-    """What one request holds in the write path: its idempotency key, its place in admission, its row keys.
+    """The releases of all that one request holds: its idempotency key, its place in admission, its row keys.
 
     What always holds: all of it is released together, once, the last taken first.
     """
@@ -114,7 +114,7 @@ class RowsService:
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
         """The answer to the request that bore this key, if it was applied; waits for one that is under way.
 
-        For a repeated request that does not read any more as it did (its table has changed since): it may not be told that
+        A repeated request may not read any more as it did, since its table has changed: it must not get the answer that
         nothing was applied. Raises InvalidInput when the key was of a different request.
         """
         until_s = self._clock.monotonic_s() + (deadline_s or self._default_deadline_s)

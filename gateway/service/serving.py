@@ -1,4 +1,4 @@
-"""What requests may do at this site now. The site sets it in the same step as its role and its epoch; requests only look.
+"""The epoch that serves requests now. The site sets it in the same step as its role; requests only look.
 
 What always holds: `writing` and `reading` name the open epoch or nothing; a request that took an epoch compares it by identity
 right before the log, so that it comes neither behind a drain nor into another epoch. Source: protocol.md sections 4 and 5.

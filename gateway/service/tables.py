@@ -66,7 +66,7 @@ class TablesService:
             yield self._serving.for_writes()
 
     async def _was_made(self, active: ActiveEpoch, mark: RequestMark | None) -> bool:
-        """Whether this very change was made under its key already, which is told under a valid lease only."""
+        """Says whether this very change was made under its key already, under a valid lease only."""
         found = None if mark is None else await self._engine.request_outcome(mark.key)
         if mark is None or found is None:
             return False

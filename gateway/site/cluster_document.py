@@ -102,7 +102,7 @@ def _peer(site: Site, url: str) -> SiteDocument:
 
 
 def _lag(site: Site) -> ReplicationLag | None:
-    """How far the follower is behind, in records; None at a site that does not know."""
+    """Counts the records that the follower is behind; None at a site that does not know."""
     view = _view(site)
     if site.active_epoch is None or view is None or view.applied_seq is None:
         return None
@@ -134,7 +134,7 @@ def _at_risk(site: Site) -> AtRisk | None:
 
 
 def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
-    """Whether the other site lacks what no log has any more: then what stands in both logs is not enough."""
+    """Says whether the other site lacks what no log has any more: then what stands in both logs is not enough."""
     if view.state in ("diverged", "loading"):
         return True
     return view.applied_seq is not None and view.applied_seq < (log_begins_after or 0)

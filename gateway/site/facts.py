@@ -58,7 +58,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
 
 
 async def own_facts(site: Site) -> SiteFacts:
-    """With a look at the coordinator of this site's own."""
+    """Collects the facts with this site's own look at the coordinator."""
     try:
         return await site_facts(site, await site.ports.coordinator.read(), None)
     except TwinlogError as error:
@@ -74,7 +74,7 @@ async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
 
 
 async def _seen(look: Awaitable[T]) -> T | None:
-    """What a look at a DFS sees; None when it fails: the probe says why."""
+    """Returns what a look at a DFS sees; None when it fails: the probe says why."""
     try:
         return await within(LOOK_TIMEOUT_S, look)
     except TwinlogError:

@@ -117,7 +117,7 @@ class Operations:
 
     @property
     def _actor(self) -> str:
-        """Of what the site does by itself."""
+        """Names the site as the one that acts by itself."""
         return f"site {self._site.site}"
 
     async def _last_begun(self) -> OperationDocument | None:
@@ -175,11 +175,11 @@ class Operations:
         return await self._executor.resume(operation_id, actor)
 
     async def checks(self, kind: str) -> ChecksDocument:
-        """Whether a role change of this kind would work here now. Raises InvalidInput."""
+        """Judges whether a role change of this kind would work here now. Raises InvalidInput."""
         return (await self._preflight.look(kind, {})).document()
 
     async def view(self) -> SiteView:
-        """What this site sees of the pair: for the availability monitor."""
+        """Shows what this site sees of the pair, for the availability monitor."""
         now_ms = self._site.ports.clock.wall_ms()
         changes = [
             RoleChange(one.id, one.kind, one.actor, max(0, now_ms - one.created_ms) / 1000)

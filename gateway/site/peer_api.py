@@ -1,4 +1,4 @@
-"""What one gateway answers the other: the methods of remote_log/replication/messages.py, dispatched to sink and site.
+"""Answers the other site's gateway: the methods of remote_log/replication/messages.py, dispatched to sink and site.
 
 What always holds: calls that end this site's epoch name the plan that has the pair at the coordinator, or are refused; a
 message that is not of its method's form changes nothing.

@@ -1,4 +1,4 @@
-"""What one site reads of its configuration: who it is, who the other one is, and the settings of what it runs.
+"""The part of the configuration that one site reads: who it is, who the other one is, and the settings of what it runs.
 
 What always holds: each section is the class of the room that reads it; `gateway.config.model.SiteConfig` adds what only the
 composition root reads.

@@ -145,7 +145,7 @@ class Site:
         return None if failure is None else f"its storage failed and waits to be opened anew: {failure}"
 
     def active_address(self) -> dict[str, Any] | None:
-        """Where the active is, as far as this site knows."""
+        """Returns where the active is, as far as this site knows."""
         if self.active_epoch is not None:
             return {"site": self.site, "url": self.settings.http.url, "epoch": self.active_epoch.epoch}
         state = self.pair_state
@@ -297,7 +297,7 @@ class Site:
             self.waiting_for = f"the rejoin ({why})"
 
     def takeover_blocker(self) -> str | None:
-        """Why this site's storage cannot stand in for the active now; None when it can."""
+        """Returns why this site's storage cannot stand in for the active now; None when it can."""
         engine = self.ports.engine
         if engine.failure is not None:
             return f"its storage failed and waits to be opened anew: {engine.failure}"
@@ -314,7 +314,7 @@ class Site:
         return self.pair_state
 
     async def known_epochs(self) -> KnownEpochs:
-        """Which epochs this site knows of, whatever the coordinator says."""
+        """Returns which epochs this site knows of, whatever the coordinator says."""
         ports = self.ports
         return await known_epochs(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
 

@@ -132,7 +132,7 @@ class Supervisor:
                 await self._run("rejoin")
 
     async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
-        """What cannot be taken up, or undone, now is tried again, less and less often."""
+        """Resumes or undoes a plan; what cannot be done now is tried again, less and less often."""
         self._failed += 1
         if await self._go_on(plan.plan_id):
             self._site.waiting_for = f"its own {plan.kind}, which stopped half-way and is taken up again"

@@ -57,7 +57,7 @@ class DoorClient:
         return self.server.port
 
     async def raw(self, data: bytes, *, end: bool = False) -> bytes:
-        """What a fresh connection answers to these bytes until it is closed. `end`: half-close after them."""
+        """Returns what a fresh connection answers to these bytes until it is closed. `end`: half-close after them."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(data)

@@ -1,4 +1,4 @@
-"""What the plain routes share: reading the request, and answering."""
+"""The plain routes share these: reading the request, and answering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For load balancers and Prometheus. None of these waits for anything.
+"""Load balancers and Prometheus ask these. None of these waits for anything.
 
 What always holds: `primary` is 200 on at most one site that serves writes; `standby` on a site that follows, not further
 behind than asked; `ready` on both of these; `live` whenever the process answers. Otherwise 503.

@@ -87,7 +87,7 @@ def router(context: ApiContext) -> APIRouter:
 
 
 def _actor(request: Request) -> str:
-    """Who asks: as they say themselves, if they do, and always the address that they ask from."""
+    """Returns who asks: as they say themselves, if they do, and always the address that they ask from."""
     address = request.client.host if request.client else "unknown"
     said = request.headers.get(ACTOR_HEADER, "")
     if len(said) > ACTOR_LENGTH_MAX or not said.isprintable():

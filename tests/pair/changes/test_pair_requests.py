@@ -67,6 +67,22 @@ async def test_a_site_serves_data_that_crosses_its_ports_as_bytes(pair: Pair) ->
         await service.rows.write(WriteRequest(table, [Mutation("upsert", key, value)]))
 
 
+async def test_a_row_is_refused_while_its_table_is_being_dropped(pair: Pair) -> None:
+    """Behind the drop in the log, the row would outlive its table."""
+    service = pair.running["a"].service
+    table = service.tables.get("t")
+    pair.faults["a"].hold_remote.clear()
+    dropping = asyncio.ensure_future(service.tables.drop("t"))
+    await turns()
+    row = RowCodec(table).encode_json_row({"k": 1, "v": "x"})
+    with pytest.raises(Conflict, match="being dropped"):
+        await service.rows.write(WriteRequest(table, [Mutation("upsert", *row)]))
+    pair.faults["a"].hold_remote.set()
+    await dropping
+    with pytest.raises(NotFound):
+        service.tables.get("t")
+
+
 async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
