@@ -17,7 +17,7 @@ import asyncio
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -34,6 +34,7 @@ from storage.log.wal import Wal
 from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
 log = structlog.get_logger("twinlog.commit")
+_T = TypeVar("_T")
 
 
 class Ack(msgspec.Struct, frozen=True, gc=False):
@@ -156,12 +157,6 @@ class CommitLog:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        try:
-            self._frame_queued()
-        except InvariantBroken as error:  # nobody waits for a callback of the loop
-            self._broken_by(error)
-
-    def _frame_queued(self) -> None:
         queue, core, settings = self._queue, self.core, self._settings
         while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
             members: list[Pending] = []
@@ -180,6 +175,12 @@ class CommitLog:
                     pending.fail(TooLarge(f"nothing was logged: {error.message}; send it in parts"))
                     pending.settle()
                 continue
+            except InvariantBroken as error:
+                for pending in members:
+                    pending.fail(OutcomeUnknown(f"an internal error in the write path: {error!r}"))
+                    pending.settle()
+                self._broken_by(error)
+                return
             self._framed[frame.first_seq] = members
             self._hit("commit.framed")
             self._append_local(frame)
@@ -194,19 +195,20 @@ class CommitLog:
             if outcome.cancelled():
                 return
             error = outcome.exception()
-            try:
-                if error is None:
-                    self._hit("commit.local_synced")
-                    self._perform(self.core.local_synced(frame.last_seq))
-                elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
-                    self._local_failed(error)
-            except InvariantBroken as broken:
-                self._broken_by(broken)
+            if error is None:
+                self._hit("commit.local_synced")
+                self._take(self.core.local_synced, frame.last_seq)
+            elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
+                self._local_failed(error)
 
         synced.add_done_callback(done)
 
     def _local_failed(self, error: BaseException) -> None:
-        failed = self.core.local_failed()
+        try:
+            failed = self.core.local_failed()
+        except InvariantBroken as broken:
+            self._broken_by(broken)
+            return
         self._sealing = True
         if self.remote is not None:
             self.remote.drop_after(failed.standing)
@@ -240,10 +242,7 @@ class CommitLog:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
         self._hit("commit.remote_synced")
         self._lease.proof(started_s)
-        try:
-            self._perform(self.core.remote_synced(seq))
-        except InvariantBroken as error:
-            self._broken_by(error)
+        self._take(self.core.remote_synced, seq)
         self._answer_proved()
 
     def lease_proved(self, started_s: float) -> None:
@@ -253,10 +252,17 @@ class CommitLog:
 
     # ---- modes
     def set_mode(self, mode: CommitMode) -> None:
-        self._perform(self.core.set_mode(mode))
+        self._take(self.core.set_mode, mode)
 
     # ---- out
-    def _perform(self, committed: Committed | None) -> None:
+    def _take(self, event: Callable[[_T], Committed | None], told: _T) -> None:
+        """Gives the commit rule an event and begins what it decides. Nobody waits for most of the callers: a broken invariant
+        ends the epoch here."""
+        try:
+            committed = event(told)
+        except InvariantBroken as error:
+            self._broken_by(error)
+            return
         if committed is None:
             return
         self._to_apply.append(committed)
