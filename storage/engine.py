@@ -62,7 +62,7 @@ class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return Table(self.schema, self.history_s, since)
 
 
-class Tables:
+class TableSet:
     """Every table by its id. Never changed in place: readers on other threads hold it."""
 
     __slots__ = ("by_id", "with_history")
@@ -72,18 +72,18 @@ class Tables:
         self.with_history = frozenset(number for number, table in by_id.items() if table.history_s > 0)
 
     @classmethod
-    def of_base(cls, schemas: Mapping[int, bytes], version: int) -> Tables:
+    def of_base(cls, schemas: Mapping[int, bytes], version: int) -> TableSet:
         """Tables that came with a base: their schemas say themselves how long their history is kept, from `version` on."""
         return cls({number: Table(schema, decode_schema(schema).history_s, version) for number, schema in schemas.items()})
 
-    def changed(self, number: int, table: Table | None) -> Tables:
+    def changed(self, number: int, table: Table | None) -> TableSet:
         """With `table` put, or dropped where None."""
         by_id = {**self.by_id, number: table}
-        return Tables({number: table for number, table in by_id.items() if table is not None})
+        return TableSet({number: table for number, table in by_id.items() if table is not None})
 
-    def without_history(self, numbers: Collection[int], version: int) -> Tables:
+    def without_history(self, numbers: Collection[int], version: int) -> TableSet:
         """The versions of some rows of the tables `numbers` were forgotten as far as they lie before `version`."""
-        return Tables({
+        return TableSet({
             number: Table(table.schema, table.history_s, max(table.since, version)) if number in numbers else table
             for number, table in self.by_id.items()
         })
@@ -99,7 +99,7 @@ class Tables:
         return max(table.since, horizon(now_ms, table.history_s) if table.history_s > 0 else last_timestamp)
 
 
-NO_TABLES = Tables({})
+NO_TABLES = TableSet({})
 
 
 class EngineState(NamedTuple):
@@ -114,7 +114,7 @@ class EngineState(NamedTuple):
     epoch: int = 0
     timestamp: int = 0
     base: bytes | None = None
-    tables: Tables = NO_TABLES
+    tables: TableSet = NO_TABLES
     epochs: tuple[EpochEntry, ...] = ()
 
     @property

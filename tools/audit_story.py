@@ -29,7 +29,7 @@ from storage.engines.entries.write import VERSION_BYTES, pack_row, version_of
 from storage.engines.rocks import layout
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 from storage.rows.codec import RowCodec
 from storage.rows.schema import decode_schema
 from tools.audit_writes import Target, Writes
@@ -129,7 +129,7 @@ def _compare(story: Story, writes: Writes | None, expected: int) -> Path:
 def plant(database_folder: Path) -> list[Planted]:
     """Spoil rows of a site that is stopped: one of each kind, among the quiet ones of its only table."""
     with closing(open_database(database_folder, RocksSettings())) as database:
-        view = View(database)
+        view = RocksView(database)
         state = load_state(view)
         ((number, table),) = state.tables.by_id.items()
         rows = list(islice(view.walk(layout.row_range(number)), 0, 4 * PLANT_STEP + 1, PLANT_STEP))

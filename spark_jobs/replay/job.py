@@ -28,7 +28,7 @@ from storage.engine import EngineState
 from storage.engines.rocks.layout import APPLIED_KEY, pack_applied
 from storage.engines.rocks.opening import RocksSettings, open_database
 from storage.engines.rocks.state import load_state
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 from storage.log.frame import parse_frame
 from storage.log.record import RecordKind
 from twinlog.errors import InvalidInput, LogGap, NotFound, Refused
@@ -124,7 +124,7 @@ def _state(part: Path) -> EngineState:
     """What the storage holds before anything is replayed. Raises Refused for one that was being loaded."""
     database = open_database(part / ROCKSDB, RocksSettings())
     try:
-        state = load_state(View(database))
+        state = load_state(RocksView(database))
     finally:
         database.close()
     if state.base is not None:

@@ -24,8 +24,8 @@ from rocksdict import BlockBasedOptions, DBCompressionType, Options, SstFileWrit
 
 from spark_jobs.logs.files import Place
 from spark_jobs.snapshots.rocks import open_rocks
-from spark_jobs.snapshots.snapshot import Snapshot
-from storage.engine import EngineState, Tables
+from spark_jobs.snapshots.snapshot import SnapshotReader
+from storage.engine import EngineState, TableSet
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.write import Packed
 from storage.engines.meaning import epoch_entry, request_outcome
@@ -71,7 +71,7 @@ class ReplayPlan:
     place: Place
     cuts: tuple[tuple[int, bytes], ...]
     base: str
-    tables: Tables
+    tables: TableSet
     folder: str
 
     @property
@@ -143,7 +143,7 @@ class _One:
 class _Part:
     """What one part has collected: the effects of its records, and the entries that came as they are."""
 
-    def __init__(self, plan: ReplayPlan, base: Snapshot | None) -> None:
+    def __init__(self, plan: ReplayPlan, base: SnapshotReader | None) -> None:
         self._before = EngineState(tables=plan.tables)
         self._effects = Effects(partial(_stored, base), self._before)
         self._entries: dict[bytes, bytes | None] = {}
@@ -168,7 +168,7 @@ class _Part:
         return found, layout.ranges(write)
 
 
-def _stored(base: Snapshot | None, table: int, key: bytes) -> Packed | None:
+def _stored(base: SnapshotReader | None, table: int, key: bytes) -> Packed | None:
     """The row as the base has it."""
     if base is None:
         return None
@@ -177,7 +177,7 @@ def _stored(base: Snapshot | None, table: int, key: bytes) -> Packed | None:
 
 def sorted_files(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """ENTRIES, each part whole and in order, into FILES."""
-    opened: AbstractContextManager[Snapshot | None] = open_rocks(plan.base) if plan.base else nullcontext(None)
+    opened: AbstractContextManager[SnapshotReader | None] = open_rocks(plan.base) if plan.base else nullcontext(None)
     with opened as base:
         number, part = -1, _Part(plan, base)
         for batch in batches:

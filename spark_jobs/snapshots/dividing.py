@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spark_jobs.snapshots.snapshot import Range, Snapshot
+from spark_jobs.snapshots.snapshot import Range, SnapshotReader
 
 PIECE_ROWS = 50_000  # where nothing is known of the keys yet, a table is cut into pieces of about so many rows
 
 
-def pieces_of(snapshot: Snapshot, tables: Iterable[int]) -> list[Range]:
+def pieces_of(snapshot: SnapshotReader, tables: Iterable[int]) -> list[Range]:
     """The tables, in the order of their ids, each cut into pieces that are taken to be of the same weight."""
     found = []
     for table in sorted(tables):

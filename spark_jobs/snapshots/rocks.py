@@ -17,7 +17,7 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 from spark_jobs.snapshots.snapshot import Catalog, catalog_of
 from storage.engines.rocks import layout
 from storage.engines.rocks.state import load_state
-from storage.engines.rocks.view import ROCKS_ERRORS, View
+from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
 from twinlog.errors import EngineFailed, NotFound, Refused
 
 GLANCE_ROWS = 1000
@@ -26,12 +26,12 @@ _CACHE_BYTES = 16 << 20
 _DIGITS = 8  # bytes of a key, behind what two keys share, that a cut between them is reckoned with
 
 
-class RocksSnapshot:
+class RocksReader:
     """Make it with `open_rocks`."""
 
     def __init__(self, database: Rdict) -> None:
         self._database = database
-        self._view = View(database)
+        self._view = RocksView(database)
 
     def catalog(self) -> Catalog:
         with ROCKS_ERRORS:
@@ -76,7 +76,7 @@ def between(begin: bytes, end: bytes, pieces: int) -> list[bytes]:
 
 
 @contextmanager
-def open_rocks(folder: str) -> Iterator[RocksSnapshot]:
+def open_rocks(folder: str) -> Iterator[RocksReader]:
     """The checkpoint in `folder`. Raises NotFound, EngineFailed."""
     path = Path(folder)
     if not (path / "CURRENT").is_file():
@@ -90,7 +90,7 @@ def open_rocks(folder: str) -> Iterator[RocksSnapshot]:
         except Exception as error:  # rocksdict raises nothing narrower
             raise EngineFailed(f"the checkpoint in {path} cannot be opened: {error}; take a new barrier") from error
         try:
-            yield RocksSnapshot(database)
+            yield RocksReader(database)
         finally:
             database.close()
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from storage.engine import Tables
+from storage.engine import TableSet
 from storage.rows.schema import TableSchema, decode_schema
 from twinlog.errors import InvalidInput, NotFound, Refused
 
@@ -39,7 +39,7 @@ class Catalog:
         raise NotFound(f"the snapshot holds no table {name!r}; it holds {known or 'none'}")
 
 
-class Snapshot(Protocol):
+class SnapshotReader(Protocol):
     """One kept snapshot, open. Not for two threads at once."""
 
     def catalog(self) -> Catalog:
@@ -71,7 +71,7 @@ def encode_ranges(ranges: Sequence[Range]) -> str:
     return msgspec.json.encode(ranges).decode()
 
 
-def open_snapshot(place: str, url: str) -> AbstractContextManager[Snapshot]:
+def open_snapshot(place: str, url: str) -> AbstractContextManager[SnapshotReader]:
     """The snapshot at `place` (KeptSnapshot.place); `url`: SQLAlchemy address of the database, for PostgreSQL.
 
     Raises InvalidInput for a place that is none, NotFound when the snapshot is gone, EngineFailed.
@@ -90,7 +90,7 @@ def open_snapshot(place: str, url: str) -> AbstractContextManager[Snapshot]:
     return open_sqlite(target) if kind == "sqlite" else open_postgresql(target, url)
 
 
-def catalog_of(seq: int, epoch: int, base: bytes | None, tables: Tables) -> Catalog:
+def catalog_of(seq: int, epoch: int, base: bytes | None, tables: TableSet) -> Catalog:
     """From what an engine found in its snapshot. `base`: the progress of an unfinished base. Raises Refused."""
     if base is not None:
         raise Refused("the snapshot is of a site that is being loaded from its peer: wait until that is done, then audit again")

@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Struc
 
 from spark_jobs.snapshots.digests import Digest, cut_digests, digest_of
 from spark_jobs.snapshots.dividing import packed, pieces_of
-from spark_jobs.snapshots.snapshot import Range, Snapshot, decode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import Range, SnapshotReader, decode_ranges, open_snapshot
 from storage.engines.entries.write import VERSION_BYTES
 from twinlog.errors import InvalidInput
 
@@ -99,17 +99,17 @@ class _Reader(DataSourceReader):
         with open_snapshot(self._settings.place, self._settings.url) as snapshot:
             yield from self._batches(snapshot, partition.ranges)
 
-    def _batches(self, snapshot: Snapshot, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
 class DigestsReader(_Reader):
-    def _batches(self, snapshot: Snapshot, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         found = self._digests(snapshot, ranges)
         while batch := list(islice(found, BATCH_ROWS)):
             yield _batch(zip(*((table, *digest) for table, digest in batch), strict=True), DIGESTS)
 
-    def _digests(self, snapshot: Snapshot, ranges: Sequence[Range]) -> Iterator[tuple[int, Digest]]:
+    def _digests(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[tuple[int, Digest]]:
         for one in ranges:
             rows = snapshot.walk(one.table, one.start, one.end)
             digests = cut_digests(rows, one.start, one.end) if self._settings.cut else [digest_of(rows, one.start, one.end)]
@@ -118,7 +118,7 @@ class DigestsReader(_Reader):
 
 
 class RowsReader(_Reader):
-    def _batches(self, snapshot: Snapshot, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         for one in ranges:
             rows = snapshot.walk(one.table, one.start, one.end)
             while batch := _some(rows):

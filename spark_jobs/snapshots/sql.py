@@ -32,7 +32,7 @@ _SAMPLED_PAGES = 4  # of PostgreSQL, for each piece
 _EXPORTED = re.compile(r"[0-9A-F]+(-[0-9A-F]+)*")
 
 
-class SqlSnapshot:
+class SqlReader:
     """Make it with `open_postgresql` or `open_sqlite`."""
 
     def __init__(self, connection: Connection) -> None:
@@ -95,7 +95,7 @@ class SqlSnapshot:
 
 
 @contextmanager
-def open_postgresql(exported: str, url: str) -> Iterator[SqlSnapshot]:
+def open_postgresql(exported: str, url: str) -> Iterator[SqlReader]:
     """The snapshot that a transaction exported as `exported`. Raises ConfigError, NotFound, EngineFailed."""
     if _EXPORTED.fullmatch(exported) is None:
         raise NotFound(f"{exported!r} is no exported snapshot of PostgreSQL")
@@ -118,17 +118,17 @@ def open_postgresql(exported: str, url: str) -> Iterator[SqlSnapshot]:
                     f"PostgreSQL no longer holds the snapshot {exported}: the gateway that took it has ended, or released it; "
                     "take a new barrier"
                 ) from error
-        yield SqlSnapshot(connection)
+        yield SqlReader(connection)
 
 
 @contextmanager
-def open_sqlite(file: str) -> Iterator[SqlSnapshot]:
+def open_sqlite(file: str) -> Iterator[SqlReader]:
     """The copy of a database in `file`. Raises NotFound, EngineFailed."""
     if not Path(file).is_file():
         raise NotFound(f"there is no file {file}: the snapshot was released, or lies on another machine; take a new barrier")
     engine = create_engine(f"sqlite:///file:{quote(file)}?mode=ro&immutable=1&uri=true", poolclass=NullPool)
     with _connected(engine) as connection:
-        yield SqlSnapshot(connection)
+        yield SqlReader(connection)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class Holder(msgspec.Struct, frozen=True):
     blocking: bool = True
 
 
-class Position(msgspec.Struct, frozen=True):
+class HolderPosition(msgspec.Struct, frozen=True):
     """`durable_seq`: everything up to here is durable at the holder, as it says following `epoch`."""
 
     epoch: int
@@ -44,7 +44,7 @@ class CursorRegistry:
     def __init__(self, files: Files, path: str, holders: list[Holder]) -> None:
         self._files, self._path = files, path
         self._holders = {holder.name: holder for holder in holders}
-        self._positions: dict[str, Position] = {}
+        self._positions: dict[str, HolderPosition] = {}
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -77,7 +77,7 @@ class CursorRegistry:
     def advance(self, name: str, epoch: int, durable_seq: int) -> None:
         """What a holder says of itself. It may also go back, e.g. when an engine was replaced. Unknown names are ignored."""
         if name in self._holders:
-            self._positions[name] = Position(epoch, durable_seq)
+            self._positions[name] = HolderPosition(epoch, durable_seq)
             self.check()
 
     def safepoint(self, current_epoch: int) -> int:
@@ -98,7 +98,7 @@ class CursorRegistry:
             if self._holders is not holders:
                 raise InvariantBroken(f"cursors: nobody registers while the WAL is trimmed up to {safepoint}")
 
-    def holders(self) -> list[tuple[Holder, Position | None]]:
+    def holders(self) -> list[tuple[Holder, HolderPosition | None]]:
         """For status: everyone, by name; None: nothing was heard since the start."""
         return [(holder, self._positions.get(name)) for name, holder in sorted(self._holders.items())]
 

@@ -19,7 +19,7 @@ from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
 from storage.log.wal_reading import read_segments
 from storage.log.wal_recovery import recover
-from storage.log.wal_segments import Segment, held, trimmable
+from storage.log.wal_segments import WalSegment, held, trimmable
 from storage.log.wal_tail import MemoryTail
 from storage.settings import KIB, MIB, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
@@ -37,7 +37,7 @@ DEFAULTS = WalSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class WalSegmentInfo:
     """For status and listings. Sequences are None while the segment is empty."""
 
     name: str
@@ -49,18 +49,18 @@ class SegmentInfo:
 
 
 class Wal:
-    def __init__(self, files: Files, folder: str, settings: WalSettings, segments: list[Segment], next_index: int) -> None:
+    def __init__(self, files: Files, folder: str, settings: WalSettings, segments: list[WalSegment], next_index: int) -> None:
         self._files, self._folder, self._settings = files, folder, settings
         self._segments = segments  # in order; the open one is the last
         self._next_index = next_index
-        self._open: Segment | None = None
+        self._open: WalSegment | None = None
         self._epoch = 0
         known = held(segments)
         self._last_seq = known[1] if known else 0
         self._tail = MemoryTail(settings.tail_bytes_max)
         self._last_append: asyncio.Future[None] | None = None
         self._before: asyncio.Future[None] | None = None  # last append to the segment before, until it has ended
-        self._spare: Segment | None = None
+        self._spare: WalSegment | None = None
         self._spare_at = _NEVER  # the open segment's end at which the next one is made
         self._preparing: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
@@ -203,9 +203,9 @@ class Wal:
         """On the disk, preallocated zeros included."""
         return sum(segment.size_bytes for segment in self._segments) + (self._spare.size_bytes if self._spare else 0)
 
-    def segments(self) -> list[SegmentInfo]:
+    def segments(self) -> list[WalSegmentInfo]:
         return [
-            SegmentInfo(
+            WalSegmentInfo(
                 segment.name, segment.epoch, segment.runs[0].first_seq if segment.runs else None,
                 segment.last_seq if segment.runs else None, segment.end, segment is self._open,
             )
@@ -214,13 +214,13 @@ class Wal:
 
     # ---- segments
 
-    def _use(self, segment: Segment) -> None:
+    def _use(self, segment: WalSegment) -> None:
         self._segments.append(segment)
         self._open = segment
         self._is_settled = False
         self._spare_at = self._settings.segment_bytes // 2
 
-    def _switch(self, full: Segment, spare: Segment) -> Segment:
+    def _switch(self, full: WalSegment, spare: WalSegment) -> WalSegment:
         """Go on in the segment that was made ahead; the full one is closed once its appends have ended."""
         assert full.file is not None
         self._before = self._last_append
@@ -244,14 +244,14 @@ class Wal:
             await segment.file.close()
             segment.file = None
 
-    async def _prepare(self, current: Segment) -> None:
+    async def _prepare(self, current: WalSegment) -> None:
         """Make the next segment ahead. A failure is no one's yet: the old one grows, and it is tried again later."""
         try:
             self._spare = await self._create(self._last_seq + 1)
         except LogError:
             self._spare_at = current.end + self._settings.segment_bytes // 4
 
-    async def _take_spare(self, *, keep: bool = True) -> Segment | None:
+    async def _take_spare(self, *, keep: bool = True) -> WalSegment | None:
         """The segment made ahead, if there is one and it is of this epoch; others go away."""
         if self._preparing is not None:
             await asyncio.wait([self._preparing])
@@ -265,14 +265,14 @@ class Wal:
         await self._files.delete(spare.path)
         return None
 
-    async def _create(self, next_seq: int) -> Segment:
+    async def _create(self, next_seq: int) -> WalSegment:
         epoch, name = self._epoch, wal_name(self._epoch, self._next_index)
         self._next_index += 1
         path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
         file = await self._files.create_log(path, encode_header(SegmentHeader(0, epoch, next_seq, name)), size_bytes)
-        return Segment(path, epoch, next_seq, size_bytes, file)
+        return WalSegment(path, epoch, next_seq, size_bytes, file)
 
-    async def _delete(self, segment: Segment) -> int:
+    async def _delete(self, segment: WalSegment) -> int:
         """First out of the list, so that a reader who finds the file gone knows why."""
         place = self._segments.index(segment)
         del self._segments[place]

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from storage.disk.port import Files
 from storage.log.frame import BrokenFrame, Frame, parse_frame
-from storage.log.wal_segments import Segment, excluder
+from storage.log.wal_segments import WalSegment, excluder
 from twinlog.errors import DamagedLog, LogError, LogGap
 
 _CHUNK_BYTES = 256 << 10  # parsed in a few milliseconds
 
 
 async def read_segments(
-    files: Files, segments: Sequence[Segment], after_seq: int, upto_seq: int, bytes_max: int
+    files: Files, segments: Sequence[WalSegment], after_seq: int, upto_seq: int, bytes_max: int
 ) -> list[Frame]:
     """Standing frames in (after_seq, upto_seq]; at least one if there is one, else about `bytes_max` bytes.
 
@@ -54,7 +54,7 @@ async def read_segments(
     return read
 
 
-async def _next_frames(files: Files, segments: Sequence[Segment], segment: Segment, offset: int) -> list[Frame]:
+async def _next_frames(files: Files, segments: Sequence[WalSegment], segment: WalSegment, offset: int) -> list[Frame]:
     """Some whole frames from `offset` on. None: the end, or what failed and never came to the disk."""
     length = _CHUNK_BYTES
     while offset < segment.end:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from storage.disk.port import Files
 from storage.log.segment import SegmentHeader, parse_wal_name, scan_segment
-from storage.log.wal_segments import Segment, find_tear
+from storage.log.wal_segments import WalSegment, find_tear
 from twinlog.errors import DamagedLog
 
 
-async def recover(files: Files, folder: str) -> tuple[list[Segment], int]:
+async def recover(files: Files, folder: str) -> tuple[list[WalSegment], int]:
     """The segments in order, and the index of the next one. Raises DamagedLog."""
     names = {name: parsed for name in await files.list(folder) if (parsed := parse_wal_name(name)) is not None}
     ordered = sorted(names, key=lambda name: names[name])
-    segments: list[Segment] = []
-    torn: dict[Segment, int] = {}
+    segments: list[WalSegment] = []
+    torn: dict[WalSegment, int] = {}
     last_seq = 0
     for name in ordered:
         path = f"{folder}/{name}"
@@ -29,7 +29,7 @@ async def recover(files: Files, folder: str) -> tuple[list[Segment], int]:
             await files.delete(path)  # torn at birth
             break
         header = _checked(scan.header, path, names[name][0])
-        segment = Segment(path, header.epoch, header.first_seq, len(data))
+        segment = WalSegment(path, header.epoch, header.first_seq, len(data))
         for frame in scan.frames:
             segment.note(frame)
             last_seq = frame.last_seq
@@ -40,7 +40,7 @@ async def recover(files: Files, folder: str) -> tuple[list[Segment], int]:
     return segments, max((index for _, index in names.values()), default=0) + 1
 
 
-async def _cut(files: Files, segments: list[Segment], torn: dict[Segment, int]) -> None:
+async def _cut(files: Files, segments: list[WalSegment], torn: dict[WalSegment, int]) -> None:
     """Backwards, so that a crash in between leaves something that opens the same way."""
     tear = find_tear(segments)
     if tear is not None:

@@ -20,7 +20,7 @@ _MARK_BYTES = 64 << 10
 
 
 @dataclass(slots=True)
-class Run:
+class FrameRun:
     """`first_seq` .. `last_seq`, the first frame naming `previous`; bytes [offset, end) of the file."""
 
     epoch: int
@@ -36,7 +36,7 @@ class Run:
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class WalSegment:
     """One file. `first_seq`: nothing in it is below. `end`: behind its last frame. `size_bytes`: on disk.
     `committed_max`: what its own frames attest."""
 
@@ -45,7 +45,7 @@ class Segment:
     first_seq: int
     size_bytes: int
     file: LogFile | None = None
-    runs: list[Run] = field(default_factory=list)
+    runs: list[FrameRun] = field(default_factory=list)
     end: int = HEADER_BYTES
     committed_max: int = 0
     _mark_seqs: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Segment:
         if runs and runs[-1].last_seq == frame.previous and runs[-1].epoch == frame.epoch:
             runs[-1].last_seq, runs[-1].end = last_seq, end
         else:
-            runs.append(Run(frame.epoch, frame.first_seq, last_seq, frame.previous, offset, end))
+            runs.append(FrameRun(frame.epoch, frame.first_seq, last_seq, frame.previous, offset, end))
         if frame.committed > self.committed_max and frame.epoch == self.epoch:
             self.committed_max = frame.committed
         if not self._mark_offsets or offset - self._mark_offsets[-1] >= _MARK_BYTES:
@@ -97,7 +97,7 @@ class Excluder:
         return any(previous < frame.last_seq and frame.position < position for position, previous in self.cuts)
 
 
-def excluder(segments: Sequence[Segment]) -> Excluder:
+def excluder(segments: Sequence[WalSegment]) -> Excluder:
     """Only runs that do cut something off are looked at; there are few."""
     cuts, highest = [], 0
     for run, _ in _in_order(segments):
@@ -109,17 +109,17 @@ def excluder(segments: Sequence[Segment]) -> Excluder:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    run: Run
+    run: FrameRun
     place: int  # index of its segment
     last_seq: int  # of the run, as far as it stands
 
 
-def _in_order(segments: Sequence[Segment]) -> list[tuple[Run, int]]:
+def _in_order(segments: Sequence[WalSegment]) -> list[tuple[FrameRun, int]]:
     runs = [(run, place) for place, segment in enumerate(segments) for run in segment.runs]
     return sorted(runs, key=lambda pair: pair[0].position)
 
 
-def _standing(segments: Sequence[Segment]) -> list[_Standing]:
+def _standing(segments: Sequence[WalSegment]) -> list[_Standing]:
     """chain.standing for runs; a run may stand in part."""
     kept: list[_Standing] = []
     lowest_previous: int | None = None
@@ -133,7 +133,7 @@ def _standing(segments: Sequence[Segment]) -> list[_Standing]:
     return kept
 
 
-def held(segments: Sequence[Segment]) -> tuple[int, int] | None:
+def held(segments: Sequence[WalSegment]) -> tuple[int, int] | None:
     """(previous of the first, last sequence) of the unbroken chain at the end; None when no frame is held.
 
     A site that followed another one in between has a hole before the epoch in which it was active again.
@@ -157,7 +157,7 @@ class TornAt:
     offset: int
 
 
-def trimmable(segments: Sequence[Segment], below_seq: int) -> list[Segment]:
+def trimmable(segments: Sequence[WalSegment], below_seq: int) -> list[WalSegment]:
     """Segments of which nothing at or above `below_seq` stands, in the order in which to delete them.
 
     The log then begins in a segment whose first standing frame is below `below_seq`, hence durable: one that is still
@@ -171,7 +171,7 @@ def trimmable(segments: Sequence[Segment], below_seq: int) -> list[Segment]:
     return [segments[place] for place in sorted(set(range(begin)) - needed, key=lambda place: (place in useful, place))]
 
 
-def find_tear(segments: Sequence[Segment]) -> TornAt | None:
+def find_tear(segments: Sequence[WalSegment]) -> TornAt | None:
     """Where a link is missing in what one life of the process wrote, across its files.
 
     Raises DamagedLog when something behind proves that the missing frames were durable. What an epoch does not link to

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Tables
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, TableSet
 from storage.engines.entries.write import EngineWrite, Packed, pack_row
 
 Replacement = tuple[int, bytes, StoredRow | None]  # table, key, the row that is to be there; None: none
@@ -25,10 +25,10 @@ def base_part(
     if first:
         state = EngineState()
     gone: list[int] = []
-    named: Tables | None = None
+    named: TableSet | None = None
     if schemas is not None:
         gone = sorted(state.tables.by_id.keys() - schemas.keys())
-        named = Tables.of_base(schemas, 0)
+        named = TableSet.of_base(schemas, 0)
         state = state._replace(tables=named)
     put: defaultdict[int, dict[bytes, Packed | None]] = defaultdict(dict)
     for number, row in rows:
@@ -41,7 +41,7 @@ def base_part(
 
 def base_end(state: EngineState, seq: int, epoch: int, timestamp: int, epochs: Sequence[EpochEntry]) -> EngineWrite:
     """The base is whole: versions of its rows are kept from `timestamp` on."""
-    tables = Tables.of_base(state.tables.schemas(), timestamp)
+    tables = TableSet.of_base(state.tables.schemas(), timestamp)
     after = EngineState(seq, epoch, timestamp, None, tables, tuple(epochs))
     return EngineWrite(after, schemas=tables.by_id, epochs=epochs)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, Tables
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, TableSet
 from storage.engines.meaning import (
     admit,
     by_age,
@@ -163,7 +163,7 @@ class MemoryEngine:
             state.rows.pop((table, key), None)
             if row is not None:
                 state.rows[table, key] = row
-        state.tables = dict(Tables(state.tables).without_history({table for table, _, _ in rows}, last_timestamp).by_id)
+        state.tables = dict(TableSet(state.tables).without_history({table for table, _, _ in rows}, last_timestamp).by_id)
         state.seq, state.epoch = applied_seq, applied_epoch
         state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
@@ -192,7 +192,7 @@ class MemoryEngine:
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
         self._check_usable()
         refuse_unless_loading(self._state.base is not None)
-        tables = Tables.of_base(self.applied.schemas(), last_timestamp)
+        tables = TableSet.of_base(self.applied.schemas(), last_timestamp)
         self._state = MemoryState(
             seq=seq, epoch=epoch, timestamp=last_timestamp, rows=self._state.rows, tables=dict(tables.by_id),
             epochs={entry.epoch: entry for entry in epochs}, requests=self._state.requests,

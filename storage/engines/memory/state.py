@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, Tables
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, TableSet
 from storage.engines.meaning import epoch_entry, request_outcome, schema_change
 from storage.log.frame import Frame
 from storage.log.record import Record, RecordKind
@@ -62,7 +62,7 @@ class MemoryState:
     def applied(self) -> EngineState:
         """The same as one frozen value."""
         epochs = tuple(entry for _, entry in sorted(self.epochs.items()))
-        return EngineState(self.seq, self.epoch, self.timestamp, self.base, Tables(dict(self.tables)), epochs)
+        return EngineState(self.seq, self.epoch, self.timestamp, self.base, TableSet(dict(self.tables)), epochs)
 
     def begin(self) -> None:
         """A transaction."""
@@ -140,7 +140,7 @@ def name_tables(state: MemoryState, schemas: Mapping[int, bytes]) -> None:
         state.put(state.tables, number, None)
         for place in [place for place in state.rows if place[0] == number]:
             state.put(state.rows, place, None)
-    for number, table in Tables.of_base(schemas, 0).by_id.items():
+    for number, table in TableSet.of_base(schemas, 0).by_id.items():
         state.put(state.tables, number, table)
 
 

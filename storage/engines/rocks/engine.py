@@ -39,7 +39,7 @@ from storage.engines.rocks.opening import (
     write_options,
 )
 from storage.engines.rocks.state import cut_off
-from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, View, stored_row
+from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, RocksView, stored_row
 from storage.log.frame import Frame
 from twinlog.errors import DataDirectoryError, EngineFailed
 
@@ -107,11 +107,11 @@ class RocksEngine:
             if self.failure is None:
                 raise
 
-    def _view(self) -> View:
+    def _view(self) -> RocksView:
         """Of this moment. On the reading thread, or in a thread that excludes `reopen`."""
         if self._reopening:
             raise EngineFailed("the storage is being opened anew: begin the read again")
-        return View(self._database)
+        return RocksView(self._database)
 
     # --- apply ---
 

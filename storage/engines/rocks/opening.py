@@ -24,7 +24,7 @@ from storage.engine import EngineState
 from storage.engines.kept_snapshots import SnapshotFolder
 from storage.engines.rocks.layout import FORMAT, FORMAT_KEY
 from storage.engines.rocks.state import load_state
-from storage.engines.rocks.view import ROCKS_ERRORS, View
+from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
 from twinlog.errors import DataDirectoryError, EngineFailed
 
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
@@ -174,7 +174,7 @@ def open_folder(path: Path, settings: RocksSettings) -> RocksParts:
     notes = Notes(path / "notes")
     database = open_database(path / "rocksdb", settings)
     with ROCKS_ERRORS:
-        return RocksParts(notes, database, load_state(View(database)), SnapshotFolder(path / "kept", "rocksdb", "rocksdb"))
+        return RocksParts(notes, database, load_state(RocksView(database)), SnapshotFolder(path / "kept", "rocksdb", "rocksdb"))
 
 
 def keep_checkpoint(kept: SnapshotFolder, database: Rdict, state: EngineState, name: str, taken_ms: int) -> None:

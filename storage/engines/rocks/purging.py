@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 
-from storage.engine import RequestOutcome, Tables, horizon
+from storage.engine import RequestOutcome, TableSet, horizon
 from storage.engines.rocks.layout import (
     HISTORY,
     REQUESTS_BY_AGE,
@@ -19,13 +19,13 @@ from storage.engines.rocks.layout import (
     decode_outcome,
     history_parts,
 )
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 
 CHUNK = 4096
 Get = Callable[[bytes], bytes | None]
 
 
-def old_history(view: View, tables: Tables, now_ms: int, begin: bytes) -> tuple[list[bytes], bytes | None]:
+def old_history(view: RocksView, tables: TableSet, now_ms: int, begin: bytes) -> tuple[list[bytes], bytes | None]:
     """Entries that may go among the next CHUNK from `begin` on, and where to go on (None: all were seen)."""
     horizons = {number: horizon(now_ms, table.history_s) for number, table in tables.by_id.items()}
     gone: list[bytes] = []
@@ -38,13 +38,13 @@ def old_history(view: View, tables: Tables, now_ms: int, begin: bytes) -> tuple[
     return gone, None
 
 
-def old_requests(view: View, get: Get, oldest_kept: int) -> tuple[list[bytes], bool]:
+def old_requests(view: RocksView, get: Get, oldest_kept: int) -> tuple[list[bytes], bool]:
     """Entries of at most CHUNK requests at or below the version `oldest_kept`, oldest first; True: there may be more."""
     ages = list(islice(takewhile(lambda age: age_parts(age)[0] <= oldest_kept, _ages(view)), CHUNK))
     return _with_outcomes(get, ages), len(ages) == CHUNK
 
 
-def requests_after(view: View, get: Get, seq: int) -> list[bytes]:
+def requests_after(view: RocksView, get: Get, seq: int) -> list[bytes]:
     """Entries of every request whose last record is above `seq`: versions grow with sequences, so these are the newest."""
     ages: list[bytes] = []
     for age in _ages(view, reverse=True):
@@ -55,7 +55,7 @@ def requests_after(view: View, get: Get, seq: int) -> list[bytes]:
     return _with_outcomes(get, ages)
 
 
-def _ages(view: View, reverse: bool = False) -> Iterator[bytes]:
+def _ages(view: RocksView, reverse: bool = False) -> Iterator[bytes]:
     return (key for key, _ in view.walk(REQUESTS_BY_AGE, reverse))
 
 

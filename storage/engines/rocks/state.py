@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.engine import EngineState, Tables
+from storage.engine import EngineState, TableSet
 from storage.engines.entries.write import EngineWrite
 from storage.engines.rocks import layout
 from storage.engines.rocks.purging import requests_after
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 
 
-def load_state(view: View) -> EngineState:
+def load_state(view: RocksView) -> EngineState:
     """The state as the database has it."""
     stored = view.get(layout.APPLIED_KEY)
     seq, epoch, timestamp = (0, 0, 0) if stored is None else layout.unpack_applied(stored)
-    tables = Tables({
+    tables = TableSet({
         int.from_bytes(key[1:], "big"): layout.decode_table(value) for key, value in view.walk(layout.SCHEMAS)
     })
     epochs = tuple(layout.decode_epoch(value) for _, value in view.walk(layout.EPOCHS))
     return EngineState(seq, epoch, timestamp, view.get(layout.LOADING_KEY), tables, epochs)
 
 
-def cut_off(view: View, get: Callable[[bytes], bytes | None], before: EngineState, write: EngineWrite) -> list[bytes]:
+def cut_off(view: RocksView, get: Callable[[bytes], bytes | None], before: EngineState, write: EngineWrite) -> list[bytes]:
     """The keys that go when `write` cuts `before` back: versions of the rows that it sets, later epochs and requests."""
     gone = [
         entry for table, rows in write.rows.items() for key in rows

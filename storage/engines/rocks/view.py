@@ -43,7 +43,7 @@ def stored_row(key: bytes, stored: bytes) -> StoredRow:
     return StoredRow(key, stored[VERSION_BYTES:], int.from_bytes(stored[:VERSION_BYTES], "big"))
 
 
-class View:
+class RocksView:
     """Not for two threads at once. Its methods raise rocksdict's errors as they are."""
 
     def __init__(self, database: Rdict) -> None:
@@ -142,7 +142,7 @@ class View:
                 yield stored_row(key, old)
 
 
-class Read(Protocol):
+class ReadRunner(Protocol):
     """Runs a function on the engine's reading thread."""
 
     async def __call__(self, fn: Callable[[], T], /) -> T: ...
@@ -151,9 +151,9 @@ class Read(Protocol):
 class RocksSnapshot:
     """One view, kept until closed. It pins the memtables and files of its moment."""
 
-    def __init__(self, view: View, read: Read, open_ones: set[RocksSnapshot]) -> None:
+    def __init__(self, view: RocksView, read: ReadRunner, open_ones: set[RocksSnapshot]) -> None:
         self.seq = view.applied_seq
-        self._view: View | None = view
+        self._view: RocksView | None = view
         self._read = read
         self._open_ones = open_ones
 
@@ -169,7 +169,7 @@ class RocksSnapshot:
         view = self._open_view()
         return await self._read(lambda: view.outcomes(after, limit))
 
-    def _open_view(self) -> View:
+    def _open_view(self) -> RocksView:
         if self._view is None:
             raise snapshot_ended()
         return self._view

@@ -14,7 +14,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, LargeBinary, Select, any_, bindparam, select, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, Tables
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, Table, TableSet
 from storage.engines.entries.effects import ReadRow
 from storage.engines.entries.write import Packed, pack_row
 from storage.engines.sql import tables as own
@@ -185,7 +185,7 @@ def load(connection: Connection) -> tuple[EngineState, dict[int, TablePlace]]:
         EpochEntry(one.epoch, one.first_seq, one.previous, one.site, one.kind)
         for one in connection.execute(select(own.epochs).order_by(own.epochs.c.epoch))
     )
-    return EngineState(marked.seq, marked.epoch, marked.timestamp, marked.base, Tables(tables), epochs), places
+    return EngineState(marked.seq, marked.epoch, marked.timestamp, marked.base, TableSet(tables), epochs), places
 
 
 def size(connection: Connection) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
 from sqlalchemy import Table as SqlTable
 
-from storage.engine import EngineState, EpochEntry, RequestOutcome, Table, Tables, horizon
+from storage.engine import EngineState, EpochEntry, RequestOutcome, Table, TableSet, horizon
 from storage.engines.entries.write import VERSION_BYTES, EngineWrite, Rows, version_of
 from storage.engines.sql import tables as own
 from storage.engines.sql.column_types import KEY
@@ -190,7 +190,7 @@ def cut(connection: Connection, places: TablePlaces, before: EngineState, write:
     return perform(connection, places, before, write)
 
 
-def expired_deletes(tables: Tables, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:
+def expired_deletes(tables: TableSet, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:
     """What to run, each until it finds less than PURGE_ROWS: versions and outcomes go whose time is over at `now_ms`."""
     of, asked = own.history.c, own.requests.c
     for number, table in tables.by_id.items():

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.snapshots.dividing import PIECE_ROWS, pieces_of
 from spark_jobs.snapshots.rocks import between
-from spark_jobs.snapshots.snapshot import Catalog, Range, Snapshot, decode_ranges, encode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import Catalog, Range, SnapshotReader, decode_ranges, encode_ranges, open_snapshot
 from storage.engine import StoredRow
 from tests.spark_jobs.snapshots.snapshot_rig import ENGINES, frames, storage, table
 from twinlog.errors import ConfigError, EngineFailed, InvalidInput, NotFound, Refused, TwinlogError
@@ -107,7 +107,7 @@ async def test_damage_is_an_error_and_not_an_end(tmp_path: Path) -> None:
         read_all(snapshot)
 
 
-def read_all(snapshot: Snapshot) -> None:
+def read_all(snapshot: SnapshotReader) -> None:
     for number in ROWS:
         list(snapshot.walk(number, b"", None))
 

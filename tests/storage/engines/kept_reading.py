@@ -12,7 +12,7 @@ from sqlalchemy import Connection, create_engine, text
 from storage.engine import EngineState, EpochEntry, KeptSnapshot, StorageEngine, StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.state import load_state
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 from storage.engines.sql import reading as sql_read
 from storage.engines.sql.engine import SqlEngine
 
@@ -69,7 +69,7 @@ def read_place(kept: KeptSnapshot, url: str = "") -> Content:
 def _read_rocks(folder: Path) -> Content:
     database = Rdict(str(folder), Options(raw_mode=True), access_type=AccessType.read_only())
     try:
-        view = View(database)
+        view = RocksView(database)
         state = load_state(view)
         return _content(state, {n: view.rows(n, None, None, False, LIMIT) for n in sorted(state.tables.by_id)})
     finally:

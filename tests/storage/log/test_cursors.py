@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.invariants import InvariantBroken, watched
-from storage.log.cursors import CursorRegistry, Holder, Position
+from storage.log.cursors import CursorRegistry, Holder, HolderPosition
 from tests.storage.disk.memory_files import MemoryFiles
 from twinlog.errors import LogError, SyncFailed
 
@@ -57,7 +57,7 @@ async def test_a_holder_that_does_not_block_is_only_listed() -> None:
     registry.advance("r", 1, 10)
     assert registry.safepoint(1) == 40
     assert registry.holders() == [
-        (Holder("engine", "engine"), Position(1, 40)), (Holder("reader", "r", blocking=False), Position(1, 10)),
+        (Holder("engine", "engine"), HolderPosition(1, 40)), (Holder("reader", "r", blocking=False), HolderPosition(1, 10)),
     ]
 
 
@@ -152,7 +152,7 @@ def test_the_safepoint_against_its_definition(wanted: dict[str, tuple[bool, tupl
 
 async def test_a_position_of_nobody_is_found() -> None:
     registry = await registry_of("engine")
-    registry._positions["stranger"] = Position(1, 5)
+    registry._positions["stranger"] = HolderPosition(1, 5)
     with watched() as broken, pytest.raises(InvariantBroken, match="only who is registered"):
         registry.advance("engine", 1, 4)
     assert len(broken) == 1

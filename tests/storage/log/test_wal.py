@@ -13,7 +13,7 @@ from storage.disk.os_files import OsFiles
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.wal import Wal, WalSettings
-from storage.log.wal_segments import Segment, trimmable
+from storage.log.wal_segments import WalSegment, trimmable
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import a_frame, run
 from tests.storage.log.wal_rig import ALL, NO_TAIL, SMALL, append_all, paths, read_in_steps, settle, started
@@ -323,7 +323,7 @@ async def test_another_epoch_in_the_same_process_does_not_build_on_what_follows_
 def test_what_stands_in_an_older_file_than_what_it_follows_is_not_trimmed() -> None:
     """Frame 3 was copied behind 4 and 5, which stand."""
     layout = [("1", 1, run(1, 2)), ("2", 1, run(4, 2)), ("3", 2, [a_frame(3), a_frame(6, epoch=2)])]
-    segments = [Segment(f"wal/{name}", epoch, frames[0].first_seq, 1000) for name, epoch, frames in layout]
+    segments = [WalSegment(f"wal/{name}", epoch, frames[0].first_seq, 1000) for name, epoch, frames in layout]
     for segment, (_, _, frames) in zip(segments, layout, strict=True):
         for frame in frames:
             segment.note(frame)

@@ -12,7 +12,7 @@ from pathlib import Path
 from storage.engine import EpochEntry, RequestOutcome, StoredRow
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
-from storage.engines.rocks.view import View
+from storage.engines.rocks.view import RocksView
 from tests.storage.engines.engine_rig import (
     SECOND,
     Log,
@@ -82,7 +82,7 @@ async def test_the_bytes_of_known_writes_stay_as_they_are(tmp_path: Path) -> Non
     engine = await RocksEngine.open(tmp_path, RocksSettings())
     moments = [("", dict[bytes, bytes]())]
     async for name in known_writes(engine):
-        moments.append((name, dict(View(engine._database).walk((b"", b"\xff" * 64)))))
+        moments.append((name, dict(RocksView(engine._database).walk((b"", b"\xff" * 64)))))
     await engine.close()
     lines = []
     for (_, before), (name, after) in pairwise(moments):
