@@ -81,7 +81,7 @@ def build_app(
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
-    openapi.install(app)
+    openapi.install(app, every_route)
     return DoorApp(context, app)
 
 

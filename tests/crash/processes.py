@@ -16,6 +16,7 @@ import httpx
 
 from gateway.demo.files import write_files
 from tests.crash import serve_site
+from tests.gateway.documented import opened
 from tests.storage.noise import noise
 
 _spawning = multiprocessing.get_context("forkserver")  # a process that has everything imported, and is forked for each site
@@ -51,7 +52,7 @@ class Processes:
         for config in () if coordinator else self.configs.values():
             config.write_text(config.read_text().partition("[coordinator]")[0])
         self.running: dict[str, BaseProcess] = {}
-        self.http = httpx.Client(timeout=15.0, trust_env=False)
+        self.http = opened(timeout_s=15.0)
         self.record = Record()
         self.last: tuple[int, str] = (0, "")  # status and outcome of the last answered write
         self._next = 0

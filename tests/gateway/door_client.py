@@ -17,6 +17,7 @@ from gateway.http.server import HttpServer, ServerSettings, serving
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.data_over_bytes import with_data_over_bytes
 from tests.gateway.dict_service import DictService
+from tests.gateway.documented import async_read_hook, checked
 
 FLIGHTS = {
     "name": "flights",
@@ -29,6 +30,7 @@ FLIGHTS = {
     "history_s": 3600,
 }
 ROWS = "/v1/tables/flights/rows"
+COMPARED = {"response": [async_read_hook]}  # what the hot path answers, too
 EMPTY = {"at": None, "delay": None, "raw": None, "note": "none", "more": None}
 
 
@@ -75,14 +77,16 @@ async def _prepared(config: HttpSettings | None, *, over_bytes: bool = False) ->
     service = DictService()
     await service.tables.create(FLIGHTS)
     ports = with_data_over_bytes(service.ports) if over_bytes else service.ports
-    return service, build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+    app = build_app(ports, config or HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+    app.plain = checked(app.plain)  # type: ignore[assignment]
+    return service, app
 
 
 @contextlib.asynccontextmanager
 async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorClient]:
     """A door without a server, whose data crosses its ports as bytes."""
     service, app = await _prepared(config, over_bytes=True)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door") as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door", event_hooks=COMPARED) as http:
         yield DoorClient(http, service, app)
 
 
@@ -94,7 +98,7 @@ async def served_door(
     settings = ServerSettings(limits or ConnectionLimits(), graceful_shutdown_s=graceful_shutdown_s)
     async with (
         serving(app, "127.0.0.1", 0, settings) as server,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, event_hooks=COMPARED) as http,
     ):
         yield DoorClient(http, service, app, server)
 

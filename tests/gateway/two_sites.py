@@ -32,6 +32,7 @@ from switchover.preflight.checks import Check
 from switchover.preflight.loss import LossManifest, at_risk
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.dict_service import CREATED_MS, DictOperations, DictService
+from tests.gateway.documented import checked
 from twinlog.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 
 STEPS = (
@@ -158,6 +159,7 @@ class TwoSites:
 
     async def _serve(self, site: str, door: Door) -> None:
         app = build_app(door.ports, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app.plain = checked(app.plain)  # type: ignore[assignment]
         server = HttpServer(app, listen("127.0.0.1", 0), ServerSettings(graceful_shutdown_s=1))
         await server.start()
         self._servers[site] = server

@@ -49,7 +49,7 @@ def router(context: ApiContext) -> APIRouter:
         return json_answer(barriers.all(), 200, _NO_STORE)
 
     @routes.get(
-        "/{name}", operation_id="getBarrier", summary="One barrier, if this site holds its snapshot",
+        "/{name}", operation_id="getBarrier", summary="Show a barrier whose snapshot this site holds",
         responses=api.answers({200: api.answer("held here", examples.BARRIER)}, 404),
     )
     async def get_barrier(name: BarrierName) -> Response:
@@ -82,7 +82,7 @@ def audits_router(context: ApiContext) -> APIRouter:
 
     @routes.get(
         "/last", operation_id="getLastAudits",
-        summary="The last audit of each job, and the last comparison that found both sites equal",
+        summary="Show the last audit of each job, and the last comparison that found both sites equal",
         responses=api.answers({200: api.answer("null: never", examples.AUDITS)}),
     )
     async def last_audits() -> Response:

@@ -38,7 +38,7 @@ def view_router(context: ApiContext) -> APIRouter:
 
     @routes.get(
         "", operation_id="getView",
-        summary="What this site sees: itself, the other one, both DFSs, the register, its clients. For `twinlog monitor`",
+        summary="Show what this site sees of itself, the other one, both DFSs and the register, for `twinlog monitor`",
         responses=api.answers({200: api.answer("what could not be seen is null", examples.VIEW)}),
     )
     async def view() -> Response:

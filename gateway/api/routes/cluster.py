@@ -22,7 +22,7 @@ def router(context: ApiContext) -> APIRouter:
     service = context.service
 
     @routes.get(
-        "/cluster", operation_id="getCluster", summary="Roles, epoch, mode, addresses",
+        "/cluster", operation_id="getCluster", summary="Show the pair as this site sees it: roles, epoch, mode, addresses",
         responses=api.answers({200: api.answer("the pair as this site sees it", examples.CLUSTER)}, 503),
     )
     async def get_cluster() -> Response:
@@ -30,14 +30,14 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.get(
         "/cluster/events", operation_id="followCluster",
-        summary="The cluster document now and at each change, as server-sent events called `cluster`",
+        summary="Follow the cluster document: now and at each change, as server-sent events called `cluster`",
         responses=api.answers({200: api.events("the stream never ends by itself", "cluster", examples.CLUSTER)}, 503),
     )
     async def cluster_events() -> Response:
         return await event_stream("cluster", service.cluster.events(), context.closing)
 
     @routes.get(
-        "/receipts/{receipt}", operation_id="getReceipt", summary="What became of an acknowledged write",
+        "/receipts/{receipt}", operation_id="getReceipt", summary="Look up what became of an acknowledged write",
         responses=api.answers({200: api.answer("survived, lost or unknown", examples.RECEIPT)}, 404, 503),
     )
     async def get_receipt(receipt: Receipt) -> Response:

@@ -22,7 +22,6 @@ TableName = Annotated[str, Path(
 )]
 RowKey = Annotated[str, Path(
     description="the key columns in order, each percent-encoded, joined by commas", examples=["UA,1545"],
-    json_schema_extra={"minLength": 1},
 )]
 
 

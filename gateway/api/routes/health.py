@@ -41,21 +41,21 @@ def router(context: ApiContext) -> APIRouter:
 
     alive = api.answers({200: api.answer("yes", examples.HEALTH)})
 
-    @routes.get("/health/live", operation_id="getLive", summary="The process answers", responses=alive)
+    @routes.get("/health/live", operation_id="getLive", summary="Check that the process answers", responses=alive)
     async def live() -> Response:
         return shown_now()
 
-    @routes.get("/health/ready", operation_id="getReady", summary="This site serves or follows", responses=probe)
+    @routes.get("/health/ready", operation_id="getReady", summary="Check that this site serves or follows", responses=probe)
     async def ready() -> Response:
         return healthy_in(ACTIVE_ROLES + STANDBY_ROLES)
 
-    @routes.get("/health/primary", operation_id="getPrimary", summary="This site takes writes", responses=probe)
+    @routes.get("/health/primary", operation_id="getPrimary", summary="Check that this site takes writes", responses=probe)
     async def primary() -> Response:
         return healthy_in(ACTIVE_ROLES)
 
     @routes.get(
-        "/health/standby", operation_id="getStandby", summary="This site follows the active, at most `lag` seconds behind",
-        responses=probe,
+        "/health/standby", operation_id="getStandby",
+        summary="Check that this site follows the active, at most `lag` seconds behind", responses=probe,
     )
     async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
         answer = healthy_in(STANDBY_ROLES)
@@ -66,8 +66,8 @@ def router(context: ApiContext) -> APIRouter:
         return answer
 
     @routes.get(
-        "/metrics", operation_id="getMetrics", summary="Figures for Prometheus",
-        responses={200: api.raw_answer("text exposition format", "text/plain", examples.METRICS)},
+        "/metrics", operation_id="getMetrics", summary="Show the figures for Prometheus",
+        responses=api.answers({200: api.raw_answer("text exposition format", "text/plain", examples.METRICS)}),
     )
     async def metrics() -> Response:
         return to_response(Answer(200, [(b"content-type", CONTENT_TYPE.encode())], context.metrics.page()))

@@ -22,7 +22,7 @@ def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
 
     @routes.post(
-        "/peer/{method}", operation_id="callPeer", summary="One call between the sites", responses=api.answers(
+        "/peer/{method}", operation_id="callPeer", summary="Call a method of the other site", responses=api.answers(
             {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 503
         ),
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},

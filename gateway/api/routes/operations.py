@@ -31,7 +31,7 @@ def router(context: ApiContext) -> APIRouter:
     followed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 503)
 
     @routes.post(
-        "", operation_id="startOperation", summary="Ask for a role change; with dry_run only plan it", status_code=202,
+        "", operation_id="startOperation", summary="Start a role change; with dry_run only plan it", status_code=202,
         openapi_extra=api.body(api.ref(OperationBody), examples.SWITCHOVER) | api.headers("Idempotency-Key", ACTOR_HEADER),
         responses=api.answers({
             202: api.answer("started; follow it by its id", examples.OPERATION),
@@ -49,7 +49,7 @@ def router(context: ApiContext) -> APIRouter:
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
 
     @routes.get(
-        "", operation_id="listOperations", summary="All operations, the newest first",
+        "", operation_id="listOperations", summary="List the operations, the newest first",
         responses=api.answers({200: api.answer("all that are journaled", examples.OPERATIONS)}, 503),
     )
     async def list_operations() -> Response:
@@ -61,7 +61,7 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.get(
         "/{operation_id}/events", operation_id="followOperation",
-        summary="The operation now and at each step, as server-sent events called `operation`",
+        summary="Follow an operation: now and at each step, as server-sent events called `operation`",
         responses=api.answers({200: api.events("ends with the operation", "operation", examples.OPERATION)}, 404, 503),
     )
     async def operation_events(operation_id: OperationId) -> Response:
@@ -70,7 +70,7 @@ def router(context: ApiContext) -> APIRouter:
     changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 503)
 
     @routes.post(
-        "/{operation_id}:abort", operation_id="abortOperation", summary="Abort before the point of no return",
+        "/{operation_id}:abort", operation_id="abortOperation", summary="Abort an operation before its point of no return",
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:

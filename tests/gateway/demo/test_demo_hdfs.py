@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import msgspec
 import pytest
 
@@ -16,6 +15,7 @@ from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.cli.log import Place, segment_files
 from gateway.config.loading import load_site_config
 from tests.crash.processes import free_port
+from tests.gateway.documented import opened
 
 pytestmark = [pytest.mark.pair, pytest.mark.timeout(400)]
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
@@ -38,7 +38,7 @@ def test_a_demo_on_two_hdfs_starts_writes_and_ends(tmp_path: Path) -> None:
             assert time.monotonic() < until
             time.sleep(0.1)
         sites = msgspec.json.decode(note.read_bytes())["sites"]
-        with httpx.Client(base_url=sites["a"]["url"], trust_env=False, timeout=30) as client:
+        with opened(sites["a"]["url"]) as client:
             assert client.post("/v1/tables", json=TABLE).status_code == 201
             assert client.put("/v1/tables/t/rows/1", json={"v": "x"}).json()["mode"] == "sync"
         config = load_site_config(Path(sites["a"]["config"]), {})

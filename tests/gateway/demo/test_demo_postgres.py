@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import psycopg
 import pytest
 
 from tests.crash.processes import free_port
+from tests.gateway.documented import opened
 from tests.storage.engines.sql.rig import postgres
 
 pytestmark = [pytest.mark.pair, pytest.mark.timeout(300)]
@@ -64,7 +64,7 @@ def in_the_database(folder: Path, site: str) -> list[Any]:
 
 
 def test_a_row_stands_in_the_active_sites_database_and_is_there_after_another_start(folder: Path) -> None:
-    with demo(folder) as sites, httpx.Client(base_url=sites["a"]["url"], trust_env=False, timeout=30) as client:
+    with demo(folder) as sites, opened(sites["a"]["url"]) as client:
         assert client.post("/v1/tables", json=TABLE).status_code == 201
         assert client.put("/v1/tables/t/rows/1", json={"v": "x"}).json()["mode"] == "sync"
         assert in_the_database(folder, "a") == [(1, "x")]
@@ -73,5 +73,5 @@ def test_a_row_stands_in_the_active_sites_database_and_is_there_after_another_st
         assert seen.stdout == "1|x\n"
     assert not (folder / "postgres" / "postgres.json").exists()
     assert not (folder / "postgres" / "data" / "postmaster.pid").exists(), "it was stopped, and cleanly"
-    with demo(folder) as sites, httpx.Client(base_url=sites["a"]["url"], trust_env=False, timeout=30) as client:
+    with demo(folder) as sites, opened(sites["a"]["url"]) as client:
         assert client.get("/v1/tables/t/rows/1").json()["row"] == {"k": 1, "v": "x"}

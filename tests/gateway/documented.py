@@ -1,0 +1,161 @@
+"""Compares every answer of the doors under test with the OpenAPI document: status, content type, body.
+
+What always holds: an object may have no member that its schema does not name, unless the schema names none at all (rows,
+options). What differs is kept in `faults`, and the test that saw it fails (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import Any
+
+import httpx
+import msgspec
+from jsonschema import Draft202012Validator
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.http.app import build_app
+from gateway.service.http_settings import HttpSettings
+from tests.gateway.dict_service import DictService
+
+Json = dict[str, Any]
+JSON_TYPES = ("application/json", "application/problem+json")
+MSGPACK, EVENTS = "application/x-msgpack", "text/event-stream"
+PROBLEM = {"$ref": "#/components/schemas/Problem"}
+faults: list[str] = []
+
+
+@functools.cache
+def document() -> Json:
+    return build_app(DictService().ports, HttpSettings(), now_s=lambda: 0.0, new_id=str).plain.openapi()
+
+
+class Documented:
+    """The answers that `document` allows."""
+
+    def __init__(self, document: Json) -> None:
+        self._components = strict(document["components"])
+        self._validators: dict[str, Draft202012Validator] = {}
+        self._paths = [
+            (re.compile(re.sub(r"\{(\w+)\}", lambda part: ".*" if part[1] == "key" else "[^/]+", path)), methods)
+            for path, methods in sorted(document["paths"].items(), key=_specific_first)
+        ]
+
+    def problems(self, schema: Json, value: Any) -> list[str]:
+        text = json.dumps(schema)
+        if text not in self._validators:
+            self._validators[text] = Draft202012Validator({**strict(schema), "components": self._components})
+        validator = self._validators[text]
+        found = validator.iter_errors(value)
+        return [f"{'/'.join(map(str, one.absolute_path)) or 'the body'}: {one.message}" for one in found]
+
+    def fault(self, method: str, path: str, status: int, content_type: str, body: bytes) -> str | None:
+        """What the document does not allow in this answer; `body` is whole, or the next events of a stream."""
+        media = content_type.partition(";")[0]
+        if path == "/openapi.json":
+            return None  # the document itself
+        operations = next((methods for pattern, methods in self._paths if pattern.fullmatch(path)), {})
+        operation = operations.get(method.lower())
+        if operation is None:
+            found = self.problems(PROBLEM, json.loads(body)) if status in (404, 405) else [f"status {status} of no path"]
+            return _text(method, path, status, found)
+        answer = operation["responses"].get(str(status))
+        if answer is None:
+            return _text(method, path, status, ["this status is not documented"])
+        if "content" not in answer:
+            return _text(method, path, status, ["a body, where the document has none"] if body else [])
+        content = answer["content"].get(media)
+        if content is None:
+            return _text(method, path, status, [f"content type {media!r} is not documented"])
+        return _text(method, path, status, self._of_body(media, content, body))
+
+    def _of_body(self, media: str, content: Json, body: bytes) -> list[str]:
+        if media == EVENTS:
+            data = content["itemSchema"]["properties"]["data"]["contentSchema"]
+            lines = [line.removeprefix("data: ") for line in body.decode().splitlines() if line.startswith("data: ")]
+            return [problem for line in lines for problem in self.problems(data, json.loads(line))]
+        if media in JSON_TYPES:
+            return self.problems(content["schema"], json.loads(body))
+        if media == MSGPACK and "$ref" in content["schema"]:
+            return self.problems(content["schema"], msgspec.msgpack.decode(body))
+        return []
+
+
+def strict(node: Any) -> Any:
+    """The schema with no other members than it names."""
+    if isinstance(node, list):
+        return [strict(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    built = {name: strict(child) for name, child in node.items()}
+    if isinstance(node.get("properties"), dict) and node.get("type") == "object":
+        built.setdefault("additionalProperties", False)
+    return built
+
+
+def _specific_first(item: tuple[str, Json]) -> tuple[int, int]:
+    path = item[0]
+    return path.count("{"), -len(path)
+
+
+def _text(method: str, path: str, status: int, found: list[str]) -> str | None:
+    return f"{method} {path} -> {status}: {'; '.join(found)}" if found else None
+
+
+@functools.cache
+def documented() -> Documented:
+    return Documented(document())
+
+
+def note(method: str, path: str, status: int, content_type: str, body: bytes) -> None:
+    found = documented().fault(method, path, status, content_type, body)
+    if found is not None:
+        faults.append(found)
+
+
+def checked(app: ASGIApp) -> ASGIApp:
+    """`app`, with each of its answers compared."""
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        status, content_type, parts = 0, "", []
+
+        async def sent(message: Message) -> None:
+            nonlocal status, content_type
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                content_type = dict(message["headers"]).get(b"content-type", b"").decode()
+            else:
+                parts.append(message.get("body", b""))
+                if content_type.startswith(EVENTS) or not message.get("more_body", False):
+                    note(scope["method"], scope["raw_path"].decode(), status, content_type, b"".join(parts))
+                    parts.clear()
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return watched
+
+
+def opened(url: str = "", timeout_s: float = 30.0) -> httpx.Client:
+    """A client that compares each answer which is no stream of lines or events."""
+    return httpx.Client(base_url=url, trust_env=False, timeout=timeout_s, event_hooks={"response": [_read_hook]})
+
+
+def _read_hook(response: httpx.Response) -> None:
+    content_type = response.headers.get("content-type", "")
+    if content_type.partition(";")[0] in (*JSON_TYPES, MSGPACK, ""):
+        note(response.request.method, _path(response), response.status_code, content_type, response.read())
+
+
+async def async_read_hook(response: httpx.Response) -> None:
+    """The same as an event hook of an asynchronous client."""
+    content_type = response.headers.get("content-type", "")
+    if content_type.partition(";")[0] in (*JSON_TYPES, MSGPACK, ""):
+        note(response.request.method, _path(response), response.status_code, content_type, await response.aread())
+
+
+def _path(response: httpx.Response) -> str:
+    return response.request.url.raw_path.decode().partition("?")[0]
+
