@@ -77,9 +77,9 @@ def _words(value: Any) -> str:
         return str(value["message"])
     shown = {name: fact for name, fact in value.items() if fact not in (None, "", [], {}) and not _is_table(fact)}
     parts = []
-    done, total = shown.pop("done", None), shown.pop("total", None)
+    done, total, unit = shown.pop("done", None), shown.pop("total", None), shown.pop("unit", "")
     if isinstance(done, int) and isinstance(total, int) and total:
-        parts.append(f"{done:,} of {total:,} ({100 * done / total:.0f} %)")
+        parts.append(f"{done:,} of {total:,}{f' {unit}' if unit else ''} ({100 * done / total:.0f} %)")
     if isinstance(shown.get("rate"), int | float):
         parts.append(f"{shown.pop('rate'):,.0f}/s")
     if isinstance(shown.get("eta_s"), int | float):

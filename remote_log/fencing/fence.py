@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import RetryingDfs, retrying
-from remote_log.fencing.reading import segments_below
+from remote_log.fencing.reading import Progress, segments_below
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from twinlog.errors import DfsError, DfsNotFound, LeaseNotRecovered
@@ -31,7 +31,6 @@ from twinlog.errors import DfsError, DfsNotFound, LeaseNotRecovered
 T = TypeVar("T")
 POLLS_S = (0.02, 0.1)  # the first pause between two polls, and the longest
 ASK_AGAIN_SHARE = 0.5  # of the deadline: then a recovery is called for again, which a port may find too soon (hdfs/dfs.py)
-Progress = Callable[[str, int, int], None]  # a segment just proven closed, how many so far, how many seen
 
 
 async def fence(
@@ -46,10 +45,22 @@ async def fence(
     """
     step = _Step.begin(clock, deadline_s)
     closed: set[str] = set()
+    proven: set[str] = set()  # and so reported; asked again all the same: a name may be used anew once its file is trimmed
     last_append = LastAppend(dfs, clock)
+
+    def report(path: str) -> None:
+        proven.add(path)
+        if progress is not None:
+            progress(len(proven), len(proven.union(seen)))
+
     while True:
         seen = await segments_below(RetryingDfs(dfs, clock), layout, below_epoch)
-        still_open = [path for path in seen if path not in closed and not await step.is_closed(dfs, path)]
+        still_open = []
+        for path in seen:
+            if path in closed or await step.is_closed(dfs, path):
+                report(path)
+            else:
+                still_open.append(path)
         last_append.listed(seen)
         if not still_open:
             return await last_append.ended_s()
@@ -62,8 +73,7 @@ async def fence(
                     continue  # it is gone
                 await step.await_closed(dfs, path)
                 closed.add(path)
-                if progress is not None:
-                    progress(path, len(closed), len(seen))
+                report(path)
 
 
 async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float) -> None:

@@ -5,7 +5,7 @@ What always holds: `read_frames` reads only segments that are proven closed. Sou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from remote_log.dfs.port import Dfs
@@ -15,6 +15,7 @@ from storage.log.frame import BrokenFrame, Frame, parse_frame
 from storage.log.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
 from twinlog.errors import DamagedLog, DfsNotFound, LeaseNotRecovered
 
+Progress = Callable[[int, int], None]  # segments done, of how many
 FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
 
 
@@ -36,7 +37,8 @@ async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
 
 
 async def read_frames(
-    dfs: Dfs, layout: RemoteLayout, below_epoch: int, damaged: list[DamagedLog] | None = None
+    dfs: Dfs, layout: RemoteLayout, below_epoch: int, damaged: list[DamagedLog] | None = None,
+    progress: Progress | None = None,
 ) -> list[Frame]:
     """All frames of all lower epochs in the order of (epoch, sequence), each once; the caller follows the chain.
 
@@ -44,7 +46,8 @@ async def read_frames(
     whoever can do without: of a damaged segment what stands before the damage, and the error goes there.
     """
     frames: dict[bytes, Frame] = {}
-    for path in await segments_below(dfs, layout, below_epoch):
+    paths = await segments_below(dfs, layout, below_epoch)
+    for number, path in enumerate(paths, 1):
         try:
             found = await read_segment(dfs, layout, path)
         except DamagedLog as error:
@@ -54,6 +57,8 @@ async def read_frames(
             found = frames_before_damage(await dfs.read(path), path)
         for frame in found:
             frames[frame.data] = frame
+        if progress is not None:
+            progress(number, len(paths))
     return sorted(frames.values(), key=lambda frame: frame.position)
 
 

@@ -59,10 +59,17 @@ class FrameApplier:
         if begin < len(frames):
             await self._engine.apply(frames[begin:] if begin else frames)
 
-    async def replay(self, frames: Iterable[Frame]) -> None:
-        """Apply many frames, which follow what the engine holds, in bounded transactions. Raises what `apply` raises."""
+    async def replay(self, frames: Iterable[Frame], progress: Callable[[int], None] | None = None) -> None:
+        """Apply many frames, which follow what the engine holds, in bounded transactions. Raises what `apply` raises.
+
+        `progress` gets how many are applied, behind each transaction.
+        """
+        applied = 0
         for group in transactions(frames):
             await self.apply(group)
+            applied += len(group)
+            if progress is not None:
+                progress(applied)
 
     async def _keep(self, frame: Frame) -> None:
         engine, taken_ms = self._engine, frame.timestamp >> COUNTER_BITS

@@ -32,6 +32,7 @@ from storage.prefix import floor_of
 from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
 from switchover.activation.opening import Opening
 from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch, RemoteLogOpener
+from switchover.operations.plan import Progress
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
 from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
@@ -47,7 +48,8 @@ class Activation:
         self.request, self.ports, self.settings = request, ports, settings
         self.epoch = 0
         self.before: PairState | None = None  # the value that this plan follows
-        self.progress: dict[str, object] = {}
+        self.progress = Progress(ports.clock)
+        self.replayed: dict[str, object] = {}  # for the document of the steps
         self.unseen_dfs: tuple[str, ...] = ()  # of a pair that begins anew: whose DFS did not answer
         self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
         self._done: set[str] = set()
@@ -93,6 +95,7 @@ class Activation:
 
     def _reached(self, step: str) -> None:
         self._done.add(step)
+        self.progress.clear()
         self.ports.failpoints.hit(f"activation.{step}")
 
     async def begin(self) -> None:
@@ -160,7 +163,9 @@ class Activation:
         if "fence" in self._done or not self._needs_arbiter:
             return
         ports = self.ports
-        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
+        self.progress.begin("segments closed")
+        deadline_s, progress = self.settings.fence_deadline_s, self.progress.reach
+        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, deadline_s, progress)
         self._proofs_end_s = still_since_s if self._mode_before == "sync" else ports.clock.monotonic_s()
         self._reached("fence")
 
@@ -182,9 +187,9 @@ class Activation:
         self._check_old_active()
         await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
         await self.ports.engine.flush()  # what was shipped may be in no log here
-        self.progress = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
+        self.replayed = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         if self._damaged:
-            self.progress["damaged"] = [error.message for error in self._damaged]
+            self.replayed["damaged"] = [error.message for error in self._damaged]
         self._reached("replay")
 
     async def wait_lease(self) -> None:
@@ -201,8 +206,10 @@ class Activation:
     async def _read_remote(self) -> list[Frame]:
         if not self._needs_arbiter:
             return []
+        self.progress.begin("segments read")
+        dfs, layout = self._patient(self._arbiter), self.ports.layout
         try:
-            frames = await read_frames(self._patient(self._arbiter), self.ports.layout, self.epoch, self._may_lack())
+            frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach)
         except DamagedLog as error:
             peer = self.ports.peer
             error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
@@ -300,8 +307,10 @@ class Activation:
     async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
         missing = [frame for frame in frames if frame.position not in held]
         await self.ports.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
-        for synced in [self.ports.wal.append(frame) for frame in missing]:
+        self.progress.begin("frames logged", len(missing))
+        for number, synced in enumerate([self.ports.wal.append(frame) for frame in missing], 1):
             await synced
+            self.progress.reach(number)
 
     def _check_old_active(self) -> None:
         """Raises LogGap when an asynchronous active committed more than arrived here: no remote log holds that."""
@@ -315,7 +324,8 @@ class Activation:
 
     async def _apply(self, frames: list[Frame]) -> None:
         """Applies what was read, and the start, and makes the storage durable. From then on what was read may be deleted."""
-        await self.ports.barriers.replay(frames)
+        self.progress.begin("frames applied", len(frames))
+        await self.ports.barriers.replay(frames, self.progress.reach)
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()
 

@@ -172,8 +172,10 @@ class Attempt:
     async def _report(self, index: int, step: Step) -> None:
         while step.progress is not None:
             await self._clock.sleep(PROGRESS_INTERVAL_S)
-            self.operation = with_step(self.operation, index, detail=json_ready(step.progress()))
-            self._show()
+            reached = json_ready(step.progress()) or None
+            if reached != self.operation.steps[index].detail:
+                self.operation = with_step(self.operation, index, detail=reached)
+                self._show()
 
     async def _undo_all(self) -> OperationError | None:
         """Undo, in reverse order, each step that may have left something; the first error, with every one journaled."""

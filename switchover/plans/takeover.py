@@ -69,10 +69,10 @@ class Takeover:
             ]
         late = [
             Step("claim", self._guarded("claim"), "lock every older epoch"),
-            Step("fence", self._guarded("fence"), "close every open segment of older epochs"),
-            Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable"),
+            Step("fence", self._guarded("fence"), "close every open segment of older epochs", progress=self._progress),
+            Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable", progress=self._progress),
             Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
-            Step("open", self._open, "open the new epoch"),
+            Step("open", self._open, "open the new epoch", progress=self._progress),
         ]
         if self._kind in ("failover", "switchover"):
             late += [
@@ -215,9 +215,12 @@ class Takeover:
         async def run() -> dict[str, Any]:
             activation = await self._late_activation()
             await self._guard(getattr(activation, name))
-            return {"epoch": activation.epoch, **activation.progress}
+            return {"epoch": activation.epoch, **activation.replayed}
 
         return run
+
+    def _progress(self) -> dict[str, Any]:
+        return {} if self._activation is None else self._activation.progress.document()
 
     async def _guard(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Run a step of activation in role SWITCHING; a failure closes the site."""

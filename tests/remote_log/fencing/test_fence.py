@@ -21,12 +21,13 @@ from twinlog.errors import DfsError, Fenced, LeaseNotRecovered
 
 async def test_fence_closes_every_lower_segment_and_no_other(dfs: Dfs) -> None:
     writers = [await dfs.create(path) for path in (segment(1), segment(1, 1), segment(2), segment(3), segment(4))]
-    seen: list[tuple[str, int, int]] = []
+    seen: list[tuple[int, int]] = []
     await fence(dfs, LAYOUT, 3, JumpingClock(), 10.0, lambda *args: seen.append(args))
     assert [await dfs.is_closed(writer.path) for writer in writers] == [True, True, True, False, False]
-    assert seen == [(segment(1), 1, 3), (segment(1, 1), 2, 3), (segment(2), 3, 3)]
+    assert [*dict.fromkeys(seen)] == [(1, 3), (2, 3), (3, 3)]
+    seen.clear()
     await fence(dfs, LAYOUT, 3, JumpingClock(), 10.0, lambda *args: seen.append(args))
-    assert len(seen) == 3
+    assert seen == [(1, 3), (2, 3), (3, 3)], "those that were closed already count, too"
     for writer in writers:
         await writer.close() if writer.path in (segment(3), segment(4)) else await _give_back(writer)
 
@@ -42,8 +43,8 @@ async def test_fence_closes_a_segment_that_an_old_writer_creates_meanwhile() -> 
     other = MemoryDfs(dfs.disk)
     late: list[asyncio.Task[object]] = []
 
-    def create_one_more(path: str, closed: int, seen: int) -> None:
-        if path == segment(1):
+    def create_one_more(closed: int, seen: int) -> None:
+        if not late:
             late.append(asyncio.create_task(other.create(segment(1, 1))))
 
     await fence(dfs, LAYOUT, 2, JumpingClock(), 10.0, create_one_more)

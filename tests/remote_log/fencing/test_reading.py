@@ -22,7 +22,9 @@ async def test_frames_come_in_order_and_once(dfs: Dfs) -> None:
     await closed_segment(dfs, segment(3), segment_bytes(run(9, 1, epoch=3), epoch=3))
     await closed_segment(dfs, segment(2, 7), b"")
     await dfs.create_file(LAYOUT.epoch_folder(2) + "/notes.txt", b"an operator's")
-    assert await read_frames(dfs, LAYOUT, 3) == one + two
+    seen: list[tuple[int, int]] = []
+    assert await read_frames(dfs, LAYOUT, 3, progress=lambda *args: seen.append(args)) == one + two
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 async def test_an_open_segment_is_not_read(dfs: Dfs) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from chaos.simulate.twins.journal import MemoryJournal
 from storage.clock import SystemClock
 from storage.failpoints import Failpoints
+from switchover.operations import attempt
 from switchover.operations.document import OperationError, PlannedStep
 from switchover.operations.executor import Executor
-from switchover.operations.plan import Plan, Step
+from switchover.operations.plan import Plan, Progress, Step
 from switchover.operations.sql_journal import SqlJournal
+from tests.remote_log.writing.remote_rig import JumpingClock
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
 from twinlog.errors import Conflict, InvalidInput, LogGap, NotFound, Refused, Unavailable
 
@@ -134,6 +137,34 @@ async def test_a_step_shows_its_progress(executor: Executor, world: World) -> No
             assert shown.steps[2].state == "running"
             gate.open.set()
     assert shown.steps[2].detail == {"did": "drain"}
+
+
+async def test_long_work_shows_how_far_it_is_its_rate_and_what_is_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt, "PROGRESS_INTERVAL_S", 0.001)
+    gate, clock = Gate(), JumpingClock()
+    progress = Progress(clock)
+
+    async def copy() -> None:
+        progress.begin("frames applied", 4_000)
+        clock.now_s += 2.0
+        progress.reach(1_000)
+        await gate()
+        progress.clear()
+        await asyncio.sleep(0.01)
+
+    def plan(kind: str, to: str | None, options: dict[str, Any]) -> Plan:
+        return Plan(kind, [Step("copy", copy, "to copy", progress=progress.document)])
+
+    executor = Executor(MemoryJournal(), SystemClock(), plan, Failpoints())
+    await executor.start("op-1", "switchover", "b", {}, "ann")
+    details = []
+    async for shown in executor.follow("op-1"):
+        details.append(shown.steps[0].detail)
+        if details[-1] is not None:
+            gate.open.set()
+    assert {"done": 1_000, "total": 4_000, "unit": "frames applied", "rate": 500.0, "eta_s": 6.0} in details
+    assert details[-1] is None
+    assert details.count(None) < 6, "what has not changed is not shown again"
 
 
 async def test_a_follower_that_leaves_stops_nothing(executor: Executor, world: World) -> None:
