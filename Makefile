@@ -78,7 +78,7 @@ postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site 
 hdfs: setup ## a real HDFS for each site on 127.0.0.1, needs Java 17 (DIR=demo, ARGS="--clusters 1")
 	@exec $(BIN)/python -m chaos hdfs --dir $(DIR)/hdfs --clusters 2 $(ARGS)
 
-lock: setup ## pin the dependencies of pyproject.toml again, with hashes (ARGS=--upgrade)
+lock: setup ## pin the dependencies of both pyproject.toml again, with hashes (ARGS=--upgrade)
 	@$(BIN)/uv $(COMPILE) --quiet $(ARGS) -o $(LOCK)
 	@echo "$(LOCK) is new: commit it"
 

@@ -1,0 +1,94 @@
+"""Each site asked by itself and once, over real HTTP: answers, errors by their class, a site that is away, metrics, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.gateway.two_sites import TwoSites
+from twinlog.errors import NotActive, NotFound, PeerError
+from twinlog.http import Http
+from twinlog.sites import Sites
+
+
+@pytest.fixture
+def pair() -> Iterator[TwoSites]:
+    with TwoSites() as opened:
+        yield opened
+
+
+@pytest.fixture
+def sites(pair: TwoSites) -> Iterator[Sites]:
+    made = Sites(pair.urls)
+    yield made
+    made.close()
+
+
+def test_a_site_answers_for_itself(sites: Sites) -> None:
+    assert [sites.ask(site, "GET", "/v1/cluster")["role"] for site in "ab"] == ["ACTIVE", "STANDBY"]
+    taken = sites.ask("a", "POST", "/v1/barriers", {"name": "one"})
+    assert taken["name"] == "one"
+    assert sites.ask("a", "DELETE", "/v1/barriers/one") == {}, "an answer without content"
+
+
+def test_a_problem_is_the_error_of_its_class(sites: Sites) -> None:
+    with pytest.raises(NotFound):
+        sites.ask("a", "GET", "/v1/tables/none")
+    with pytest.raises(NotActive) as caught:
+        sites.ask("b", "POST", "/v1/barriers", {"name": "one"})
+    assert caught.value.fields["status"] == 421, "it is not asked of the other site"
+
+
+def test_a_site_that_is_away_is_an_error_beside_the_other_one_s_answer(sites: Sites, pair: TwoSites) -> None:
+    pair.stop("b")
+    found = sites.ask_all("/v1/cluster")
+    assert isinstance(found["a"], dict)
+    error = found["b"]
+    assert isinstance(error, PeerError)
+    assert error.fields == {"site": "b", "sent": False}
+    assert error.message.startswith(f"site b ({pair.urls['b']}) cannot be reached: ")
+
+
+def test_metrics_are_read_by_name_with_their_labels(sites: Sites) -> None:
+    found = sites.metrics("a")
+    assert found["twinlog_epoch"] == 1.0
+    assert found['twinlog_ack_seconds_bucket{le="+Inf",mode="sync"}'] == 0.0
+
+
+def test_an_answer_that_is_no_gateways(pair: TwoSites) -> None:
+    page = Sites(pair.urls, transport=httpx.MockTransport(lambda request: httpx.Response(200, text="<html>")))
+    with pytest.raises(PeerError, match="does not answer as a twinlog gateway"):
+        page.ask("a", "GET", "/v1/cluster")
+
+
+def test_a_lost_answer_may_have_been_a_request_that_arrived(pair: TwoSites) -> None:
+    def lose(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout("lost")
+
+    with pytest.raises(PeerError, match="does not answer: no answer in time") as caught:
+        Sites(pair.urls, transport=httpx.MockTransport(lose)).ask("a", "POST", "/v1/operations", {})
+    assert caught.value.fields["sent"] is True
+
+
+STREAM = b": hello\n\nevent: cluster\ndata: {\"a\":\ndata:  1}\nid: 7\n\r\ndata:x\r\n\r\ndata: cut off"
+
+
+def test_events_are_read_line_by_line() -> None:
+    http = Http(httpx.MockTransport(lambda request: httpx.Response(200, content=STREAM)))
+    assert list(http.events("http://a/events", 1.0)) == ['{"a":\n 1}', "x"]
+
+
+def test_a_stream_that_breaks_or_is_refused() -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"data: 1\n\n"
+        raise httpx.ReadTimeout("silence")
+
+    events = Http(httpx.MockTransport(lambda request: httpx.Response(200, content=broken()))).events("http://a/e", 1.0)
+    assert next(events) == "1"
+    with pytest.raises(PeerError, match="broke: no answer in time"):
+        next(events)
+    refused = Http(httpx.MockTransport(lambda request: httpx.Response(404, json={"type": "urn:twinlog:problem:not-found"})))
+    with pytest.raises(NotFound):
+        next(refused.events("http://a/e", 1.0))
