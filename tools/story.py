@@ -148,7 +148,7 @@ class Story:
         if self.hdfs is None:
             return directory_log_bytes(self.directory / "b" / "dfs")
         clusters = json.loads((self.directory / "hdfs" / "hdfs.json").read_bytes())
-        return asyncio.run(hdfs_log_bytes(clusters["b"], "b"))
+        return hdfs_log_bytes(clusters["b"])
 
     def stop_all(self) -> None:
         for process in self.processes.values():

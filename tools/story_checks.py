@@ -13,14 +13,14 @@ from typing import Any
 from gateway.demo.files import PAIR
 from gateway.demo.servers import ROOT
 from gateway.load.sources import open_source
-from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
+from spark_jobs.logs.files import Place, list_log
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.segment import scan_segment
 from storage.rows.schema import decode_schema
 from twinlog import AsyncClient
-from twinlog.errors import DfsNotFound
+from twinlog.errors import InvalidInput
 
 SCAN_ROWS = 5_000
 CLAIMS = "claims"  # the folder that holds no segments
@@ -86,24 +86,14 @@ def directory_log_bytes(dfs: Path) -> int:
     return sum(scan_segment(path.read_bytes(), path.name).end for path in files if not path.name.startswith("."))
 
 
-async def hdfs_log_bytes(cluster: dict[str, Any], site: str) -> int:
-    """The same of a site's HDFS, by its entry in hdfs.json."""
-    dfs = WebHdfs(WebHdfsSettings((cluster["web_url"],), ROOT, f"the HDFS of site {site}", cluster["user"]))
-    try:
-        return await _bytes_below(dfs, RemoteLayout(PAIR).folder)
-    finally:
-        await dfs.close()
-
-
-async def _bytes_below(dfs: WebHdfs, folder: str) -> int:
-    found = 0
-    for entry in await dfs.list(folder):
-        path = f"{folder}/{entry.name}"
-        if not entry.is_folder:
-            with suppress(DfsNotFound):  # trimmed since it was listed
-                found += scan_segment(await dfs.read(path), entry.name).end
-        elif entry.name != CLAIMS:
-            found += await _bytes_below(dfs, path)
+def hdfs_log_bytes(cluster: dict[str, Any]) -> int:
+    """Returns the same of a site's HDFS, by its entry in hdfs.json."""
+    place = Place(f"{ROOT}{RemoteLayout(PAIR).folder}", cluster["web_url"], cluster["user"])
+    store, found = place.store(), 0
+    with suppress(InvalidInput):  # there is no log yet
+        for segment in list_log(place).segments:
+            with suppress(FileNotFoundError):  # trimmed since it was listed
+                found += scan_segment(store.read(f"{place.folder}/{segment.name}"), segment.name.rpartition("/")[2]).end
     return found
 
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hdfs.client import InsecureClient
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.demo.files import PAIR
 from gateway.demo.servers import ROOT, HdfsRoot
-from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.layout import RemoteLayout
 from storage.log.segment import SegmentHeader, encode_header, wal_name
 from tools import story
@@ -62,17 +62,15 @@ def test_an_hdfs_that_does_not_get_ready_is_told(
     assert "the story failed: no Java here" in capsys.readouterr().out
 
 
-async def test_bytes_of_a_remote_log_on_hdfs(hdfs: HdfsCluster) -> None:
-    settings = WebHdfsSettings((hdfs.web_url,), ROOT, "test", hdfs.user)
+def test_bytes_of_a_remote_log_on_hdfs(hdfs: HdfsCluster) -> None:
     hdfs.make_folder(ROOT)
     cluster = {"web_url": hdfs.web_url, "user": hdfs.user}
-    layout, dfs = RemoteLayout(PAIR), WebHdfs(settings)
+    layout, files = RemoteLayout(PAIR), InsecureClient(hdfs.web_url, user=hdfs.user)
     try:
-        assert await hdfs_log_bytes(cluster, "b") == 0
+        assert hdfs_log_bytes(cluster) == 0
         head = encode_header(SegmentHeader(0, 1, 1, wal_name(1, 1)))
-        await dfs.create_file(layout.segment(1, wal_name(1, 1), 1), head + bytes(100))
-        await dfs.create_file(layout.claim(1), head)
-        assert await hdfs_log_bytes(cluster, "b") == len(head), "without zeros and claims"
+        files.write(ROOT + layout.segment(1, wal_name(1, 1), 1), head + bytes(100))
+        files.write(ROOT + layout.claim(1), head)
+        assert hdfs_log_bytes(cluster) == len(head), "without zeros and claims"
     finally:
-        await dfs.delete(layout.folder)
-        await dfs.close()
+        files.delete(ROOT + layout.folder, recursive=True)

@@ -72,7 +72,7 @@ def mapped(error: Any, doing: str, path: str, settings: HdfsSettings) -> DfsErro
     remedy, words = "", ""
     for name, text in _causes(error):
         words = words or text or name
-        kind, remedy = judged(name, text)
+        kind, remedy = _judged(name, text)
         if kind is not DfsError or remedy:
             break
     where = f"{path} below {settings.where}"
@@ -82,8 +82,8 @@ def mapped(error: Any, doing: str, path: str, settings: HdfsSettings) -> DfsErro
                 setting=settings.section)
 
 
-def judged(name: str, text: str) -> tuple[type[DfsError], str]:
-    """What an exception of that short class name and message is here, and what to do, with {section}, {url}, {user} in it."""
+def _judged(name: str, text: str) -> tuple[type[DfsError], str]:
+    """Returns what an exception of that short class name and message is here, and the remedy, with {section}, {url}, {user}."""
     hint = next((hint for part, hint in _TEXTS.items() if part in text), "")
     return _KINDS.get(name, DfsError), hint or _REMEDIES.get(name, "")
 

@@ -11,6 +11,7 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from spark_jobs.job import Request, SiteSource
+from spark_jobs.logs.files import WebHdfsStore
 from spark_jobs.replay import job as replay
 from tests.remote_log.dfs.hdfs.rig import opener
 from tests.spark_jobs.log_rig import Silent
@@ -105,3 +106,21 @@ async def test_a_replay_makes_the_storage_that_the_wal_makes(
     remote = await asyncio.to_thread(replayed, "of the remote log", **place)
     assert len(remote) > 100
     assert remote == await asyncio.to_thread(replayed, "of the WAL", log=str(logs.wal_folder))
+
+
+async def test_every_offset_and_length_of_a_file_that_is_written(hdfs: HdfsCluster, hdfs_root: str) -> None:
+    """Also behind the last whole block, which is all that the NameNode knows of."""
+    store = WebHdfsStore(hdfs.web_url, hdfs.user)
+    path, whole = f"{hdfs_root}/p/0/s", b"".join(b"%07d " % number for number in range(20_000))
+    async with opener(hdfs, hdfs_root) as opened:
+        writer = await opened(options={"dfs.blocksize": "65536"}).create("/p/0/s")
+        for start in range(0, len(whole), 35_000):
+            await writer.append(whole[start : start + 35_000])
+        for closed in (False, True):
+            for offset in (0, 1, 65_535, 65_536, 65_537, 159_999, 160_000, 160_001, 999_999):
+                for length in (None, 0, 1, 70_000):
+                    found = await asyncio.to_thread(store.read, path, offset, length)
+                    assert found == whole[offset:][:length], (closed, offset, length)
+            if not closed:
+                await writer.close()
+    assert [(entry.name, entry.length) for entry in store.list(f"{hdfs_root}/p/0")] == [("s", len(whole))]

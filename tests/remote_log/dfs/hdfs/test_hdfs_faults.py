@@ -14,7 +14,6 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs.dfs import HdfsDfs
-from remote_log.dfs.hdfs.webhdfs import WebHdfs, WebHdfsSettings
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter
 from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
@@ -345,24 +344,3 @@ async def test_the_soft_limit_of_a_lease_alone_closes_nothing(faulty_hdfs: HdfsC
         assert await ask(process, 3) == ["DfsError"]
     assert not await dfs.is_closed("/p/0/s")
     await check_kept(dfs, "/p/0/s", 3)
-
-
-# ---- two clients of one file
-async def test_webhdfs_reads_what_the_other_client_writes(faulty_hdfs: HdfsCluster, hdfs_root: str, open_dfs: Open) -> None:
-    """Every offset and length, also behind the last whole block, which is all that the NameNode knows of."""
-    web = WebHdfs(WebHdfsSettings((faulty_hdfs.web_url,), hdfs_root, "dfs.peer", faulty_hdfs.user))
-    writer = await open_dfs(options={"dfs.blocksize": "65536"}).create("/p/0/s")
-    assert await web.read("/p/0/s", 5) == b""
-    whole = frames(20_000)
-    for start in range(0, len(whole), 35_000):
-        await writer.append(whole[start : start + 35_000])
-    for closed in (False, True):
-        assert await web.is_closed("/p/0/s") is closed
-        for offset in (0, 1, 65_535, 65_536, 65_537, 139_999, 140_000, 140_001, 999_999):
-            for length in (None, 0, 1, 70_000):
-                wanted = whole[offset:][:length]
-                assert await web.read("/p/0/s", offset, length) == wanted, (closed, offset, length)
-        if not closed:
-            await writer.close()
-    assert [entry.length for entry in await web.list("/p/0")] == [len(whole)]
-    await web.close()
