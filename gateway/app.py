@@ -24,14 +24,15 @@ from gateway.http.server import serving
 from gateway.logs import configure_logs
 from gateway.site.operations import Operations
 from gateway.site.service import site_service
-from gateway.site.site import Site, SitePorts
+from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.opening import open_dfs
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
-from storage.clock import Clock, SystemClock
+from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles
+from storage.engines.applying import FrameApplier
 from storage.engines.opening import open_engine
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
@@ -40,6 +41,7 @@ from switchover.operations.sql_journal import SqlJournal
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
+from switchover.site_ports import SitePorts
 from twinlog.errors import Unavailable
 
 log = structlog.get_logger("twinlog.app")
@@ -76,7 +78,9 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         site = Site(
             config,
             SitePorts(
-                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, transport=transport,
+                site=config.site, peer=config.peer.site, clock=clock, hybrid=HybridClock(clock, engine.applied.timestamp),
+                files=files, wal=wal, engine=engine, barriers=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
+                layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
                 free_bytes=files.free_bytes,
             ),

@@ -37,19 +37,21 @@ from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
-from gateway.site.site import Site, SitePorts
+from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
-from storage.engines.applying import BarrierLimits
+from storage.clock import HybridClock
+from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.opening import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
 from switchover.register.port import Coordinator
 from switchover.register.two_dfs import DfsCoordinator
+from switchover.site_ports import SitePorts
 from twinlog.errors import TwinlogError
 
 OTHER = {"a": "b", "b": "a"}
@@ -207,10 +209,13 @@ class World:
         files = here.disk.files(process)
         own_dfs = here.dfs.client(process, name, name, network, DFS_TIMEOUT_S)
         peer_dfs = there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S)
+        settings = site_settings(name, self.plan.knobs)
         site = Site(
-            site_settings(name, self.plan.knobs),
+            settings,
             SitePorts(
-                clock=here.clock, files=files, engine=here.engine,
+                site=name, peer=OTHER[name], clock=here.clock, hybrid=HybridClock(here.clock, here.engine.applied.timestamp),
+                files=files, engine=here.engine, layout=RemoteLayout(PAIR),
+                barriers=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=Hearing(self._coordinator(name, own_dfs, peer_dfs), name, lambda: self.loop.now_s, self.heard),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),

@@ -21,23 +21,16 @@ from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
 from gateway.service.histogram import Histogram
-from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
-from remote_log.layout import RemoteLayout
-from remote_log.replication.messages import Transport
 from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
-from storage.clock import Clock, HybridClock
-from storage.engine import StorageEngine
-from storage.engines.applying import FrameApplier
-from storage.failpoints import Failpoints
-from storage.log.cursors import CursorRegistry
+from storage.clock import Clock
 from storage.log.record import Record, RecordKind
-from storage.log.wal import Wal
 from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
-from switchover.register.port import Beat, Coordinator, PairState
+from switchover.register.port import Beat, PairState
+from switchover.site_ports import SitePorts
 from twinlog.errors import Fenced, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
@@ -78,22 +71,6 @@ class ActiveSettings:
         return after_s[self.policy]
 
 
-@dataclass(frozen=True, slots=True)
-class ActivePorts:
-    site: str
-    clock: Clock
-    hybrid: HybridClock
-    wal: Wal
-    engine: StorageEngine
-    barriers: FrameApplier
-    coordinator: Coordinator
-    transport: Transport
-    peer_dfs: Dfs
-    layout: RemoteLayout
-    cursors: CursorRegistry
-    failpoints: Failpoints
-
-
 class RemoteReports:
     """Receives a remote writer's reports, which begin before the commit log exists: activation opens the writer."""
 
@@ -123,7 +100,7 @@ class ActiveEpoch:
     """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can repair."""
 
     def __init__(
-        self, opened: OpenedEpoch, reports: RemoteReports, ports: ActivePorts, settings: ActiveSettings, *,
+        self, opened: OpenedEpoch, reports: RemoteReports, ports: SitePorts, settings: ActiveSettings, *,
         make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:
@@ -146,9 +123,7 @@ class ActiveEpoch:
             on_position=self._peer_moved, on_fenced=on_end, settings=settings.replication,
         )
         self.modes = Modes(
-            site=ports.site, epoch=opened.epoch, commit=self.commit, coordinator=ports.coordinator,
-            peer_dfs=ports.peer_dfs, layout=ports.layout, clock=ports.clock, peer=self.shipper, make_remote=make_remote,
-            engine=ports.engine, on_mode=on_mode, failpoints=ports.failpoints,
+            ports, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode
         )
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote

@@ -16,20 +16,16 @@ from typing import Protocol
 
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitMode
-from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import ClaimContent, claim, claimed_epochs
 from remote_log.fencing.fence import close_by_recovery
 from remote_log.fencing.reading import segments_of
-from remote_log.layout import RemoteLayout
 from remote_log.replication.shipper import PeerView
 from remote_log.writing.writer import RemoteWriter
-from storage.clock import Clock
-from storage.engine import StorageEngine
-from storage.failpoints import Failpoints
 from storage.log.record import Record, RecordKind
-from switchover.register.port import Coordinator, PairState, update
+from switchover.register.port import PairState, update
 from switchover.register.transitions import downgrade, renew_lease, resync
 from switchover.rejoin import ASYNC_EPOCH
+from switchover.site_ports import SitePorts
 from twinlog.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 
 PINNED = "degraded_by_command"  # in the engine's meta: async until a resync is asked for
@@ -50,13 +46,12 @@ class Modes:
     """Changes the mode of one open epoch. `ended`: why it is over; `degrades_waiting`: a resync under way gives way to them."""
 
     def __init__(
-        self, *, site: str, epoch: int, commit: CommitLog, coordinator: Coordinator, peer_dfs: Dfs, layout: RemoteLayout,
-        clock: Clock, peer: PeerSource, make_remote: Callable[[int], RemoteWriter], engine: StorageEngine,
-        on_mode: Callable[[], None], failpoints: Failpoints,
+        self, ports: SitePorts, *, epoch: int, commit: CommitLog, peer: PeerSource,
+        make_remote: Callable[[int], RemoteWriter], on_mode: Callable[[], None],
     ) -> None:
-        self._site, self._epoch, self._commit, self._coordinator = site, epoch, commit, coordinator
-        self._peer_dfs, self._layout, self._clock, self._peer = peer_dfs, layout, clock, peer
-        self._make_remote, self._engine, self._on_mode, self._failpoints = make_remote, engine, on_mode, failpoints
+        self._site, self._coordinator, self._engine, self._clock = ports.site, ports.coordinator, ports.engine, ports.clock
+        self._peer_dfs, self._layout, self._failpoints = ports.peer_dfs, ports.layout, ports.failpoints
+        self._epoch, self._commit, self._peer, self._make_remote, self._on_mode = epoch, commit, peer, make_remote, on_mode
         self.remote: RemoteWriter | None = None
         self.waiting_for: str | None = None  # what a resync waits for, for the status page
         self.catch_target = 0

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
-from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, ActivePorts, RemoteReports
+from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
 from gateway.service.admission import Admission
@@ -28,28 +26,19 @@ from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
 from gateway.site.settings import SiteSettings
-from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
-from remote_log.layout import RemoteLayout
-from remote_log.replication.messages import Transport
 from remote_log.replication.sink import Sink
 from remote_log.writing.writer import RemoteWriter
-from storage.clock import Clock, HybridClock
-from storage.disk.port import Files
-from storage.engine import StorageEngine
-from storage.engines.applying import FrameApplier
-from storage.failpoints import Failpoints
-from storage.log.cursors import CursorRegistry
 from storage.log.record import Record, RecordKind
-from storage.log.wal import Wal
 from switchover.activation.activation import Activation
-from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch
+from switchover.activation.ports import ActivationRequest, ActivationSettings, OpenedEpoch
 from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
-from switchover.register.port import Coordinator, PairState
+from switchover.register.port import PairState
 from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
+from switchover.site_ports import SitePorts
 from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 
 CANARY_TIMEOUT_S = 10.0
@@ -57,28 +46,12 @@ RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: 
 log = structlog.get_logger("twinlog.site")
 
 
-@dataclass(frozen=True, slots=True)
-class SitePorts:
-    clock: Clock
-    files: Files
-    wal: Wal
-    engine: StorageEngine
-    coordinator: Coordinator
-    transport: Transport
-    own_dfs: Dfs
-    peer_dfs: Dfs
-    cursors: CursorRegistry
-    failpoints: Failpoints
-    new_id: Callable[[], str]  # unique for ever: operation and plan ids
-    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell
-
-
 class Site:
     """State of one site's process."""
 
     def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
         self.settings, self.ports = settings, ports
-        self.site, self.peer = settings.site, settings.peer.site
+        self.site, self.peer = ports.site, ports.peer
         self.clock, self.engine, self.coordinator = ports.clock, ports.engine, ports.coordinator
         self.transport, self.own_dfs, self.new_id = ports.transport, ports.own_dfs, ports.new_id
         self.role = Role.CLOSED
@@ -88,11 +61,9 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
-        self.layout = RemoteLayout(settings.pair)
-        self.hybrid = HybridClock(ports.clock, ports.engine.applied.timestamp)
+        self.layout, self.barriers = ports.layout, ports.barriers
         self.catalog = Catalog(ports.engine)
         self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)
-        self.barriers = FrameApplier(ports.engine, ports.clock, settings.barriers, on_refused=_not_kept)
         self.sink = Sink(
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
@@ -180,15 +151,10 @@ class Site:
         settings = self.settings
         lease = ReadLease(settings.lease.lease_s, settings.lease.drift_margin)
         self._reports = reports = RemoteReports(lease, self.remote_appends, self.clock)
-        ports = self.ports
         return Activation(
-            request,
-            ActivationPorts(
-                site=self.site, peer=self.peer, own_dfs=ports.own_dfs, peer_dfs=ports.peer_dfs, layout=self.layout,
-                wal=ports.wal, engine=ports.engine, barriers=self.barriers, coordinator=ports.coordinator, clock=ports.clock,
-                hybrid=self.hybrid, make_remote=partial(self._make_remote, reports), failpoints=ports.failpoints,
-            ),
+            request, self.ports,
             ActivationSettings(lease, settings.remote_log.lease_recovery_deadline_s, settings.policy == "performance"),
+            partial(self._make_remote, reports),
         )
 
     async def install(self, opened: OpenedEpoch) -> None:
@@ -207,14 +173,8 @@ class Site:
         self.catalog.reload()
         auto_resync = ports.engine.meta(PINNED) is None
         self.active_epoch = epoch = ActiveEpoch(
-            opened, reports,
-            ActivePorts(
-                site=self.site, clock=ports.clock, hybrid=self.hybrid, wal=ports.wal, engine=ports.engine,
-                barriers=self.barriers, coordinator=ports.coordinator, transport=ports.transport, peer_dfs=ports.peer_dfs,
-                layout=self.layout, cursors=ports.cursors, failpoints=ports.failpoints,
-            ),
-            self.settings, make_remote=partial(self._make_remote, reports), on_applied=self.catalog.applied,
-            on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
+            opened, reports, ports, self.settings, make_remote=partial(self._make_remote, reports),
+            on_applied=self.catalog.applied, on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
         self.waiting_for = None
@@ -375,5 +335,6 @@ class Site:
         return await self.ports.engine.flush()
 
 
-def _not_kept(name: str, why: str) -> None:
+def not_kept(name: str, why: str) -> None:
+    """Logs what a FrameApplier refuses to keep."""
     log.warning("a barrier's snapshot is not kept", barrier=name, why=why)

@@ -31,21 +31,24 @@ from storage.log.record import EpochStart, Record, RecordKind
 from storage.prefix import floor_of
 from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
 from switchover.activation.opening import Opening
-from switchover.activation.ports import ActivationPorts, ActivationRequest, ActivationSettings, OpenedEpoch, RemoteLogOpener
+from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
 from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Mode, PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
+from switchover.site_ports import SitePorts
 from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 
 
 class Activation:
     """One attempt to open the log at this site."""
 
-    def __init__(self, request: ActivationRequest, ports: ActivationPorts, settings: ActivationSettings) -> None:
-        self.request, self.ports, self.settings = request, ports, settings
+    def __init__(
+        self, request: ActivationRequest, ports: SitePorts, settings: ActivationSettings, make_remote: MakeRemote
+    ) -> None:
+        self.request, self.ports, self.settings, self._make_remote = request, ports, settings, make_remote
         self.epoch = 0
         self.before: PairState | None = None  # the value that this plan follows
         self.progress = Progress(ports.clock)
@@ -149,13 +152,16 @@ class Activation:
         await self.begin()
         if "claim" in self._done or not self._needs_arbiter:
             return
-        ports = self.ports
+        await self._claim_at(self._arbiter)
+        self._reached("claim")
+
+    async def _claim_at(self, dfs: Dfs) -> None:
+        ports, before = self.ports, self.before
         content = ClaimContent(
             site=ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
-            wall_ms=ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+            wall_ms=ports.clock.wall_ms(), follows_epoch=before.epoch if before is not None else 0,
         )
-        await claim(self._patient(self._arbiter), ports.layout, self.epoch, content)
-        self._reached("claim")
+        await claim(self._patient(dfs), ports.layout, self.epoch, content)
 
     async def fence(self) -> None:
         """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""
@@ -387,12 +393,8 @@ class Activation:
         if mode != "sync":
             return None
         if self._takes_over:
-            content = ClaimContent(
-                site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
-                wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
-            )
-            await claim(self._patient(self.ports.peer_dfs), self.ports.layout, self.epoch, content)
-        remote = self.ports.make_remote(self.epoch)
+            await self._claim_at(self.ports.peer_dfs)
+        remote = self._make_remote(self.epoch)
         await retrying(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
         return remote
 

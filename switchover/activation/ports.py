@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from remote_log.dfs.port import Dfs
 from remote_log.fencing.read_lease import ReadLease
-from remote_log.layout import RemoteLayout
-from storage.clock import Clock, HybridClock
-from storage.engine import StorageEngine
-from storage.engines.applying import FrameApplier
-from storage.failpoints import Failpoints
 from storage.log.frame import Frame
-from storage.log.wal import Wal
-from switchover.register.port import Coordinator, Mode
+from switchover.register.port import Mode
 
 
 class RemoteLogOpener(Protocol):
@@ -23,6 +16,9 @@ class RemoteLogOpener(Protocol):
 
     async def open(self, next_seq: int, first_frames: Sequence[Frame]) -> None: ...
     async def close(self) -> None: ...
+
+
+MakeRemote = Callable[[int], RemoteLogOpener]  # epoch -> a writer of its log on the peer's DFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +40,6 @@ class ActivationRequest:
     accept_data_loss: bool = False
     supersede: bool = False
     continues: str | None = None  # begin only while this plan still has the pair: the site continues by itself, uncommanded
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationPorts:
-    site: str
-    peer: str
-    own_dfs: Dfs
-    peer_dfs: Dfs
-    layout: RemoteLayout
-    wal: Wal
-    engine: StorageEngine
-    barriers: FrameApplier
-    coordinator: Coordinator
-    clock: Clock
-    hybrid: HybridClock
-    make_remote: Callable[[int], RemoteLogOpener]  # epoch -> writer on the peer's DFS
-    failpoints: Failpoints
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from gateway.site.operations import Operations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
-from gateway.site.site import Site, SitePorts
+from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.dfs.port import Dfs
@@ -35,9 +35,10 @@ from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import decode_reply
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
-from storage.clock import Clock, SystemClock
+from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
+from storage.engines.applying import FrameApplier
 from storage.engines.opening import EngineSettings
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
@@ -50,6 +51,7 @@ from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
+from switchover.site_ports import SitePorts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 from twinlog.errors import DfsError, PeerError, Unavailable
 
@@ -159,9 +161,12 @@ class Pair:
         peer = FaultyDfs(of_peer, self.faults[name])
         coordinator = self._coordinator(name, clock, own, peer)
         stack.push_async_callback(coordinator.close)
+        chosen = settings(name, **self.settings[name])
         site = Site(
-            settings(name, **self.settings[name]),
+            chosen,
             SitePorts(
+                site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
+                barriers=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
                 transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",

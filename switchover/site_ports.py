@@ -1,0 +1,43 @@
+"""What one site's process is made of: its ports, and the few parts that everything on them shares.
+
+What always holds: a composition root makes one SitePorts for each process (gateway/app.py, the simulator, the tests' pair), and
+the site, each activation and each open epoch have that very one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from remote_log.dfs.port import Dfs
+from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import Transport
+from storage.clock import Clock, HybridClock
+from storage.disk.port import Files
+from storage.engine import StorageEngine
+from storage.engines.applying import FrameApplier
+from storage.failpoints import Failpoints
+from storage.log.cursors import CursorRegistry
+from storage.log.wal import Wal
+from switchover.register.port import Coordinator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePorts:
+    site: str
+    peer: str
+    clock: Clock
+    hybrid: HybridClock
+    files: Files
+    wal: Wal
+    engine: StorageEngine
+    barriers: FrameApplier  # the one way into the engine
+    coordinator: Coordinator
+    transport: Transport
+    own_dfs: Dfs
+    peer_dfs: Dfs
+    layout: RemoteLayout  # of both remote logs
+    cursors: CursorRegistry
+    failpoints: Failpoints
+    new_id: Callable[[], str]  # unique for ever: operation and plan ids
+    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell
