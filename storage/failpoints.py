@@ -7,10 +7,6 @@ for the steps of a plan, and `<module>.<moment>` inside one.
 from __future__ import annotations
 
 
-class Crash(BaseException):
-    """Stands for the death of the process. Not an Exception: nothing between the point and the test may catch it."""
-
-
 class Failpoints:
     """The harmless ones; tests arm theirs (tests/armed_failpoints.py)."""
 

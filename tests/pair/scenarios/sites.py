@@ -14,8 +14,9 @@ from typing import Any
 from gateway.service.http_settings import HttpSettings
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
 from storage.engines.opening import EngineSettings
-from storage.failpoints import Crash, Failpoints
+from storage.failpoints import Failpoints
 from switchover.operations.document import OperationDocument
+from tests.armed_failpoints import Crash
 from tests.pair.pair import OTHER, Pair, Running
 from tests.pair.scenarios.scenario import Command, outcome
 from twinlog.errors import TwinlogError

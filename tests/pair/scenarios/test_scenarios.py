@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from storage.failpoints import Crash
+from tests.armed_failpoints import Crash
 from tests.pair.scenarios.commands import PairCommands
 from tests.pair.scenarios.scenario import Scenario, ScenarioError, load, run
 from tools.sources import ROOT

@@ -15,11 +15,11 @@ import pytest
 
 from chaos.simulate.twins.journal import MemoryJournal
 from storage.clock import SystemClock
-from storage.failpoints import Crash, Failpoints
+from storage.failpoints import Failpoints
 from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.sql_journal import SqlJournal
-from tests.armed_failpoints import ArmedFailpoints
+from tests.armed_failpoints import ArmedFailpoints, Crash
 from tests.switchover.operations.plan_world import EVERY_POINT, NAMES, UNDO_POINTS, Gate, World, failing, start, states
 from twinlog.errors import Refused, Unavailable
 
