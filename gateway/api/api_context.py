@@ -22,7 +22,7 @@ from twinlog.errors import TwinlogError
 
 
 class ApiContext:
-    """`now_s`: a clock for what is measured; `new_id`: the number of an incident."""
+    """Holds what the routes share. `now_s` is the clock of the measurements; `new_id` makes the number of an incident."""
 
     def __init__(
         self, service: SiteService, http: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
@@ -35,11 +35,11 @@ class ApiContext:
         self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)
 
     def codec(self, name: str) -> RowCodec:
-        """The codec of the table of this name as it is now. Raises NotFound, NotActive."""
+        """Returns the codec of the table as it is now. Raises NotFound, NotActive."""
         return self._codecs.get(self.service.tables.get(name))
 
     def problem(self, error: Exception, *, is_write: bool) -> Answer:
-        """The answer to an error, counted."""
+        """Returns the answer to an error, and counts it."""
         answer = answer_for(known(error, self._new_id), is_write=is_write)
         self.metrics.problem(answer.status)
         return answer
@@ -48,7 +48,7 @@ class ApiContext:
         self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],
         conditions: Sequence[Condition] = (), records: list[Record] | None = None,
     ) -> WriteResult:
-        """One request of `mutations` (or of `records`), with the idempotency key and deadline of its head."""
+        """Writes `mutations` (or `records`) in one request, with the idempotency key and the deadline of its head."""
         key, digest = idempotency(head, body)
         request = WriteRequest(table, mutations, conditions, key, digest, records)
         began_s = self._now_s()
@@ -57,9 +57,9 @@ class ApiContext:
         return result
 
     async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
-        """The recorded answer to a write that is sent again and does not read any more as it did: its table has changed.
+        """Returns the recorded answer to a write that was sent again and is no longer valid, since its table has changed.
 
-        Raises `error`, what is wrong with it now, when nothing is recorded: then nothing was applied.
+        Raises `error`, the fault that it has now, when nothing is recorded: then nothing was applied.
         """
         key, digest = idempotency(head, body)
         found = await self.service.rows.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None

@@ -35,7 +35,7 @@ _check_msgpack = msgspec.msgpack.Decoder(CheckBody).decode
 
 
 def decode_batch(codec: RowCodec, content_type: str, body: bytes, rows_max: int) -> list[Mutation]:
-    """The mutations of a JSON, NDJSON or msgpack body. Raises InvalidInput, MalformedBody, TooLarge."""
+    """Returns the mutations of a JSON, NDJSON or msgpack body. Raises InvalidInput, MalformedBody, TooLarge."""
     decode: Callable[[bytes], list[MutationBody]] = {
         JSON: lambda data: _batch_json(data).mutations,
         NDJSON: _lines,
@@ -47,7 +47,7 @@ def decode_batch(codec: RowCodec, content_type: str, body: bytes, rows_max: int)
 def decode_check(
     codec: RowCodec, content_type: str, body: bytes, key: bytes, rows_max: int
 ) -> tuple[tuple[Condition, ...], list[Mutation]]:
-    """The conditions on the row at `key`, and the mutations of a check-and-mutate."""
+    """Returns the conditions on the row at `key`, and the mutations of a check-and-mutate."""
     native = content_type == MSGPACK
     sent = decoded(_check_msgpack if native else _check_json, body)
     return _conditions(codec, key, sent.conditions, native), encode_mutations(codec, sent.mutations, rows_max, native=native)
@@ -88,7 +88,7 @@ def _encoders(codec: RowCodec, native: bool) -> dict[str, Callable[[MutationBody
 
 
 def _only(sent: MutationBody, member: str) -> dict[str, Any]:
-    """The member that this op takes; the other one must be absent."""
+    """Returns the member that this op takes; the other one must be absent."""
     given = {"row": sent.row, "key": sent.key}
     wanted = given.pop(member)
     (other,) = given.items()
@@ -115,7 +115,7 @@ def _check_inserts(codec: RowCodec, mutations: list[Mutation]) -> None:
 
 
 def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native: bool) -> tuple[Condition, ...]:
-    """Conditions on version and existence one by one, those on columns together."""
+    """Returns a condition for each one on version or existence, and one for all that are on columns."""
     if not sent:
         raise InvalidInput('there is no condition: give at least one, or write with rows:mutate', member="conditions")
     path = codec.keys.path_from_key(key)
@@ -140,7 +140,7 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
 
 # ---- calls
 async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) -> Answer:
-    """All mutations of the body, or none."""
+    """Applies all mutations of the body, or none."""
     kind = expect_type(head, BATCH_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
     rows_max = context.http.batch_rows_max
@@ -160,7 +160,7 @@ async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) 
 
 
 async def check_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
-    """The mutations of the body, if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
+    """Applies the mutations of the body if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
     kind = expect_type(head, ANSWER_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
     rows_max = context.http.batch_rows_max

@@ -1,4 +1,4 @@
-"""From bytes to objects, with the two errors that there are, and back in the type that the client asked for."""
+"""Decodes bodies, with the two errors that there are, and encodes answers in the type that the client asked for."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ decode_msgpack_object = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
-    """`decode(body)`. Raises InvalidInput where the shape is wrong, MalformedBody where it is not even JSON (or msgpack)."""
+    """Returns `decode(body)`. Raises InvalidInput where the shape is wrong, MalformedBody where it is no JSON (or msgpack)."""
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"the body has not the form that this path takes: {error}") from error
+        raise InvalidInput(f"the body does not have the form that this path takes: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBody(f"the body cannot be parsed: {error}; send it whole and well-formed") from error
 
 
 def decoded_object(body: bytes, content_type: str) -> dict[str, Any]:
-    """The one object in `body`, JSON or msgpack."""
+    """Returns the object that `body` holds, as JSON or msgpack."""
     return decoded(decode_msgpack_object if content_type == MSGPACK else decode_json_object, body)
 
 
 def encoded(document: Any, content_type: str, *headers: tuple[bytes, bytes]) -> Answer:
-    """A 200 with `document` as JSON or msgpack."""
+    """Answers 200 with `document` as JSON or msgpack."""
     if content_type == MSGPACK:
         return Answer(200, [_MSGPACK_HEADER, *headers], _encode_msgpack(document))
     return Answer(200, [_JSON_HEADER, *headers], _encode_json(document))

@@ -1,4 +1,4 @@
-"""The JSON documents of the API as types: what a body must look like, and what the OpenAPI document says of answers.
+"""The bodies that the API takes, and the answers that it makes itself, as types.
 
 What always holds: a body decoded with one of these has no unknown member. Rows and conditions on columns depend on the
 table, so here they are objects; the codecs of storage/ check them. Source: product.md section 2.
@@ -19,7 +19,7 @@ HistoryS = Annotated[int, Meta(ge=0, le=HISTORY_S_MAX, description="how long old
 
 
 class ColumnBody(Struct, forbid_unknown_fields=True):
-    """A column of a new table, or a new column. `nullable` left out: true, but false for key columns."""
+    """A column of a new table, or a new column. `nullable` left out is true, but false for key columns."""
 
     name: Name
     type: TypeName
@@ -39,7 +39,7 @@ class TableBody(Struct, forbid_unknown_fields=True):
 
 
 class TableChange(Struct, forbid_unknown_fields=True):
-    """What to change; members left out stay as they are."""
+    """A change of a table; a member that is left out stays as it is."""
 
     add: list[ColumnBody] | UnsetType = UNSET
     drop: list[str] | UnsetType = UNSET
@@ -61,14 +61,14 @@ class MutationBody(Struct, forbid_unknown_fields=True):
 
 
 class BatchBody(Struct, forbid_unknown_fields=True):
-    """All or nothing, in this order. A key that is inserted may occur once."""
+    """The mutations are applied all or nothing, in this order. A key that is inserted may occur once."""
 
     mutations: list[MutationBody]
 
 
 class ConditionBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One of: a condition on a column (`value` as in a row; a list for `in`; none for `is_null` and `not_null`), on the
-    version of the row, or on its existence."""
+    """A condition on a column (`value` as in a row; a list for `in`; none for `is_null` and `not_null`), on the version of the
+    row, or on its existence: one of the three."""
 
     column: str | None = None
     op: Literal["=", "!=", "<", "<=", ">", ">=", "in", "prefix", "is_null", "not_null"] | None = None
@@ -78,7 +78,7 @@ class ConditionBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class CheckBody(Struct, forbid_unknown_fields=True):
-    """`mutations` are done, all or nothing, if the row in the path satisfies all `conditions` (ConditionBody)."""
+    """The mutations are applied, all or nothing, if the row in the path satisfies all `conditions` (ConditionBody)."""
 
     conditions: list[dict[str, Any]]
     mutations: list[MutationBody]
@@ -126,7 +126,7 @@ class OperationList(Struct):
 
 
 class BarrierBody(Struct, forbid_unknown_fields=True):
-    """Without a name the site makes one of the time."""
+    """A new barrier; the site makes its name of the time when the name is left out."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(?![\s\S])")] | None = None  # a `$` takes a newline
 

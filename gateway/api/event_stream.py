@@ -1,4 +1,4 @@
-"""Documents as server-sent events.
+"""Sends documents as server-sent events.
 
 What always holds: an error before the first document is an ordinary problem, not a broken stream; an idle stream carries a
 comment every `PING_S`, so that a dead client is noticed and proxies keep the connection; every stream ends when the door
@@ -21,7 +21,7 @@ Document = TypeVar("Document", bound=msgspec.Struct)
 
 
 async def event_stream(name: str, source: AsyncIterator[Document], closing: asyncio.Event) -> StreamingResponse:
-    """A stream of events called `name`. Raises what the source raises before its first document."""
+    """Returns a stream of events called `name`. Raises the error that the source raises before its first document."""
     first = await anext(source, _END)
     return StreamingResponse(
         _events(name, first, source, closing), media_type=EventSourceResponse.media_type, headers={"cache-control": "no-store"}

@@ -65,5 +65,5 @@ class DoorMetrics:
         )
 
     def page(self) -> bytes:
-        """The text that `GET /metrics` answers."""
+        """Returns the text that `GET /metrics` answers."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Makes the OpenAPI document: what FastAPI finds out itself, and bodies, answers, problems, headers and examples beside it.
+"""Makes the OpenAPI document: FastAPI finds paths and parameters; bodies, answers, problems, headers, examples are added here.
 
 What always holds: the schema of an answer is that of the struct whose encoding the answer is; the schema of a body that is
 decoded into a struct is that of this struct. The hot path is documented by the plain routes beside it, which answer the same.
@@ -30,7 +30,7 @@ from gateway.api.documents import (
     TableList,
     WriteAnswer,
 )
-from gateway.api.problem import Problem
+from gateway.api.problem_document import Problem
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
 from gateway.service.audits import Audit, AuditBody, Audits
@@ -70,18 +70,18 @@ ANSWERS = (
 
 
 def ref(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """A reference to the schema of `kind`, one of BODIES or ANSWERS."""
+    """Returns a reference to the schema of `kind`, one of BODIES or ANSWERS."""
     return {"$ref": _REF.format(name=kind.__name__)}
 
 
 def answers(ok: dict[int, dict[str, Any]], *problems: int) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route: the good answers, and a problem for each of these statuses."""
+    """Returns the `responses` of a route: the good answers, and a problem for each of these statuses."""
     good: dict[int | str, dict[str, Any]] = dict(ok.items())
     return good | {status: _problem(status) for status in sorted({*problems, 422, 500})}
 
 
 def answer(text: str, example: msgspec.Struct, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """One good answer, as JSON and in `more_types`; `example` is one, and its class has the schema."""
+    """Describes a good answer, as JSON and in `more_types`; the class of `example` has its schema."""
     schema = ref(type(example))
     content: dict[str, Any] = {JSON: {"schema": schema, "example": _as_sent(example)}}
     content.update({media: {"schema": schema} for media in more_types})
@@ -96,7 +96,7 @@ def _as_sent(example: msgspec.Struct) -> Any:
 
 
 def events(text: str, name: str, example: msgspec.Struct) -> dict[str, Any]:
-    """An answer of server-sent events called `name`, each with a document like `example`."""
+    """Describes a stream of server-sent events called `name`, each with a document like `example`."""
     data = {
         "type": "string", "contentMediaType": JSON, "contentSchema": ref(type(example)),
     }
@@ -106,13 +106,13 @@ def events(text: str, name: str, example: msgspec.Struct) -> dict[str, Any]:
 
 
 def raw_answer(text: str, media: str, example: Any = None) -> dict[str, Any]:
-    """An answer that is text or bytes to OpenAPI."""
+    """Describes an answer that is text or bytes to OpenAPI."""
     shown = {} if example is None else {"example": example}
     return {"description": text, "content": {media: {"schema": {"type": "string"}, **shown}}}
 
 
 def body(schema: dict[str, Any], example: Any, *binary_types: str, lines: tuple[str, str] | None = None) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads its body itself. `lines`: a content type of lines, and an example of it."""
+    """Returns the `openapi_extra` of a route that reads its body itself. `lines`: a content type of lines, and an example."""
     content: dict[str, Any] = {JSON: {"schema": schema, "example": example}}
     if lines is not None:
         content[lines[0]] = {"schema": {"type": "string"}, "example": lines[1]}
@@ -121,7 +121,7 @@ def body(schema: dict[str, Any], example: Any, *binary_types: str, lines: tuple[
 
 
 def headers(*names: str) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads these headers itself."""
+    """Returns the `openapi_extra` of a route that reads these headers itself."""
     return {"parameters": [{"name": name, "in": "header", "required": False, **_HEADERS[name]} for name in names]}
 
 
@@ -170,7 +170,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """The schemas of all bodies and answers. An encoder leaves out nothing that has a default: an answer has these members."""
+    """Returns the schemas of all bodies and answers. An answer also has the members with a default: the encoder sends them."""
     _, bodies = msgspec.json.schema_components(BODIES, ref_template=_REF)
     _, answered = msgspec.json.schema_components(ANSWERS, ref_template=_REF)
     for schema in answered.values():

@@ -19,7 +19,7 @@ import structlog
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from gateway.api.problem import MEMBERS, Problem
+from gateway.api.problem_document import MEMBERS, Problem
 from twinlog import errors
 from twinlog.problem_documents import TYPE_PREFIX
 
@@ -95,8 +95,8 @@ Known = errors.TwinlogError | HTTPException
 
 
 def known(error: Exception, new_id: Callable[[], str]) -> Known:
-    """Any exception as one that a client may be shown. Unexpected ones are logged, under the incident number that it names;
-    so are those of a database, which name its address and user."""
+    """Returns an exception that a client may see. An unexpected one is logged, and the answer names its incident number;
+    so is one of a database, which names the database's address and user."""
     if isinstance(error, errors.EngineFailed):
         incident = new_id()
         _log.warning("the storage failed in a request", incident=incident, detail=error.message, **error.fields)
@@ -114,12 +114,12 @@ def known(error: Exception, new_id: Callable[[], str]) -> Known:
 
 
 def answer_for(error: Known, *, is_write: bool) -> Answer:
-    """The problem for an error that is known."""
+    """Returns the problem of a known error."""
     return _tree_problem(error, is_write) if isinstance(error, errors.TwinlogError) else _http_problem(error, is_write)
 
 
 def plain_problem(status: int, detail: str = "") -> Answer:
-    """The problem for what fails before there is a request to speak of: HTTP itself, too many connections."""
+    """Returns the problem of a failure before there is a request: HTTP itself, too many connections."""
     return _http_problem(HTTPException(status, detail=detail or HTTPStatus(status).phrase), False)
 
 
@@ -159,7 +159,7 @@ def _answer(
 
 
 def _invalid_parameters(error: RequestValidationError) -> errors.InvalidInput:
-    """FastAPI's own findings, as one error that names each parameter."""
+    """Returns FastAPI's own findings as one error that names each parameter."""
     faults = [
         {"where": str(fault["loc"][0]), "name": ".".join(map(str, fault["loc"][1:])), "problem": fault["msg"]}
         for fault in error.errors()

@@ -49,7 +49,7 @@ class Head:
 
 
 def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """The last of repeated headers counts, but Accept and the conditions are joined. Names are in lower case."""
+    """Reads the headers, whose names are in lower case. The last of repeated ones counts; Accept and conditions are joined."""
     head = Head(method, path)
     for name, value in headers:
         if name == b"content-type":
@@ -74,7 +74,7 @@ def is_write_method(method: str) -> bool:
 
 
 def decoded_part(text: str) -> str:
-    """One part of a path, percent-decoded."""
+    """Returns one part of a path, percent-decoded."""
     return unquote(text) if "%" in text else text
 
 
@@ -84,9 +84,9 @@ def _joined(before: str | None, value: bytes) -> str:
 
 
 async def read_body(receive: Any, length: int | None, bytes_max: int) -> bytes:
-    """The whole body. Raises TooLarge (before reading, where the length is told) and MalformedBody when it ends early.
+    """Returns the whole body. Raises TooLarge (before it reads, where the length is given), MalformedBody when it ends early.
 
-    The server's protocol sees to it that a slow body ends.
+    The server's protocol ends a slow body.
     """
     if length is not None and length > bytes_max:
         raise body_too_large(bytes_max)
@@ -130,7 +130,7 @@ def deadline_s(head: Head, config: HttpSettings) -> float:
 
 
 def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
-    """(the idempotency key, a digest of method, path and body); without a key (None, b"")."""
+    """Returns (the idempotency key, a digest of method, path and body); without a key (None, b"")."""
     key = head.idempotency_key
     if key is None:
         return None, b""
@@ -150,7 +150,7 @@ def request_mark(head: Head, body: bytes) -> RequestMark | None:
 
 
 def expect_type(head: Head, allowed: Sequence[str]) -> str:
-    """The content type, one of `allowed`. Raises 415 that names them."""
+    """Returns the content type, one of `allowed`. Raises 415 that names them."""
     if head.content_type not in allowed:
         raise HTTPException(
             415, f"content type {head.content_type[:80]!r} is not taken here; send {' or '.join(allowed)}",
@@ -173,7 +173,7 @@ def wanted_type(head: Head, offered: Sequence[str]) -> str:
 
 
 def row_conditions(head: Head, key: bytes) -> tuple[Condition, ...]:
-    """If-Match and If-None-Match of a write as checks on the row's version."""
+    """Returns If-Match and If-None-Match of a write as checks on the row's version."""
     if head.if_match is None and head.if_none_match is None:
         return ()
     conditions = []
@@ -197,7 +197,7 @@ def row_conditions(head: Head, key: bytes) -> tuple[Condition, ...]:
 
 
 def etag_versions(text: str, header: str) -> list[int] | None:
-    """The versions that entity tags name; None for `*`. Raises InvalidInput that names `header`."""
+    """Returns the versions that entity tags name; None for `*`. Raises InvalidInput that names `header`."""
     if text.strip() == "*":
         return None
     versions = []
@@ -218,7 +218,7 @@ def etag(version: int) -> bytes:
 
 
 def point_in_time(text: str | None) -> int | None:
-    """`as_of` as a version: a version itself, or an RFC 3339 time, which includes all of its millisecond."""
+    """Returns `as_of` as a version: a version itself, or an RFC 3339 time, which includes all of its millisecond."""
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX:
@@ -238,7 +238,7 @@ def point_in_time(text: str | None) -> int | None:
 
 
 def column_list(text: str | None) -> list[str] | None:
-    """`columns` as names, in the order given; None: all."""
+    """Returns `columns` as names, in the order given; None: all."""
     if text is None:
         return None
     names = text.split(",")

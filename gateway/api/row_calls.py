@@ -31,7 +31,7 @@ ROW_TYPES = (JSON, MSGPACK)
 
 
 async def put_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
-    """Write the whole row that `body` holds. `key_path` is as it stands in the request line, percent-encoded."""
+    """Writes the whole row that `body` holds. `key_path` is as it stands in the request line, percent-encoded."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
     try:
@@ -44,7 +44,7 @@ async def put_row(context: ApiContext, head: Head, table: str, key_path: str, bo
 
 
 async def patch_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
-    """Change the columns that `body` holds. Raises NotFound when there is no such row."""
+    """Changes the columns that `body` holds. Raises NotFound when there is no such row."""
     kind = expect_type(head, ROW_TYPES)
     answer_type = wanted_type(head, ROW_TYPES)
     try:
@@ -57,7 +57,7 @@ async def patch_row(context: ApiContext, head: Head, table: str, key_path: str, 
 
 
 async def delete_row(context: ApiContext, head: Head, table: str, key_path: str) -> Answer:
-    """Delete the row; one that is not there is deleted all the same, unless a condition says otherwise."""
+    """Deletes the row; an absent row is no error, unless a condition makes it one."""
     answer_type = wanted_type(head, ROW_TYPES)
     try:
         codec = context.codec(table)
@@ -72,7 +72,7 @@ async def get_row(
     context: ApiContext, head: Head, table: str, key_path: str, columns: str | None = None, as_of: str | None = None,
     stale: bool = False,
 ) -> Answer:
-    """The row. Raises NotFound. 304 when If-None-Match names its version."""
+    """Returns the row, or 304 when If-None-Match names its version. Raises NotFound."""
     answer_type = wanted_type(head, ROW_TYPES)
     codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
@@ -94,7 +94,7 @@ def write_answer(result: WriteResult, answer_type: str) -> Answer:
 
 
 def stale_headers(context: ApiContext, stale: bool) -> list[tuple[bytes, bytes]]:
-    """The label of a read that asked for `stale` and was answered by a site that follows: how far behind it may be."""
+    """Returns the label of a read with `stale` that a standby answered: how many seconds it may be behind."""
     if not stale or context.service.cluster.role() != "STANDBY":
         return []
     lag_s = context.service.cluster.replication_lag_s()

@@ -53,7 +53,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The query as its parameters stood."""
+    """The parameters of a scan as the client sent them."""
 
     start: str | None = None
     end: str | None = None
@@ -67,7 +67,7 @@ class Asked:
 
 
 def plan_scan(codec: RowCodec, asked: Asked) -> Scan:
-    """Raises InvalidInput that names the parameter."""
+    """Returns the scan that the parameters ask for. Raises InvalidInput that names the parameter."""
     keys = codec.keys
     start = keys.prefix_from_path(asked.start) if asked.start is not None else None
     end = keys.prefix_from_path(asked.end) if asked.end is not None else None
@@ -83,7 +83,7 @@ def plan_scan(codec: RowCodec, asked: Asked) -> Scan:
 
 
 def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
-    """All predicates of all `where` parameters; each holds one, or a list of them, as JSON."""
+    """Returns all predicates of all `where` parameters; each holds one, or a list of them, as JSON."""
     predicates: list[Any] = []
     for text in texts:
         try:
@@ -103,7 +103,7 @@ def page_token(scan: Scan, last: bytes) -> str:
 
 
 def _read_token(text: str, digest: bytes) -> bytes:
-    """The last key of the page before."""
+    """Returns the last key of the page before."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         token_format, bound_to, last = _PLACE.decode(packed)
@@ -121,7 +121,7 @@ def _read_token(text: str, digest: bytes) -> bytes:
 
 
 async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
-    """(rows, the token of the next page or None at the end)."""
+    """Returns (rows, the token of the next page or None at the end)."""
     limit = min(scan.limit or PAGE_ROWS_DEFAULT, context.http.page_rows_max)
     found: list[StoredRow] = []
     size = examined = 0
@@ -138,7 +138,7 @@ async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[l
 
 
 async def read_stream(context: ApiContext, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
-    """All rows of the scan up to its limit, in chunks."""
+    """Yields all rows of the scan up to its limit, in chunks."""
     left = scan.limit
     async for chunk in _chunks(context, codec, scan, left):
         rows = chunk.matching if left is None else chunk.matching[:left]
@@ -158,7 +158,7 @@ class _Chunk:
 
 
 async def _chunks(context: ApiContext, codec: RowCodec, scan: Scan, wanted: int | None) -> AsyncIterator[_Chunk]:
-    """The range in pieces. Their size follows that of the rows. `wanted`: no more rows than that are of use."""
+    """Yields the range in pieces, whose size follows that of the rows. `wanted`: no more rows than that are of use."""
     start, end = scan.start, scan.end
     rows_asked = FIRST_CHUNK_ROWS
     while True:

@@ -32,7 +32,7 @@ class AuditSettings:
 
 
 class AuditBody(Struct, forbid_unknown_fields=True, frozen=True):
-    """One run of a job. `differences`: how many it found. `outcome`: `good` only when it looked at all and found none."""
+    """One run of a job. `differences` is how many it found. `outcome` is `good` only when it looked at all and found none."""
 
     id: Text
     job: Literal["compare", "log-audit", "repair", "replay", "reconcile"]

@@ -1,4 +1,4 @@
-"""Barriers, behind which each site keeps a snapshot; and what audits found."""
+"""Routes of barriers, behind which each site keeps a snapshot, and of what audits found."""
 
 from __future__ import annotations
 

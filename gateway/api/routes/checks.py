@@ -1,4 +1,4 @@
-"""The checks before a role change, without one: what `twinlog validate` shows; and what the availability monitor looks at."""
+"""Routes that judge a role change without starting it, for `twinlog validate`, and that show a site's view to the monitor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pair as this site sees it: the cluster document, its push stream, and what became of a write."""
+"""Routes that show the pair as this site sees it: the cluster document, its event stream, the outcome of a write."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def whole_request(request: Request, context: ApiContext) -> tuple[Head, by
 
 
 async def json_request(request: Request, context: ApiContext, decode: Callable[[bytes], T]) -> T:
-    """The body, which must be JSON, by `decode` (a msgspec decoder's)."""
+    """Returns the body, which must be JSON, decoded by `decode`."""
     head, body = await whole_request(request, context)
     expect_type(head, (JSON,))
     return decoded(decode, body)

@@ -32,7 +32,7 @@ def router(context: ApiContext) -> APIRouter:
     def healthy_in(roles: tuple[str, ...]) -> Response:
         role = cluster.role()
         if role not in roles:
-            text = f"site {service.site} is {role}, not {' or '.join(roles)}; GET /v1/cluster tells more"
+            text = f"site {service.site} is {role}, not {' or '.join(roles)}; GET /v1/cluster shows more"
             raise Unavailable(text, role=role, site=service.site)
         return shown_now()
 

@@ -1,4 +1,4 @@
-"""The other site's calls. Bytes in, bytes out; errors are problems, which the caller turns back into the same errors."""
+"""The route of the other site's calls: bytes in, bytes out; the caller turns problems back into the same errors."""
 
 from __future__ import annotations
 

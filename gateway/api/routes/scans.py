@@ -31,7 +31,7 @@ SCAN_TYPES = (JSON, MSGPACK, NDJSON)
 _log = structlog.get_logger("gateway.api.scans")
 _encode_lines = msgspec.json.Encoder().encode_lines
 _WHERE = 'one condition or a list of them, as JSON; all must hold: [{"column": "delay_min", "op": ">", "value": 10}]'
-_LIMIT = "rows at most; of a page 1000 unless told, of a stream all"
+_LIMIT = "the most rows; left out: 1000 in a page, all in a stream"
 Bound = Annotated[str | None, Query(description="a key, or its leading parts, as in a path", examples=["UA"])]
 Where = Annotated[list[str] | None, Query(description=_WHERE)]
 Token = Annotated[str | None, Query(description="the next_page_token of the page before, with the same other parameters")]
@@ -83,7 +83,7 @@ async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, lab
 
 
 async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, labels: list[tuple[bytes, bytes]]) -> Response:
-    """Lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
+    """Streams lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
     response = StreamingResponse(_lines(codec, scan, first, chunks), media_type=NDJSON)

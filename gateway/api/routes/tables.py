@@ -74,7 +74,7 @@ def router(context: ApiContext) -> APIRouter:
 
 
 async def _change(request: Request, context: ApiContext) -> tuple[dict[str, Any], RequestMark | None]:
-    """The body, which must be a JSON object, and what the idempotency key leaves in the log."""
+    """Returns the body, which must be a JSON object, and the mark that the idempotency key leaves in the log."""
     head, body = await whole_request(request, context)
     expect_type(head, (JSON,))
     return decoded(decode_json_object, body), request_mark(head, body)

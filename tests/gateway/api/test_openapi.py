@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from gateway.api.problem import MEMBERS
+from gateway.api.problem_document import MEMBERS
 from gateway.http.app import build_app
 from gateway.service.documents import ActiveSite
 from gateway.service.http_settings import HttpSettings

@@ -1,6 +1,6 @@
 """The problem document (RFC 9457): every member that an answer to a failed request may have.
 
-What always holds: a problem is the encoding of `Problem`, so that none has a member which the OpenAPI document does not know;
+What always holds: a problem is the encoding of `Problem`, so that it has no member which the OpenAPI document does not know;
 the facts that the errors of the tree carry (`fields`) are members here by the same names.
 """
 
