@@ -25,7 +25,8 @@ class Catalog:
         """Reads every schema again: after DDL, a rejoin, or base data."""
         before, known = self._schemas, {table.id: table for table in self._by_name.values()}
         self._schemas = schemas = self._engine.applied.schemas()
-        tables = [known[id] if before.get(id) == data else decode_schema(data) for id, data in schemas.items()]
+        unchanged = {table_id for table_id, data in schemas.items() if before.get(table_id) == data and table_id in known}
+        tables = [known[table_id] if table_id in unchanged else decode_schema(data) for table_id, data in schemas.items()]
         self._by_name = {table.name: table for table in tables}
         self._note_writable()
 

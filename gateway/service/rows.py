@@ -87,9 +87,14 @@ class RowsService:
             size = sum([len(r.key) + len(r.value) for r in records]) + RECORD_OVERHEAD_BYTES * len(records)
             self._admission.enter(size)
             holds.add(partial(self._admission.leave, size))
-            await self._take_keys([(table.id, record.key) for record in records], table, checks, until_s, holds)
+            keys: list[RowKey] = [(table.id, record.key) for record in records]
             if checks:
+                await self._own_keys(keys + [(table.id, check.key) for check in checks], until_s, holds)
                 await self._require(active, table, checks, until_s)
+            else:  # a write without checks only counts itself in
+                if not self._gate.try_enter(keys):
+                    await self._bounded(self._gate.enter(keys), until_s)
+                holds.add(partial(self._gate.leave, keys))
             if self._serving.writing is not active or self._catalog.writable.get(table.id) is not table:
                 self._check_late(active, table)
         except BaseException:
@@ -152,17 +157,10 @@ class RowsService:
         if self._serving.for_writes() is not active:
             raise Unavailable("a new epoch began while the request waited: nothing was logged, try again", retry_after_s=1)
 
-    async def _take_keys(
-        self, keys: list[RowKey], table: TableSchema, checks: Sequence[RowCheck], until_s: float, holds: Holds
-    ) -> None:
-        """Holds the rows' keys, and those of the checks; a write without checks only counts itself in."""
-        if checks:
-            owned = await self._bounded(self._gate.hold(keys + [(table.id, check.key) for check in checks]), until_s)
-            holds.add(partial(self._gate.release, owned))
-            return
-        if not self._gate.try_enter(keys):
-            await self._bounded(self._gate.enter(keys), until_s)
-        holds.add(partial(self._gate.leave, keys))
+    async def _own_keys(self, keys: list[RowKey], until_s: float, holds: Holds) -> None:
+        """Holds the keys of a conditional write, those of its checks included: no other write to them is under way."""
+        owned = await self._bounded(self._gate.hold(keys), until_s)
+        holds.add(partial(self._gate.release, owned))
 
     async def _bounded(self, work: Awaitable[_T], until_s: float) -> _T:
         try:
