@@ -32,7 +32,7 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpochEntry(msgspec.Struct, frozen=True, gc=False):
-    """Where an epoch begins: sequence of its start record, and the recorded end of the epoch before."""
+    """The begin of an epoch: the sequence of its start record, and the recorded end of the epoch before."""
 
     epoch: int
     first_seq: int
@@ -47,8 +47,8 @@ def horizon(now_ms: int, kept_s: int) -> int:
 
 
 class Table(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What an engine keeps of a table: its schema as it came, for how long old versions stay readable, and the version before
-    which they were not kept here."""
+    """A table as an engine keeps it: its schema as it came, the seconds for which old versions stay readable, and the version
+    before which they were not kept here."""
 
     schema: bytes
     history_s: int
@@ -77,7 +77,7 @@ class TableSet:
         return cls({number: Table(schema, decode_schema(schema).history_s, version) for number, schema in schemas.items()})
 
     def changed(self, number: int, table: Table | None) -> TableSet:
-        """With `table` put, or dropped where None."""
+        """Returns these tables with `table` put, or dropped where None."""
         by_id = {**self.by_id, number: table}
         return TableSet({number: table for number, table in by_id.items() if table is not None})
 
@@ -103,7 +103,7 @@ NO_TABLES = TableSet({})
 
 
 class EngineState(NamedTuple):
-    """What an engine has applied, at one moment: replaced as a whole with each write, so that no reader sees half of a change.
+    """The state that an engine has applied: replaced as a whole with each write, so that no reader sees half of a change.
 
     `seq`, `epoch`: of the last frame; `timestamp`: the largest hybrid timestamp; `base`: the progress of the last part of an
     unfinished base that is in, here or after a crash, or None; `tables`: those that are not dropped; `epochs`: every epoch
@@ -136,7 +136,7 @@ class EngineState(NamedTuple):
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, gc=False):
-    """What an idempotency key answered: enough to answer it again, also on the other site."""
+    """The answer that an idempotency key got: enough to answer it again, also on the other site."""
 
     digest: bytes
     epoch: int
@@ -187,7 +187,7 @@ class Snapshot(Protocol):
 class StorageEngine(Protocol):
     @property
     def applied(self) -> EngineState:
-        """What is applied now: one value, replaced as a whole, so all that is read from it is of one moment."""
+        """The state that is applied now: one value, replaced as a whole, so all that is read from it is of one moment."""
 
     @property
     def durable_seq(self) -> int:
@@ -195,7 +195,7 @@ class StorageEngine(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing is written any more, until `reopen`. None: all is well."""
+        """The reason why nothing is written any more, until `reopen`. None: all is well."""
 
     async def reopen(self) -> None:
         """Close what is left, and open the same storage again in this same object, as after a crash: it then holds a prefix of
@@ -226,7 +226,7 @@ class StorageEngine(Protocol):
         """Keep all that is applied now, in place of another snapshot of this name; that of this very point stays as it is.
 
         What it holds is durable when this returns. No apply meanwhile: one that comes first makes it EngineFailed. One that
-        failed leaves nothing, and the engine goes on unless `failure` says otherwise.
+        failed leaves nothing, and the engine continues unless `failure` says otherwise.
         """
 
     def kept_snapshots(self) -> list[KeptSnapshot]:
@@ -236,7 +236,7 @@ class StorageEngine(Protocol):
         """Forget it, and free what it takes. None of that name: nothing to do."""
 
     async def request_outcome(self, key: str) -> RequestOutcome | None:
-        """What the request under this idempotency key answered, as far as it is applied and not purged."""
+        """Returns the answer of the request under this idempotency key, as far as it is applied and not purged."""
 
     def meta(self, name: str) -> bytes | None:
         """A site-local durable note (role, rejoin floor, ...). Not replicated."""
@@ -266,7 +266,7 @@ class StorageEngine(Protocol):
         """
 
     async def finish_base(self, seq: int, epoch: int, last_timestamp: int, epochs: Sequence[EpochEntry]) -> None:
-        """The base is complete, and the log goes on after `seq`; durable when it returns.
+        """Completes the base: the log continues after `seq`; durable when it returns.
 
         Rows may be as late as `last_timestamp`: applying what lies between brings all to the same point.
         """

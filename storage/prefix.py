@@ -1,4 +1,4 @@
-"""Whether a site's storage is a prefix of the log, by the notes that base data and a rejoin leave in the engine.
+"""Decides whether a site's storage is a prefix of the log, by the notes that base data and a rejoin leave in the engine.
 
 What always holds: as long as some rows may be later than others, or must be replaced as a whole, `is_prefix` is False.
 Source: protocol.md sections 7 (base data) and 8 (rejoin).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from storage.engine import StorageEngine
 
-BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be mended, base data must replace it
+BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be repaired, base data must replace it
 FLOOR = "rejoin_floor"  # a note: below this sequence some rows are later than others, and the storage is no prefix
 
 
@@ -18,10 +18,10 @@ def floor_of(engine: StorageEngine) -> int:
 
 
 def needs_base(engine: StorageEngine) -> bool:
-    """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
+    """Returns True when the storage holds no prefix of the log: half of a base, or what a rejoin could not repair."""
     return engine.applied.loading or engine.meta(BASE_WANTED) is not None
 
 
 def is_prefix(engine: StorageEngine) -> bool:
-    """Whether what the storage holds is a prefix of the active's log, and no mixture of two moments."""
+    """Returns True when the storage holds a prefix of the active's log, and no mixture of two moments."""
     return not needs_base(engine) and engine.applied.seq >= floor_of(engine)

@@ -104,7 +104,7 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
 
 
 def _kept(place: Place, frames: list[PlacedFrame], before: EngineState) -> list[PlacedFrame]:
-    """What is to be replayed, in order. Raises LogGap, DamagedLog."""
+    """Returns the frames to replay, in order. Raises LogGap, DamagedLog."""
     try:
         return standing_frames(frames, before.seq, before.epoch)
     except LogGap as error:
@@ -113,7 +113,7 @@ def _kept(place: Place, frames: list[PlacedFrame], before: EngineState) -> list[
             raise
         begins = "an empty storage" if not before.seq else f"the base, at sequence {before.seq:,},"
         raise LogGap(
-            f"{place.path} goes on from sequence {offered:,}, and {begins} does not have what comes before that (a log is"
+            f"{place.path} continues from sequence {offered:,}, and {begins} does not have what comes before that (a log is"
             " trimmed once the other site holds it): begin from a kept snapshot of that sequence or a later one,"
             " base=rocksdb:FOLDER",
             **error.fields,
@@ -121,7 +121,7 @@ def _kept(place: Place, frames: list[PlacedFrame], before: EngineState) -> list[
 
 
 def _state(part: Path) -> EngineState:
-    """What the storage holds before anything is replayed. Raises Refused for one that was being loaded."""
+    """Returns the state of the storage before anything is replayed. Raises Refused for one that was being loaded."""
     database = open_database(part / ROCKSDB, RocksSettings())
     try:
         state = load_state(RocksView(database))
@@ -133,7 +133,7 @@ def _state(part: Path) -> EngineState:
 
 
 def _cuts(place: Place, frames: Sequence[PlacedFrame], parts: int) -> tuple[tuple[int, bytes], ...]:
-    """Keys that cut what the log changes into about even parts, as far as a few frames tell."""
+    """Keys that cut what the log changes into about even parts, judged by a few frames."""
     store, keys = place.store(), set()
     for frame in frames[:: max(1, len(frames) // SAMPLES)]:
         data = store.read(f"{place.folder.rstrip('/')}/{frame.segment}", frame.offset, frame.length)

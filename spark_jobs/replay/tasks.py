@@ -65,8 +65,8 @@ _decode = msgspec.msgpack.Decoder(list[ReplayEntry]).decode
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What every task knows. `cuts`: (table, key), ascending; part i ends before cut i. `base`: folder of a checkpoint, or
-    empty; `tables`: of it. `folder`: for the files."""
+    """A replay as every task knows it. `cuts`: (table, key), ascending; part i ends before cut i. `base`: folder of a
+    checkpoint, or empty; `tables`: of it. `folder`: for the files."""
 
     place: Place
     cuts: tuple[tuple[int, bytes], ...]
@@ -141,7 +141,7 @@ class _One:
 
 
 class _Part:
-    """What one part has collected: the effects of its records, and the entries that came as they are."""
+    """One part of a replay: it collects the effects of its records, and the entries that came as they are."""
 
     def __init__(self, plan: ReplayPlan, base: SnapshotReader | None) -> None:
         self._before = EngineState(tables=plan.tables)

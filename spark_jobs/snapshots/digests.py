@@ -20,7 +20,7 @@ _lengths = struct.Struct(">II").pack
 
 
 class Digest(NamedTuple):
-    """Of the rows with keys in `[start, end)`, `rows` of them. `size` is the sum over keys and packed rows, in bytes."""
+    """The digest of the `rows` rows with keys in `[start, end)`. `size` is the sum over keys and packed rows, in bytes."""
 
     start: bytes
     end: bytes | None

@@ -1,4 +1,4 @@
-"""How a snapshot is divided among Spark's tasks.
+"""Divides a snapshot among Spark's tasks.
 
 What always holds: the parts of a plan hold every key of every range once, in order; no part is empty.
 """

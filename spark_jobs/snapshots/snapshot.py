@@ -1,4 +1,4 @@
-"""What a kept snapshot of a site's storage is to an audit: its place, its catalog, and its rows by key.
+"""A kept snapshot of a site's storage as an audit reads it: its place, its catalog, and its rows by key.
 
 What always holds: every engine gives a row as the same bytes, the encoded key and `packed` (8 bytes of version, big endian,
 then the stored value: storage/engines/entries/write.py), in the order of the keys; all that is read from one snapshot is of

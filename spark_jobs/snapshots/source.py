@@ -48,7 +48,7 @@ _ARROW: dict[DataType, pa.DataType] = {LongType(): pa.int64(), IntegerType(): pa
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: tuple[Range, ...]
 
@@ -151,7 +151,7 @@ def _batch(columns: Iterable[Sequence[object]], wanted: StructType) -> pa.Record
 
 
 class DigestsView:
-    """For source.py."""
+    """As source.py asks for it."""
 
     def schema(self) -> StructType:
         return DIGESTS
@@ -161,7 +161,7 @@ class DigestsView:
 
 
 class RowsView:
-    """For source.py."""
+    """As source.py asks for it."""
 
     def schema(self) -> StructType:
         return ROWS

@@ -144,7 +144,7 @@ def _connected(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _sql_errors() -> Iterator[None]:
-    """What SQLAlchemy and the driver raise in this block comes as EngineFailed, in the database's own words."""
+    """Turns what SQLAlchemy and the driver raise in this block into EngineFailed, in the database's own words."""
     try:
         yield
     except (SQLAlchemyError, psycopg.Error) as error:

@@ -22,7 +22,7 @@ _NOT_OURS_BUT_FINE = {LOCK_NAME, IDENTITY_NAME + ".new", "lost+found"}
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What `twinlog.json` says. `id` tells two directories of one site apart, e.g. after one was lost."""
+    """The content of `twinlog.json`. `id` distinguishes two directories of one site, e.g. after one was lost."""
 
     pair: str
     site: str

@@ -74,7 +74,7 @@ class OsFiles:
         return OsLogFile(path, descriptor, len(header))
 
     async def free_bytes(self) -> int:
-        """What the file system would give this process; a quota is not seen."""
+        """Returns the bytes that the file system would give this process; a quota is not seen."""
         return await self._look(".", lambda: shutil.disk_usage(self._root).free)
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:

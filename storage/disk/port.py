@@ -46,7 +46,7 @@ class Files(Protocol):
         """Zero everything from `offset` on and sync: a torn tail is cut."""
 
     async def make_durable(self, path: str) -> None:
-        """What a read of this file shows now survives a crash of the machine: a process that died may have left it unsynced."""
+        """Syncs what a read of this file shows now: a process that died may have left it unsynced."""
 
     async def delete(self, path: str) -> None:
         """Absent is fine. The directory is synced."""

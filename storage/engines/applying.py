@@ -93,7 +93,7 @@ class FrameApplier:
             await self._engine.release_snapshot(oldest)
 
     def ends_ms(self, taken_ms: int) -> int:
-        """When a snapshot that was taken at `taken_ms` is released, in milliseconds since 1970."""
+        """Returns the time at which a snapshot taken at `taken_ms` is released. Both are milliseconds since 1970."""
         return taken_ms + round(self.limits.kept_s * 1000)
 
     def _is_over(self, taken_ms: int) -> bool:
@@ -117,7 +117,7 @@ class FrameApplier:
 
 
 def _name(frame: Frame) -> str:
-    """Of the barrier that the flag stands for: the last record."""
+    """Returns the name of the barrier that the flag stands for: the last record is the barrier."""
     record = frame.records[-1]
     if record.kind != RecordKind.BARRIER:
         raise LogError(f"{frame!r} is flagged as a barrier and ends with a record of kind {record.kind}")

@@ -97,7 +97,7 @@ class SnapshotFolder:
         shutil.rmtree(gone, ignore_errors=True)
 
     def pinned_bytes(self) -> int:
-        """Of the files here that nothing else holds any more: what releasing all of them would free."""
+        """Returns the bytes that releasing all of them would free: those of files that nothing else holds any more."""
         own: dict[int, tuple[int, int]] = {}  # inode: size, links that are not here
         for folder, _, names in os.walk(self._folder):
             for name in names:

@@ -1,4 +1,4 @@
-"""What frames mean to an engine, whatever database is behind it: order, marks and schema changes.
+"""The meaning of frames for an engine, whatever database is behind it: order, marks and schema changes.
 
 What always holds: `admit` is the only place where an engine decides what it skips and what it refuses, so every engine
 skips and refuses the same frames. Source: storage/engine.py (the contract), protocol.md 3 and 4 (chain, idempotency keys).
@@ -22,7 +22,7 @@ _decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
 
 
 def by_age(kept: KeptSnapshot) -> tuple[int, int]:
-    """The order in which kept snapshots are told."""
+    """The order in which kept snapshots are listed."""
     return kept.taken_ms, kept.seq
 
 
@@ -63,7 +63,7 @@ def refuse_unless_loading(loading: bool) -> None:
 
 
 def snapshot_ended() -> EngineFailed:
-    """What a reader of a snapshot gets once the engine that it is of was opened anew."""
+    """Returns the error that a reader of a snapshot gets once its engine was opened anew."""
     return EngineFailed("the storage was opened anew, and the snapshot ended with it: begin the read again")
 
 

@@ -75,7 +75,7 @@ class CursorRegistry:
                 self.check()
 
     def advance(self, name: str, epoch: int, durable_seq: int) -> None:
-        """What a holder says of itself. It may also go back, e.g. when an engine was replaced. Unknown names are ignored."""
+        """Takes the position that a holder reports. It may go back, e.g. when an engine was replaced. Ignores unknown names."""
         if name in self._holders:
             self._positions[name] = HolderPosition(epoch, durable_seq)
             self.check()
@@ -99,7 +99,7 @@ class CursorRegistry:
                 raise InvariantBroken(f"cursors: nobody registers while the WAL is trimmed up to {safepoint}")
 
     def holders(self) -> list[tuple[Holder, HolderPosition | None]]:
-        """For status: everyone, by name; None: nothing was heard since the start."""
+        """Lists everyone by name, for status; None: nothing was heard since the start."""
         return [(holder, self._positions.get(name)) for name, holder in sorted(self._holders.items())]
 
     def check(self, safepoint: int = 0, current_epoch: int = 0) -> None:

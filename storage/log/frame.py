@@ -9,8 +9,8 @@ The payload is a msgpack array of records; with the flag COMPRESSED its length I
 
 What always holds: the CRC covers the header (with a zero CRC field) and the payload as it stands; `previous` is the last
 sequence that still stands when the frame is made; record i has sequence `first_seq + i` and version `timestamp + i`;
-`committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it
-(chain.py and segment.py tell damage from a torn tail by it); a payload is compressed only where that saves a quarter of it,
+`committed` is the committed sequence known when the frame was made, so a good frame attests the ones before it, which
+separates damage from a torn tail (chain.py, segment.py); a payload is compressed only where that saves a quarter of it,
 and none expands to more than PAYLOAD_BYTES_MAX. Source: protocol.md section 3.
 This module is pure.
 """

@@ -42,7 +42,7 @@ class Record(msgspec.Struct, array_like=True, gc=False):
 
 
 class RequestMark(msgspec.Struct, array_like=True, gc=False):
-    """What an idempotency key leaves in the log: the key, a digest of the request, how many records it made."""
+    """The trace of an idempotency key in the log: the key, a digest of the request, the number of records that it made."""
 
     key: str
     digest: bytes

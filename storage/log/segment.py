@@ -79,7 +79,7 @@ class BrokenHeader(LogError):
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """What stands in one file. `header` None: the file was torn before anything was in it. `end`: offset behind the
+    """The content of one file. `header` None: the file was torn before anything was in it. `end`: offset behind the
     last whole frame. `torn`: something that is not zero follows `end`."""
 
     header: SegmentHeader | None
@@ -147,7 +147,7 @@ def frames_before_damage(data: bytes, file_name: str) -> list[Frame]:
 
 
 def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
-    """Whether `frame.committed` says something about the durability of the log that this segment belongs to."""
+    """Returns True when `frame.committed` proves something about the durability of the log that this segment belongs to."""
     return frame.epoch == header.epoch and not (remote and frame.flags & Flags.ASYNC)
 
 
@@ -174,7 +174,7 @@ def sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int
     """(offset, frame) of what can be read at or behind `offset`, found by the frame magic.
 
     A value may contain the magic; a false beginning costs a CRC over the length that it seems to have, so their sum is
-    bounded: the search stays linear. Raises DamagedLog above that bound, for then nobody can tell.
+    bounded: the search stays linear. Raises DamagedLog above that bound, for then nothing can be proven.
     """
     budget = 4 * len(data)
     while (at := data.find(FRAME_MAGIC, offset)) >= 0:
@@ -196,6 +196,6 @@ def sound_frames(data: bytes, offset: int, file_name: str) -> Iterator[tuple[int
 
 
 def _is_zero(data: bytes, offset: int) -> bool:
-    """Whether nothing but zeros follows; in pieces, since comparing memory is faster than looking at bytes."""
+    """Returns True when only zeros follow. It compares in pieces, since that is faster than looking at bytes."""
     step = len(_ZEROS)
     return all(data[at : at + step] == _ZEROS[: min(step, len(data) - at)] for at in range(offset, len(data), step))

@@ -38,7 +38,7 @@ DEFAULTS = WalSettings()
 
 @dataclass(frozen=True, slots=True)
 class WalSegmentInfo:
-    """For status and listings. Sequences are None while the segment is empty."""
+    """A segment as status and listings show it. Sequences are None while the segment is empty."""
 
     name: str
     epoch: int

@@ -1,4 +1,4 @@
-"""What the local log knows about its segments without reading them: runs of linked frames, places, how it all links.
+"""The local log's knowledge of its segments, without reading them: runs of linked frames, their places and links.
 
 What always holds: a run holds frames of one epoch that follow one another in one file, each linked to the one before, so
 only the first of a run can cut anything off; a segment's marks lead near any sequence without reading from the start.
@@ -82,14 +82,14 @@ class WalSegment:
         self.end = offset
 
     def offset_near(self, seq: int) -> int:
-        """Where to begin reading so that `seq` is not missed. Sequences ascend in a file."""
+        """Returns the offset at which to begin reading so that `seq` is not missed. Sequences ascend in a file."""
         at = bisect_right(self._mark_seqs, seq) - 1
         return self._mark_offsets[at] if at >= 0 else HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Excluder:
-    """Tells excluded frames, by what later runs name as `previous`."""
+    """Finds excluded frames, by what later runs name as `previous`."""
 
     cuts: list[tuple[tuple[int, int], int]]
 
@@ -158,10 +158,10 @@ class TornAt:
 
 
 def trimmable(segments: Sequence[WalSegment], below_seq: int) -> list[WalSegment]:
-    """Segments of which nothing at or above `below_seq` stands, in the order in which to delete them.
+    """Returns the segments in which nothing at or above `below_seq` stands, in the order in which to delete them.
 
     The log then begins in a segment whose first standing frame is below `below_seq`, hence durable: one that is still
-    empty cannot tell whether it lost what it should begin with. For the same reason those in which nothing stands go
+    empty does not show whether it lost what it should begin with. For the same reason those in which nothing stands go
     first, while something still precedes them.
     """
     kept = _standing(segments)
@@ -172,7 +172,7 @@ def trimmable(segments: Sequence[WalSegment], below_seq: int) -> list[WalSegment
 
 
 def find_tear(segments: Sequence[WalSegment]) -> TornAt | None:
-    """Where a link is missing in what one life of the process wrote, across its files.
+    """Finds the place where a link is missing in what one life of the process wrote, across its files.
 
     Raises DamagedLog when something behind proves that the missing frames were durable. What an epoch does not link to
     because it was written elsewhere is a hole (see `held`), and what was trimmed is no loss: neither has a segment of the
@@ -196,7 +196,7 @@ def find_tear(segments: Sequence[WalSegment]) -> TornAt | None:
         if attested > last_seq or followed:
             raise DamagedLog(
                 f"{source.path}: frames are missing at offset {offset}, or in segments behind: sequence {last_seq + 1} should"
-                f" follow there, and {target.path} goes on from {after.run.previous};"
+                f" follow there, and {target.path} continues from {after.run.previous};"
                 " restore the file from a copy, or rejoin this site from the other one",
                 file=source.path, offset=offset, committed=attested,
             )

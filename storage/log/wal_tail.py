@@ -47,7 +47,7 @@ class MemoryTail:
         self._start = self._bytes = 0
 
     def reaches(self, after_seq: int) -> bool:
-        """Whether everything after `after_seq` is here."""
+        """Returns True when everything after `after_seq` is here."""
         if self._start == len(self._frames):
             return False
         first = self._frames[self._start]

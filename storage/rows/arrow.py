@@ -134,7 +134,7 @@ def _keys(codec: RowCodec, stored: dict[str, Values]) -> list[bytes]:
 
 
 def _key_parts(column: Column, values: Values) -> list[Any]:
-    """What `column` adds to the keys (keys.py): arrays of large_binary, and scalars that all rows share."""
+    """Returns what `column` adds to the keys (keys.py): arrays of large_binary, and scalars that all rows share."""
     if column.type in ("int64", "timestamp"):
         return [big_endian(_flip_sign(values), 8)]
     if column.type == "int32":

@@ -40,7 +40,7 @@ def merge_values(old: bytes, changes: bytes) -> bytes:
 
 
 class _Form:
-    """What depends on the form of a body, JSON or native: readers, encoders, and what fills in absent columns."""
+    """The parts that depend on the form of a body, JSON or native: readers, encoders, and what fills in absent columns."""
 
     def __init__(self, keys: KeyCodec, key_columns: Sequence[Column], value_columns: Sequence[Column], native: bool) -> None:
         self.key_readers: dict[str, Reader] = {
@@ -210,7 +210,7 @@ class RowCodec:
         return invalid(str(name)[:128], f"is not a column of table {self.schema.name!r}; columns are {names}")
 
     def _column_fault(self, row: Row, form: _Form, wanted: dict[str, Any]) -> InvalidInput:
-        """Why `row` has not the `wanted` columns with encodable values: an unknown, missing or ill-formed one."""
+        """Returns the reason why `row` lacks the `wanted` columns: an unknown, missing or ill-formed one."""
         for name in row:
             if name not in form.readers:
                 return self._unknown(name)

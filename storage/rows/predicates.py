@@ -47,7 +47,7 @@ _unpack = msgspec.msgpack.Decoder(dict[int, Any]).decode
 
 
 def compile_predicates(codec: RowCodec, where: object, *, native: bool = False) -> Predicate:
-    """A function that tells whether a stored row of the codec's table satisfies all of `where`.
+    """Returns a function that decides whether a stored row of the codec's table satisfies all of `where`.
 
     `native`: the values came from msgpack (types.py). Raises InvalidInput that names column and op, TooLarge.
     """

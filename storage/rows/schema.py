@@ -107,7 +107,7 @@ def to_public(schema: TableSchema) -> TableDocument:
 
 
 def same_table(schema: TableSchema, parsed: TableSchema) -> bool:
-    """Whether a POST of `parsed` asks for the table that exists (200), or for a different one (409)."""
+    """Returns True when a POST of `parsed` asks for the table that exists (200), False for a different one (409)."""
     return msgspec.json.encode(to_public(schema)) == msgspec.json.encode(to_public(parsed))
 
 
@@ -277,7 +277,7 @@ def _parse_column(value: object, where: str, column_id: int, key: tuple[str, ...
 
 
 def _check_table(columns: list[Column] | tuple[Column, ...], key: tuple[str, ...], faults: _Faults) -> None:
-    """What concerns all columns together."""
+    """Checks all columns together."""
     names = [column.name for column in columns]
     for name in sorted({name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()):
         faults.add("columns", f"would have the name {name!r} twice")

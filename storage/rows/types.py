@@ -96,7 +96,7 @@ def reader(
 
 
 def _word(value: object) -> str:
-    """What `value` is, in the words of JSON, for a message."""
+    """Names the type of `value` in the words of JSON, for a message."""
     words: dict[type, str] = {
         bool: "a boolean", int: "an integer", float: "a number with a fraction", str: "a string", list: "an array",
         dict: "an object", bytes: "bytes", datetime: "a timestamp", type(None): "null",

@@ -1,1 +1,1 @@
-"""What a write is, whatever the engine: the changes that frames make, and the base data that moves between sites."""
+"""The writes of an engine, whatever its database: the effects of frames, base data between sites, and the cut of a rejoin."""

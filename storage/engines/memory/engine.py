@@ -34,7 +34,7 @@ class MemoryEngine:
         self._notes: dict[str, bytes] = {}
         self._broken: str | None = None
         self.failure: str | None = None
-        self._life = 0  # of which snapshots end with a reopen
+        self._life = 0  # snapshots end with it, at a reopen
         self._kept: dict[str, tuple[KeptSnapshot, MemoryState]] = {}
 
     def crash(self, kept: int = 0) -> None:
@@ -53,7 +53,7 @@ class MemoryEngine:
         self._broken = why
 
     def mend(self) -> None:
-        """What broke it is gone. A write that failed meanwhile still has to be followed by `reopen`."""
+        """Undoes `break_down`. A write that failed meanwhile still has to be followed by `reopen`."""
         self._broken = None
 
     async def reopen(self) -> None:

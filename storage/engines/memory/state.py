@@ -1,4 +1,4 @@
-"""What the memory engine holds, and what records do to it, one by one, as the contract says it.
+"""The state of the memory engine, and what records do to it, one by one, as the contract says.
 
 What always holds: nothing inside the containers is ever changed in place, and what was there before each change since the
 state was durable is noted, so that any number of the last transactions can be taken back. Source: storage/engine.py.

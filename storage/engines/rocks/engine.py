@@ -4,7 +4,7 @@ What always holds:
 - one write batch holds the effects of all frames of an `apply` and the watermark, in one column family without RocksDB's
   log: so after a crash the database is at the end of some earlier `apply`, and the watermark found in it is `durable_seq`;
 - a write or flush that failed is the last one before `reopen`, which keeps what is on the disk and this object;
-- what the properties tell (`applied_seq`, schemas, epochs) changes only after the write, all of it at once;
+- `applied` changes only after the write, all of it at once;
 - nothing that can wait runs on the event loop: a write that RocksDB would hold back is refused there and repeated in a thread.
 Threads: one applies, one reads (scans, history, purge), one keeps up (flush, notes, base data, rejoin).
 Source: storage/engine.py, protocol.md 4 and 8, product.md 3.
@@ -108,7 +108,7 @@ class RocksEngine:
                 raise
 
     def _view(self) -> RocksView:
-        """Of this moment. On the reading thread, or in a thread that excludes `reopen`."""
+        """Returns a view of this moment. Call it on the reading thread, or in a thread that excludes `reopen`."""
         if self._reopening:
             raise EngineFailed("the storage is being opened anew: begin the read again")
         return RocksView(self._database)
@@ -212,7 +212,7 @@ class RocksEngine:
         return await self._read(lambda: self._view().rows_as_of(table, start, end, reverse, limit, as_of))
 
     async def snapshot(self) -> RocksSnapshot:
-        """Of this very moment, not of when a thread is free."""
+        """Returns a snapshot of this very moment, not of the one when a thread is free."""
         with ROCKS_ERRORS:
             snapshot = RocksSnapshot(self._view(), self._read, self._snapshots)
         self._snapshots.add(snapshot)

@@ -1,5 +1,5 @@
-"""Where everything lies inside the one RocksDB column family: a prefix byte each, because one column family has one
-memtable, and so what a flush makes durable is always a prefix of what was written.
+"""The layout of the one RocksDB column family: everything has a prefix byte, because one column family has one memtable, and
+so what a flush makes durable is always a prefix of what was written.
 
     00 name                              watermark, format, progress of a base that is being loaded
     01 table(8) key                  ->  version(8) value                      rows
@@ -74,26 +74,26 @@ def _unescaped(key: bytes) -> bytes:
 
 
 def row_range(table: int, start: bytes | None = None, end: bytes | None = None) -> Range:
-    """Where the rows of `[start, end)` lie."""
+    """Returns the range in which the rows of `[start, end)` lie."""
     prefix = row_prefix(table)
     return prefix + (start or b""), _range_of(prefix)[1] if end is None else prefix + end
 
 
 def history_range(table: int, start: bytes | None = None, end: bytes | None = None) -> Range:
-    """Where the replaced versions of the rows of `[start, end)` lie."""
+    """Returns the range in which the replaced versions of the rows of `[start, end)` lie."""
     prefix = _history_prefix(table)
     begin = prefix if start is None else prefix + _escaped(start)
     return begin, _range_of(prefix)[1] if end is None else prefix + _escaped(end)
 
 
 def key_history_range(table: int, key: bytes) -> Range:
-    """Where the replaced versions of one row lie."""
+    """Returns the range in which the replaced versions of one row lie."""
     begin = _history_prefix(table) + _escaped(key)
     return begin, begin[:-1] + b"\x01"
 
 
 def history_key(table: int, key: bytes, until: int) -> bytes:
-    """Of the version that a record with version `until` replaced."""
+    """Returns the key of the version that a record with version `until` replaced."""
     return _history_prefix(table) + _escaped(key) + until.to_bytes(VERSION_BYTES, "big")
 
 
@@ -133,7 +133,7 @@ def age_parts(stored: bytes) -> tuple[int, bytes]:
 
 
 def request_entries(key: str, outcome: RequestOutcome) -> dict[bytes, bytes]:
-    """What is put for an idempotency key: its outcome, and its place in the order of age."""
+    """Returns the two entries of an idempotency key: its outcome, and its place in the order of age."""
     return {request_key(key): encode(outcome), age_key(outcome.version, key): b""}
 
 
@@ -148,7 +148,7 @@ def unpack_applied(stored: bytes) -> tuple[int, int, int]:
 
 
 def ranges(write: EngineWrite) -> list[Range]:
-    """What goes before anything of `write` is put."""
+    """Returns the ranges that go before anything of `write` is put."""
     gone = [CONTENT] if write.emptied else []
     gone += [row_range(number) for number in write.dropped]
     gone += [history_range(number) for number in write.without_history]
@@ -156,7 +156,7 @@ def ranges(write: EngineWrite) -> list[Range]:
 
 
 def entries(write: EngineWrite, before: EngineState) -> Iterator[tuple[bytes, bytes | None]]:
-    """What is put on what holds `before`, each key once: its bytes, or None where an entry goes. HOT."""
+    """Yields the entries that `write` puts into a database that holds `before`: key and bytes, or None where one goes. HOT."""
     for number, rows in write.rows.items():
         prefix = row_prefix(number)
         for key, packed in rows.items():

@@ -161,7 +161,7 @@ class Notes:
 
 
 class RocksParts(NamedTuple):
-    """What an engine works with: notes, database, the state that the database holds, and the kept snapshots."""
+    """The parts that an engine works with: notes, database, the state that the database holds, and the kept snapshots."""
 
     notes: Notes
     database: Rdict

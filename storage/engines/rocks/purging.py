@@ -1,5 +1,5 @@
-"""Which entries of a RocksDB engine may go: versions nobody can ask for any more, outcomes too old to be asked for, and
-at a rejoin the outcomes of what was cut. Each call looks at a bounded part, so that scans get their turn in between.
+"""Finds the entries of a RocksDB engine that may go: versions and outcomes that are too old to be asked for, and at a rejoin
+the outcomes of what was cut. Each call looks at a bounded part, so that scans get their turn in between.
 
 What always holds: the entry that an as-of read at or after the horizon needs stays; an outcome goes only together with
 its place in the order of age, and never when the same key was used again since.

@@ -1,4 +1,4 @@
-"""What a RocksDB database holds of an engine's state, and what goes from it at a rejoin. Blocking, on a view that is given.
+"""Reads an engine's state from a RocksDB database, and finds what goes from it at a rejoin. Blocking, on a view that is given.
 
 Source: storage/engine.py, protocol.md 8 (rejoin).
 """

@@ -1,4 +1,4 @@
-"""Whether a database can be a site's storage: rights, and the shape of what is in it. Asked at start and at each reopening.
+"""Checks that a database can be a site's storage: rights, and the shape of what is in it. Runs at start and at each reopening.
 
 What always holds: what is wrong is found here, as a ConfigError that names `engine.url`, and not by the first row that meets
 it; nothing is changed. Blocking.

@@ -128,7 +128,7 @@ def shown_columns(schema: TableSchema, dialect: str) -> tuple[Shown, ...]:
 def sql_names(columns: Sequence[Column], fold: bool) -> dict[int, str]:
     """Column id -> name in the database: its own, where that is short enough, free, and not the database's or the engine's.
 
-    `fold`: the database does not tell A from a.
+    `fold`: the database takes A and a as the same.
     """
     taken = set(_RESERVED)
     names: dict[int, str] = {}

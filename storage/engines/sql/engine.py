@@ -201,7 +201,7 @@ class SqlEngine:
         return self._engine.dialect.name == "sqlite"
 
     async def snapshot(self) -> SqlSnapshot:
-        """Of one moment in which nothing is being applied. A change of a schema ends it."""
+        """Returns a snapshot of one moment in which nothing is being applied. A change of a schema ends it."""
         if self._changing:
             raise EngineFailed("a table's schema is being changed: begin the read again")
 

@@ -43,7 +43,7 @@ class SqlSnapshots(Protocol):
 
 
 def snapshots_of(engine: Engine) -> SqlSnapshots:
-    """For a database that is open."""
+    """Returns the kept snapshots of a database that is open."""
     if engine.dialect.name == "sqlite":
         assert engine.url.database is not None
         return _Copies(Path(engine.url.database))
@@ -56,7 +56,7 @@ class _Session(NamedTuple):
     driver: psycopg.Connection[Any]
 
     def is_alive(self) -> bool:
-        """Without waiting: nobody else uses the connection, so all that can come of the server is its end."""
+        """Looks without waiting: nobody else uses the connection, so all that can come from the server is its end."""
         try:
             self.driver.pgconn.consume_input()
         except psycopg.Error:
@@ -101,7 +101,7 @@ class _Exported:
             self.release(name)
 
     def pinned_bytes(self) -> int:
-        """What the server cannot vacuum meanwhile is not known here."""
+        """Returns 0: what the server cannot vacuum meanwhile is not known here."""
         return 0
 
 

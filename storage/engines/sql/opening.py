@@ -151,7 +151,7 @@ def _prepare_session(writer: Connection, lock_wait_s: float) -> None:
 
 
 def let_go(writer: Connection, engine: Engine) -> None:
-    """Of every connection. The writing one is cut, so that the database lets its lock go."""
+    """Closes every connection. The writing one is cut, so that the database releases its lock."""
     with suppress(SQLAlchemyError):
         writer.invalidate()
     with suppress(SQLAlchemyError):

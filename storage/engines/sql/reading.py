@@ -150,7 +150,7 @@ def _between(
 
 
 def outcome(connection: Connection, key: str) -> RequestOutcome | None:
-    """What an idempotency key answered."""
+    """Returns the answer of an idempotency key."""
     wanted = select(own.requests).where(own.requests.c.key == key.encode())
     return next((_outcome(one) for one in connection.execute(wanted)), None)
 

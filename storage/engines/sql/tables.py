@@ -1,4 +1,4 @@
-"""Where everything lies in an SQL database: the engine's own tables, and one table for each table of the log.
+"""The layout of an SQL database: the engine's own tables, and one table for each table of the log.
 
     twinlog_state      one row: whose database it is, the watermark, the progress of a base
     twinlog_tables     every table: its name in the database, its schema, how long its history is kept
@@ -131,7 +131,7 @@ class TablePlace:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of all columns, in the order that `cells` and the upsert take them."""
+        """The names of all columns, in the order in which `cells` and the upsert take them."""
         return [KEY, ROW_VERSION, VALUE, *(column.name for column in self.shown)]
 
     @cached_property
@@ -152,7 +152,7 @@ class TablePlace:
 
     @cached_property
     def of_keys(self) -> sql.Composed:
-        """For psycopg: key, version and value of the rows whose keys are in one array."""
+        """The query, for psycopg, of key, version and value of the rows whose keys are in one array."""
         names = [sql.Identifier(name) for name in (KEY, ROW_VERSION, VALUE)]
         return sql.SQL("SELECT {0}, {1}, {2} FROM {3} WHERE {0} = ANY(%b)").format(*names, sql.Identifier(self.name))
 
@@ -196,7 +196,7 @@ def run(connection: Connection, statement: str) -> None:
 
 
 def is_taken(connection: Connection, name: str) -> bool:
-    """Whether anything of the database bears this name: a table, view, index or sequence, ours or somebody else's."""
+    """Returns True when anything of the database has this name: a table, view, index or sequence, ours or somebody else's."""
     if connection.dialect.name == "sqlite":
         asked = "SELECT 1 FROM sqlite_master WHERE lower(name) = lower(:name)"
     else:

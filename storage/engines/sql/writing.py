@@ -42,7 +42,7 @@ def perform(connection: Connection, places: TablePlaces, before: EngineState, wr
 
 
 def mark(connection: Connection, before: EngineState, after: EngineState) -> None:
-    """The watermark. Raises EngineFailed when the database is not where `before` says."""
+    """Moves the watermark. Raises EngineFailed when the database is not where `before` says."""
     moved = (
         update(own.state)
         .where((own.state.c.one == 1) & (own.state.c.seq == before.seq) & (own.state.c.timestamp == before.timestamp))
@@ -108,7 +108,7 @@ def _put_rows(connection: Connection, places: dict[int, TablePlace], rows: Rows)
 
 
 def put_rows(connection: Connection, place: TablePlace, rows: Sequence[tuple[bytes, int, bytes]], last: bool = True) -> None:
-    """Upsert rows: key, version, value. `last`: of this transaction for this table."""
+    """Upserts rows: key, version, value. `last`: these are the last of this transaction for this table."""
     if not rows:
         return
     if place.dialect == "sqlite" or len(rows) < COPY_ROWS_MIN:
@@ -191,7 +191,7 @@ def cut(connection: Connection, places: TablePlaces, before: EngineState, write:
 
 
 def expired_deletes(tables: TableSet, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:
-    """What to run, each until it finds less than PURGE_ROWS: versions and outcomes go whose time is over at `now_ms`."""
+    """Yields the deletes of a purge at `now_ms`, each to be repeated until it finds fewer than PURGE_ROWS."""
     of, asked = own.history.c, own.requests.c
     for number, table in tables.by_id.items():
         yield _some(own.history, (of.table_id == signed(number)) & (of.until <= horizon(now_ms, table.history_s)))

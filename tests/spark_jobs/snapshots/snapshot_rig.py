@@ -72,7 +72,7 @@ class Storage:
         return kept
 
     async def source(self, snapshot: str = "audit") -> SiteSource:
-        """With a snapshot of this moment."""
+        """Returns the site with a snapshot of this moment."""
         return SiteSource(self.name, "http://127.0.0.1:1", engine_url=self.url, place=(await self.keep(snapshot)).place)
 
     async def fill(self, schemas: Sequence[TableSchema], rows: Mapping[int, Rows], seq: int = 100) -> None:

@@ -1,4 +1,4 @@
-"""What every Files must do when nothing fails. A test module for one derives a class from `FilesContract` and gives `files`."""
+"""The Files contract where nothing fails. A test module for one derives a class from `FilesContract` and gives `files`."""
 
 from __future__ import annotations
 

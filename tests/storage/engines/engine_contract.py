@@ -1,4 +1,4 @@
-"""What every storage engine must do with frames and reads, as tests over a `Rig`. A new engine gets a rig in test_engines.py.
+"""The contract of storage engines for frames and reads, as tests over a `Rig`. A new engine gets a rig in test_engines.py.
 
 Source: storage/engine.py, protocol.md 3 and 4.
 """

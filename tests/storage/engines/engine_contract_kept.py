@@ -1,4 +1,4 @@
-"""What every storage engine must do with kept snapshots, as tests over a `Rig`. Source: storage/engine.py (`keep_snapshot`)."""
+"""The contract of storage engines for kept snapshots, as tests over a `Rig`. Source: storage/engine.py (`keep_snapshot`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EngineKeptContract:
         assert await read_kept(rig.engine, "empty") == before
 
     async def test_it_holds_exactly_what_was_applied_then(self, rig: Rig) -> None:
-        """What is in memory only too; and nothing of what came later, be it of the same rows."""
+        """It holds what is in memory only, too; and nothing of what came later, be it of the same rows."""
         log, engine = Log(), rig.engine
         rows = [upsert(b"%d" % n, value(c1=n)) for n in range(9)]
         await engine.apply([log.frame(start_epoch(1), put_table(history_s=60), *rows)])

@@ -1,4 +1,4 @@
-"""What every storage engine must do when it failed and is opened anew in the same object.
+"""The contract of storage engines that failed and are opened anew in the same object.
 
 Source: storage/engine.py (`failure`, `reopen`), docs/operations.md (a full disk).
 """

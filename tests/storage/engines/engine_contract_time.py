@@ -1,4 +1,4 @@
-"""What every storage engine must do over time: history, outcomes, crashes, base data, rejoin. Tests over a `Rig`.
+"""The contract of storage engines over time: history, outcomes, crashes, base data, rejoin. Tests over a `Rig`.
 
 Source: storage/engine.py, product.md 3, protocol.md 4, 7 and 8.
 """

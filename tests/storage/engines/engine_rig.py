@@ -1,4 +1,4 @@
-"""What the tests of storage engines are made of: records, the frames of one log, and the `Rig` around an engine."""
+"""The parts of tests of storage engines: records, the frames of one log, and the `Rig` around an engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rig(Protocol):
         """From here on the engine cannot make anything durable, nor be opened."""
 
     def mend(self) -> None:
-        """What was in the way is gone."""
+        """Takes away what was in the way."""
 
 
 def value(**columns: object) -> bytes:

@@ -31,14 +31,14 @@ class Content(NamedTuple):
 
 
 async def content_of(engine: StorageEngine) -> Content:
-    """What is applied now."""
+    """Returns what is applied now."""
     applied = engine.applied
     rows = {n: await engine.scan(n, None, None, reverse=False, limit=LIMIT) for n in sorted(applied.schemas())}
     return _content(applied, rows)
 
 
 async def read_kept(engine: StorageEngine, name: str) -> Content:
-    """What is kept under `name`; a memory engine has no place outside of itself."""
+    """Returns what is kept under `name`; a memory engine has no place outside of itself."""
     (kept,) = [one for one in engine.kept_snapshots() if one.name == name]
     if isinstance(engine, MemoryEngine):
         return await content_of(engine.copy_of_kept(name))

@@ -76,7 +76,7 @@ class Site:
 
 
 async def content_up_to(frames: Sequence[Frame], end: int) -> Content:
-    """What a storage holds that applied one frame after the other, and knows of no barrier."""
+    """Returns what a storage holds that applied one frame after the other, and knows of no barrier."""
     engine = MemoryEngine()
     for frame in frames:
         if frame.last_seq <= end:

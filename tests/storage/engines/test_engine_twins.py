@@ -114,7 +114,7 @@ class Twins(RuleBasedStateMachine):
         return self.run(RocksRig.make(self.folder, RocksSettings(inline_records_max=10)))
 
     def before_crash(self) -> None:
-        """What a crash takes is what was not flushed, to the frame."""
+        """A crash takes exactly what was not flushed, to the frame."""
 
     def both(self, method: str, *arguments: Any, **named: Any) -> Any:
         """The same call on both must answer the same."""
@@ -234,7 +234,7 @@ class Twins(RuleBasedStateMachine):
         self.both("finish_base", self.log.seq, self.log.epoch, self.log.timestamp + 1, epochs)
 
     def go_back(self, seq: int) -> None:
-        """What comes next follows `seq`, and is newer than everything that ever was."""
+        """Lets what comes next follow `seq`, newer than everything that ever was."""
         self.frames = [frame for frame in self.frames if frame.last_seq <= seq]
         self.log.seq = seq
 

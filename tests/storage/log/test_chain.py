@@ -1,4 +1,4 @@
-"""What stands: scenarios as text, and random logs against two dumb twins."""
+"""The frames that stand: scenarios as text, and random logs against two dumb twins."""
 
 from __future__ import annotations
 

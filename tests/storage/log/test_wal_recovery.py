@@ -251,7 +251,7 @@ class Life:
 
 
 def chooser(data: st.DataObject) -> Callable[[Pending], bytes]:
-    """Of each unsynced write: all, nothing, a beginning, or an end without its beginning."""
+    """A crash leaves of each unsynced write all, nothing, a beginning, or an end without its beginning."""
 
     def choose(pending: Pending) -> bytes:
         how = data.draw(st.sampled_from(["all", "none", "begin", "end"]))

@@ -23,7 +23,7 @@ def crash_image(folder: Path, copy: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """Without the info log, which grows at any time."""
+    """Returns the sizes of all files but the info log, which grows at any time."""
     sizes = {}
     for path in sorted(folder.rglob("*")):
         if path.name != "LOG":

@@ -1,4 +1,4 @@
-"""What only the RocksDB engine has: threads, write stalls, folders that cannot be opened, damage, large purges."""
+"""Tests of what only the RocksDB engine has: threads, write stalls, folders that cannot be opened, damage, large purges."""
 
 from __future__ import annotations
 

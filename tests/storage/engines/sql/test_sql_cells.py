@@ -1,4 +1,4 @@
-"""What the typed columns of a database show: the code that is made for a schema against the rule it stands for."""
+"""The typed columns of a database: the code that is made for a schema is held against the rule that it stands for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only an SQL engine has: a table that a person reads, changed in step with the schema, whatever it is called or holds."""
+"""Tests of what only an SQL engine has: a table that a person reads, changed in step with the schema, whatever it holds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def rig(database: str) -> AsyncIterator[PostgresRig]:
 
 
 def seen(database: str, query: str) -> list[tuple[Any, ...]]:
-    """What psql would show."""
+    """Returns what psql would show."""
     with postgres().connect(database) as connection:
         connection.execute("SET timezone = 'UTC'")
         return connection.execute(query.encode()).fetchall()
@@ -133,7 +133,7 @@ async def test_a_schema_change_is_a_change_of_the_table(rig: PostgresRig, databa
 
 
 async def test_base_data_goes_straight_into_the_typed_tables(rig: PostgresRig, database: str) -> None:
-    """What a base took before its end lies where it stays, and a snapshot that knows another schema changes the table."""
+    """Rows that a base took before its end lie where they stay, and a snapshot that knows another schema changes the table."""
     where = "SELECT pg_relation_filenode('flights')"
     first = schema([{"name": "a", "type": "string"}, {"name": "b", "type": "int32"}])
 

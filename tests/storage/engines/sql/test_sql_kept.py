@@ -1,4 +1,4 @@
-"""What only a snapshot that PostgreSQL exports can meet: its connection is cut, or the server means to end idle ones."""
+"""Tests of what only a snapshot that PostgreSQL exports can meet: its connection is cut, or the server ends idle ones."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ async def check_rows(engine: SqlEngine, frames: list[Frame]) -> None:
 
 @pytest.mark.parametrize("note", [False, True], ids=["a flush", "a note"])
 async def test_what_was_made_durable_survives_a_kill_at_once(note: bool) -> None:
-    """With a server that writes its log only when it must: a commit alone is lost, and `durable_seq` does not claim it."""
+    """A server that writes its log only when it must loses a commit alone, and `durable_seq` does not claim it."""
     with new_server(("wal_writer_delay=10s",)) as server:
         server.create_database("rows")
         engine = await SqlEngine.open(SqlSettings(server.url("rows"), "test", "a"))
