@@ -6,20 +6,26 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from gateway.api.documents import TableBody, TableChange
+from gateway.api.openapi import ANSWERS, BODIES
 from gateway.api.problem_document import MEMBERS
 from gateway.http.app import build_app
 from gateway.service.documents import ActiveSite
 from gateway.service.http_settings import HttpSettings
+from storage.rows.schema import alter, parse_table
 from tests.gateway.dict_service import DictService
 from tests.gateway.documented import MSGPACK, Documented, faults
 from tests.gateway.door_client import DoorClient
 from tools.sources import ROOT
 from twinlog import errors
+from twinlog.errors import InvalidInput
 from twinlog.problem_documents import classes_of
 
 PATHS = {
@@ -266,3 +272,21 @@ async def test_examples_are_taken_as_they_stand(document: dict[str, Any], plain:
 
 async def test_it_is_served(plain: DoorClient, document: dict[str, Any]) -> None:
     assert (await plain.http.get("/openapi.json")).json() == document
+
+
+def test_no_schema_is_that_of_a_body_and_otherwise_of_an_answer() -> None:
+    described = [msgspec.json.schema_components(kinds)[1] for kinds in (BODIES, ANSWERS)]
+    shared = described[0].keys() & described[1].keys()
+    assert {name for name in shared if described[0][name].get("properties")} == set()
+
+
+def test_the_bodies_of_tables_have_the_members_that_a_site_takes() -> None:
+    """storage/rows/schema.py reads these bodies itself, to name every fault at once."""
+    table = parse_table({"name": "t", "columns": [{"name": "k", "type": "string"}], "primary_key": ["k"]})
+    for kind, read in ((TableBody, parse_table), (TableChange, partial(alter, table))):
+        with pytest.raises(InvalidInput) as raised:
+            read(dict.fromkeys((*kind.__struct_fields__, "strange")))
+        unknown = [one for one in raised.value.fields["faults"] if "is not known" in one["problem"]]
+        known = unknown[0]["problem"].partition("known are ")[2].split(", ")
+        assert [one["where"].rpartition(".")[2] for one in unknown] == ["strange"]
+        assert set(known) == set(kind.__struct_fields__)
