@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from storage.clock import SystemClock
-from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.findings import AdviceKind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
@@ -31,7 +31,8 @@ from twinlog.terminal import Exit, notes, out, print_json
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 _STYLES = {
-    Kind.NOTHING: "green", Kind.LOOK: "yellow", Kind.RESYNC: "cyan", Kind.DEGRADE: "bold yellow", Kind.FAILOVER: "bold red",
+    AdviceKind.NOTHING: "green", AdviceKind.LOOK: "yellow", AdviceKind.RESYNC: "cyan", AdviceKind.DEGRADE: "bold yellow",
+    AdviceKind.FAILOVER: "bold red",
 }
 
 
@@ -74,7 +75,7 @@ def advise(pair: Sites, thresholds: Thresholds, *, as_json: bool) -> None:
         out().print(advice_screen(advice))
     if advice.id == "nobody":
         raise typer.Exit(Exit.UNREACHABLE)
-    if advice.kind is not Kind.NOTHING:
+    if advice.kind is not AdviceKind.NOTHING:
         raise typer.Exit(Exit.FAILED)
 
 
@@ -107,19 +108,22 @@ def advice_screen(advice: Advice) -> Group:
         table.add_row("" if number else "seen by", escape(said))
     if advice.command:
         table.add_row("type", f"[bold]{escape(advice.command)}[/]")
-    if advice.kind in (Kind.FAILOVER, Kind.DEGRADE):
+    if advice.kind in (AdviceKind.FAILOVER, AdviceKind.DEGRADE):
         table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
     for number, reason in enumerate(advice.also):
         table.add_row("" if number else "also", escape(reason))
     parts: list[RenderableType] = [table]
-    if advice.kind is Kind.NOTHING:
+    if advice.kind is AdviceKind.NOTHING:
         parts += [Text(), Text("There is nothing to do.")]
     return Group(*parts)
 
 
 def _headline(advice: Advice) -> str:
-    where = {Kind.FAILOVER: f" to {advice.site}", Kind.DEGRADE: f" site {advice.site}", Kind.RESYNC: f" site {advice.site}"}
-    at = f" at site {advice.site}" if advice.kind is Kind.LOOK and advice.site else ""
+    where = {
+        AdviceKind.FAILOVER: f" to {advice.site}", AdviceKind.DEGRADE: f" site {advice.site}",
+        AdviceKind.RESYNC: f" site {advice.site}",
+    }
+    at = f" at site {advice.site}" if advice.kind is AdviceKind.LOOK and advice.site else ""
     return f"[{_STYLES[advice.kind]}]{advice.kind}{where.get(advice.kind, at)}[/]"
 
 

@@ -24,7 +24,7 @@ from switchover.roles.table import Role, permissions
 OTHER = {"a": "b", "b": "a"}
 
 
-class Kind(StrEnum):
+class AdviceKind(StrEnum):
     NOTHING = "nothing"
     LOOK = "look"
     RESYNC = "resync"
@@ -63,7 +63,7 @@ class Finding:
     """`id` is the same as long as it is the same thing; `site`: whom it is about, or who would execute it."""
 
     id: str
-    kind: Kind
+    kind: AdviceKind
     site: str | None
     reason: str
     evidence: tuple[str, ...]
@@ -105,7 +105,7 @@ class PairLook:
 
 def candidate(look: PairLook) -> str | None:
     """The site whose checks are needed to judge this look: it would have to take over."""
-    wanted = next((found for found in _active(look) if found.kind is Kind.FAILOVER), None)
+    wanted = next((found for found in _active(look) if found.kind is AdviceKind.FAILOVER), None)
     return wanted.site if wanted is not None else None
 
 
@@ -114,10 +114,10 @@ def findings(look: PairLook, settings: Thresholds) -> list[Finding]:
     if all(view is None for view in look.seen.views.values()):
         said = tuple(f"the monitor: {look.seen.errors.get(site, 'no answer')}" for site in look.seen.views)
         return [Finding(
-            "nobody", Kind.LOOK, None, "no site answers the monitor: whether they live is unknown", said, "twinlog status"
+            "nobody", AdviceKind.LOOK, None, "no site answers the monitor: whether they live is unknown", said, "twinlog status"
         )]
     found = [_judged(one, look) for one in _active(look)] + list(_sites(look, settings)) + list(_service(look, settings))
-    order = (Kind.FAILOVER, Kind.DEGRADE, Kind.LOOK, Kind.RESYNC)
+    order = (AdviceKind.FAILOVER, AdviceKind.DEGRADE, AdviceKind.LOOK, AdviceKind.RESYNC)
     return sorted(found, key=lambda one: order.index(one.kind))
 
 
@@ -130,13 +130,13 @@ def _active(look: PairLook) -> Iterator[Finding]:
             f"site {view.own.site}: {view.own.coordinator_error or 'it names no active'}"
             for view in look.seen.views.values() if view is not None
         )
-        yield Finding("no-register", Kind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
+        yield Finding("no-register", AdviceKind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
         return
     running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
     if register.switching is not None or running:
         plan = register.switching
         what = f"{plan.kind} to {plan.site}" if plan is not None else f"operation {running[0]}"
-        yield Finding("plan", Kind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
+        yield Finding("plan", AdviceKind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
                       (f"the register: {register.reason}",), "twinlog history")
         return
     site, told = register.active, look.told_of(register.active)
@@ -157,15 +157,15 @@ def _unseen(look: PairLook, register: PairState, site: str) -> Finding:
     reason = f"site {site}, the active, answers neither the monitor nor site {OTHER[site]}"
     if other.own.coordinator_error is not None:
         said = (*look.silence(site), f"site {OTHER[site]}: {other.own.coordinator_error}")
-        return Finding("alone", Kind.LOOK, site, f"{reason}; nor does that one reach the coordinator: it may be cut off itself",
-                       said, "twinlog status")
+        why = f"{reason}; nor does that one reach the coordinator: it may be cut off itself"
+        return Finding("alone", AdviceKind.LOOK, site, why, said, "twinlog status")
     if site in look.moved:
         said = (*look.silence(site), f"site {OTHER[site]}: it still writes its remote log, or renews its lease")
-        return Finding("cut-off", Kind.LOOK, site, f"{reason}, but it lives and writes: see to the network", said,
+        return Finding("cut-off", AdviceKind.LOOK, site, f"{reason}, but it lives and writes: see to the network", said,
                        "twinlog status")
     if register.mode == "sync" and other.own.remote_log_mark is None:
         said = (*look.silence(site), f"site {OTHER[site]}: it cannot read the remote log on its own DFS")
-        return Finding("unread", Kind.LOOK, site, f"{reason}; whether it still writes is unknown", said, "twinlog status")
+        return Finding("unread", AdviceKind.LOOK, site, f"{reason}; whether it still writes is unknown", said, "twinlog status")
     proof_s = other.own.lease_s * (1 + other.own.drift_margin)  # without an append, or a renewal, for so long it serves nobody
     return replace(_failover("silent", register, site, reason, look.silence(site), look), hold_min_s=proof_s)
 
@@ -187,7 +187,7 @@ def _open(look: PairLook, register: PairState, told: SiteFacts) -> Iterator[Find
     elif told.mode == "sync":
         reason = f"writes wait: nothing reaches the remote log of site {site} on the DFS of site {other}"
         may_act = register.home is None and told.policy == "available"
-        yield Finding("no-proof", Kind.DEGRADE, site, reason, tuple(said), "twinlog degrade", may_act)
+        yield Finding("no-proof", AdviceKind.DEGRADE, site, reason, tuple(said), "twinlog degrade", may_act)
 
 
 def _resync(look: PairLook, told: SiteFacts) -> Iterator[Finding]:
@@ -195,20 +195,21 @@ def _resync(look: PairLook, told: SiteFacts) -> Iterator[Finding]:
     waits_for_word = told.mode == "async" and told.policy != "performance" and told.resyncs is False
     if waits_for_word and other is not None and other.role == Role.STANDBY and told.peer_dfs_error is None:
         said = (f"site {told.site}: degraded by command", f"site {OTHER[told.site]}: it is {other.role}")
-        yield Finding("resync", Kind.RESYNC, told.site, "writes have one copy, and nothing stands in the way of two", said,
-                      "twinlog resync")
+        reason = "writes have one copy, and nothing stands in the way of two"
+        yield Finding("resync", AdviceKind.RESYNC, told.site, reason, said, "twinlog resync")
 
 
 def _failover(name: str, register: PairState, lost: str, reason: str, said: tuple[str, ...], look: PairLook) -> Finding:
     to = OTHER[lost]
     view = look.view(to)
     may_act = register.home is None and view is not None and view.own.policy == "available"
-    return Finding(f"{name}-{lost}-{register.epoch}", Kind.FAILOVER, to, reason, said, f"twinlog failover --to {to}", may_act)
+    command = f"twinlog failover --to {to}"
+    return Finding(f"{name}-{lost}-{register.epoch}", AdviceKind.FAILOVER, to, reason, said, command, may_act)
 
 
 def _judged(found: Finding, look: PairLook) -> Finding:
     """A failover that would not work is none to advise."""
-    if found.kind is not Kind.FAILOVER:
+    if found.kind is not AdviceKind.FAILOVER:
         return found
     to, readiness = found.site, look.seen.readiness
     told = f"twinlog validate --for failover --to {to}"
@@ -217,7 +218,7 @@ def _judged(found: Finding, look: PairLook) -> Finding:
         said = (*found.evidence, *(f"site {to}: {one}" for one in failed))
         why = f"site {to} cannot take over: {', '.join(one.partition(':')[0] for one in failed)}" if failed else \
             f"whether site {to} can take over is unknown"
-        return replace(found, id=f"blocked-{found.id}", kind=Kind.LOOK, reason=f"{found.reason}; {why}", evidence=said,
+        return replace(found, id=f"blocked-{found.id}", kind=AdviceKind.LOOK, reason=f"{found.reason}; {why}", evidence=said,
                        command=told, may_act=False)
     but = f"; it does not know of {', '.join(readiness.unknown)}" if readiness.unknown else ""
     return replace(found, evidence=(*found.evidence, f"site {to}: it can take over{but}"))
@@ -282,4 +283,4 @@ def _service(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
 
 
 def _look(name: str, site: str, reason: str, *evidence: str) -> Finding:
-    return Finding(name, Kind.LOOK, site, reason, evidence, "twinlog status")
+    return Finding(name, AdviceKind.LOOK, site, reason, evidence, "twinlog status")

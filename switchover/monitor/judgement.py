@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from switchover.monitor.findings import OTHER, Finding, Kind, PairLook, Rates, Thresholds, candidate, findings
+from switchover.monitor.findings import OTHER, AdviceKind, Finding, PairLook, Rates, Thresholds, candidate, findings
 from switchover.monitor.views import MONITOR, Answers, Observation, SiteView
 from switchover.operations.document import operation_of_key
 
@@ -53,7 +53,7 @@ class Advice(msgspec.Struct, frozen=True):
     `act`: the monitor does it now; `acts_not`: why it does not. `key`: the idempotency key of the action.
     """
 
-    kind: Kind
+    kind: AdviceKind
     reason: str
     id: str = ""
     site: str | None = None
@@ -79,7 +79,7 @@ def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: b
     answers = {site: view.answers for site, view in seen.views.items() if view is not None and view.answers is not None}
     after = MonitorState(now_s, since, {**state.marks, **marks}, answers, recent)
     advice = _advice(settings, after, found)
-    if advice.holds_in_s or advice.kind not in (Kind.FAILOVER, Kind.DEGRADE):
+    if advice.holds_in_s or advice.kind not in (AdviceKind.FAILOVER, AdviceKind.DEGRADE):
         return after, advice
     if not any(one.id == advice.id and one.may_act for one in found):
         why_not = "that is an operator's to decide: a monitor acts with a coordinator and the policy `available` only"
@@ -149,7 +149,7 @@ def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> 
     ripe = [one for one in found if now_s - state.since[one.id] >= _hold_s(settings, one)]
     first = next(iter(ripe or found), None)
     if first is None:
-        return Advice(Kind.NOTHING, "all is well")
+        return Advice(AdviceKind.NOTHING, "all is well")
     held_s = now_s - state.since[first.id]
     return Advice(
         first.kind, first.reason, first.id, first.site, first.evidence, held_s,
@@ -160,7 +160,8 @@ def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> 
 
 def _hold_s(settings: Thresholds, one: Finding) -> float:
     wanted_s = {
-        Kind.FAILOVER: settings.failover_after_s, Kind.DEGRADE: settings.degrade_after_s, Kind.RESYNC: settings.resync_after_s,
+        AdviceKind.FAILOVER: settings.failover_after_s,
+        AdviceKind.DEGRADE: settings.degrade_after_s, AdviceKind.RESYNC: settings.resync_after_s,
     }.get(one.kind, settings.look_after_s)
     return max(wanted_s, one.hold_min_s)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from storage.clock import Clock
-from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.findings import AdviceKind, Thresholds
 from switchover.monitor.judgement import Advice, MonitorState, step, wants_checks_of
 from switchover.monitor.views import Observation, SiteProbe, SiteView, TakeoverReadiness
 from twinlog.errors import PeerError, TwinlogError
@@ -77,7 +77,7 @@ class Watcher:
     async def _do(self, advice: Advice) -> str:
         """Order it; what became of that, in words."""
         site = str(advice.site)
-        to = site if advice.kind is Kind.FAILOVER else None
+        to = site if advice.kind is AdviceKind.FAILOVER else None
         options = {"reason": advice.reason, "automatic": True}
         for attempt in range(ORDER_ATTEMPTS):
             try:

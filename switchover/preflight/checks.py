@@ -40,7 +40,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Facts:
+class CheckFacts:
     """Everything that is judged. `own`: the site that would execute the role change."""
 
     kind: str
@@ -72,7 +72,7 @@ class Judgement(NamedTuple):
     fix: str = ""
 
 
-def judge(facts: Facts) -> list[Check]:
+def judge(facts: CheckFacts) -> list[Check]:
     """The checks of this kind of role change, in the order in which they are shown. Raises InvalidInput for another kind."""
     if facts.kind not in KINDS:
         raise InvalidInput(f"there are no checks for {facts.kind!r}: it is one of {', '.join(KINDS)}", kind=facts.kind)
@@ -80,7 +80,7 @@ def judge(facts: Facts) -> list[Check]:
 
 
 # ---- the coordinator and the pair
-def _coordinator(facts: Facts) -> Judgement:
+def _coordinator(facts: CheckFacts) -> Judgement:
     state, error = facts.state, facts.own.coordinator_error
     if error is None:
         if facts.kind == "failover" and facts.unseen == facts.peer_name:
@@ -96,7 +96,7 @@ def _coordinator(facts: Facts) -> Judgement:
     return Judgement("warning", f"{error}; the last that is known is epoch {state.epoch}", "nothing: it continues from there")
 
 
-def _same_coordinator(facts: Facts) -> Judgement:
+def _same_coordinator(facts: CheckFacts) -> Judgement:
     if facts.peer is None or facts.blind:
         return Judgement("unknown", "one of the two was not seen")
     if facts.peer.coordinator_error is not None:
@@ -111,7 +111,7 @@ def _same_coordinator(facts: Facts) -> Judgement:
     return Judgement("ok", "both sites see the same value")
 
 
-def _knows_pair(facts: Facts) -> Judgement:
+def _knows_pair(facts: CheckFacts) -> Judgement:
     if facts.blind or facts.own.coordinator_error is not None:
         return Judgement("unknown", "the coordinator does not answer")
     own, epoch = facts.own, facts.own.forgotten_epoch
@@ -127,7 +127,7 @@ def _knows_pair(facts: Facts) -> Judgement:
                      advice_for_lost_register(own.site, epoch))
 
 
-def _plan_running(facts: Facts) -> Judgement:
+def _plan_running(facts: CheckFacts) -> Judgement:
     if facts.blind:
         return Judgement("unknown", "the coordinator does not answer")
     running = facts.state.switching if facts.state is not None else None
@@ -141,7 +141,7 @@ def _plan_running(facts: Facts) -> Judgement:
     return Judgement("failed", seen, f"follow it, or resume or abort it at site {running.site}: `twinlog history`")
 
 
-def _active(facts: Facts) -> Judgement:
+def _active(facts: CheckFacts) -> Judgement:
     if facts.blind:
         return Judgement("unknown", "the coordinator does not answer")
     active = facts.state.active if facts.state is not None else None
@@ -155,7 +155,7 @@ def _active(facts: Facts) -> Judgement:
     return Judgement("ok", f"site {active}")
 
 
-def _config(facts: Facts) -> Judgement:
+def _config(facts: CheckFacts) -> Judgement:
     own, peer = facts.own, facts.peer
     if peer is None:
         return Judgement("unknown", f"site {facts.peer_name} does not answer")
@@ -176,7 +176,7 @@ def _config(facts: Facts) -> Judgement:
 
 
 # ---- the sites
-def _peer_answers(facts: Facts) -> Judgement:
+def _peer_answers(facts: CheckFacts) -> Judgement:
     if facts.peer is not None:
         if facts.kind == "failover" and facts.stands_in and permissions(facts.peer.role).reads:
             if facts.automatic and facts.peer.lease_left_s:
@@ -192,7 +192,7 @@ def _peer_answers(facts: Facts) -> Judgement:
     return Judgement("failed", facts.peer_error, f"see whether site {facts.peer_name} runs and is reached from here; {way}")
 
 
-def _peer_role(facts: Facts) -> Judgement:
+def _peer_role(facts: CheckFacts) -> Judgement:
     if facts.peer is None:
         return Judgement("unknown", f"site {facts.peer_name} does not answer")
     role = facts.peer.role
@@ -205,7 +205,7 @@ def _peer_role(facts: Facts) -> Judgement:
     return Judgement("failed", seen, "`twinlog status` says what it waits for")
 
 
-def _own_role(facts: Facts) -> Judgement:
+def _own_role(facts: CheckFacts) -> Judgement:
     own, running = facts.own, facts.state.switching if facts.state is not None else None
     seen = f"site {own.site} is {own.role}"
     if facts.kind == "switchover":
@@ -223,14 +223,14 @@ def _own_role(facts: Facts) -> Judgement:
     return Judgement("ok", seen)
 
 
-def _base(facts: Facts) -> Judgement:
+def _base(facts: CheckFacts) -> Judgement:
     if facts.own.blocker is None:
         return Judgement("ok", f"site {facts.own.site} holds all that it was sent, up to {facts.own.applied_seq:,}")
     fix = f"let the active fill site {facts.own.site}: `twinlog status` shows how far it is"
     return Judgement("failed", facts.own.blocker, fix)
 
 
-def _lag(facts: Facts) -> Judgement:
+def _lag(facts: CheckFacts) -> Judgement:
     own, peer = facts.own, facts.peer
     if peer is None:
         heard = "" if own.heard_s is None else f"; the active was last heard {own.heard_s:.1f} s ago"
@@ -245,7 +245,7 @@ def _lag(facts: Facts) -> Judgement:
     return Judgement("ok", seen)
 
 
-def _lease(facts: Facts) -> Judgement:
+def _lease(facts: CheckFacts) -> Judgement:
     if facts.peer is None:
         return Judgement("unknown", f"site {facts.peer_name} does not answer")
     left = facts.peer.lease_left_s
@@ -257,7 +257,7 @@ def _lease(facts: Facts) -> Judgement:
                      "see what its remote log or the coordinator lacks: `twinlog status`")
 
 
-def _skew(facts: Facts) -> Judgement:
+def _skew(facts: CheckFacts) -> Judgement:
     if facts.skew_s is None:
         return Judgement("unknown", f"site {facts.peer_name} does not answer")
     ahead = "ahead of" if facts.skew_s > 0 else "behind"
@@ -268,14 +268,14 @@ def _skew(facts: Facts) -> Judgement:
 
 
 # ---- logs and disks
-def _own_dfs(facts: Facts) -> Judgement:
+def _own_dfs(facts: CheckFacts) -> Judgement:
     if facts.own.own_dfs_error is None:
         return Judgement("ok", f"the DFS of site {facts.own.site} takes files")
     status: Status = "warning" if facts.kind == "rejoin" else "failed"
     return Judgement(status, facts.own.own_dfs_error, f"repair the DFS of site {facts.own.site}: the claims are made there")
 
 
-def _writes_remote_log(facts: Facts) -> Judgement:
+def _writes_remote_log(facts: CheckFacts) -> Judgement:
     """By the site that would be active, on the DFS of the other one."""
     writer = facts.peer if facts.kind == "rejoin" else facts.own
     if writer is None:
@@ -288,7 +288,7 @@ def _writes_remote_log(facts: Facts) -> Judgement:
     return Judgement("warning", writer.peer_dfs_error, f"writes stay asynchronous until the DFS of site {other} is back")
 
 
-def _remote_log_found(facts: Facts) -> Judgement:
+def _remote_log_found(facts: CheckFacts) -> Judgement:
     state = facts.state
     if facts.own.own_dfs_error is not None or state is None:
         return Judgement("unknown", "it could not be looked for")
@@ -304,7 +304,7 @@ def _remote_log_found(facts: Facts) -> Judgement:
     return Judgement("failed", seen, "bring that DFS, or the old active, back; or force: --accept-data-loss --count unknown")
 
 
-def _open_leases(facts: Facts) -> Judgement:
+def _open_leases(facts: CheckFacts) -> Judgement:
     count = facts.own.open_leases
     if count is None:
         return Judgement("unknown", "they could not be listed")
@@ -314,7 +314,7 @@ def _open_leases(facts: Facts) -> Judgement:
     return Judgement("ok", seen + (", the fence closes it" if count == 1 else ", the fence closes them" if count else ""))
 
 
-def _disk(facts: Facts) -> Judgement:
+def _disk(facts: CheckFacts) -> Judgement:
     worst: Status = "ok"
     seen, short = [], []
     for site in (facts.own, facts.peer):
@@ -330,7 +330,7 @@ def _disk(facts: Facts) -> Judgement:
     return Judgement(worst, ", ".join(seen), f"make room at site {' and '.join(short)}" if short else "")
 
 
-def _mode(facts: Facts) -> Judgement:
+def _mode(facts: CheckFacts) -> Judgement:
     if facts.state is None:
         return Judgement("unknown", "the coordinator does not tell")
     if facts.kind == "failover":
@@ -347,13 +347,13 @@ def _mode(facts: Facts) -> Judgement:
     return Judgement("warning", "asynchronous: the active's disk holds the only copy of what was not shipped yet", fix)
 
 
-def _journal(facts: Facts) -> Judgement:
+def _journal(facts: CheckFacts) -> Judgement:
     if facts.unfinished is None:
         return Judgement("ok", f"nothing stopped half-way at site {facts.own.site}")
     return Judgement("warning", facts.unfinished, "nothing, if it is to be done anew; else `twinlog resume` or `twinlog abort`")
 
 
-def _audit(facts: Facts) -> Judgement:
+def _audit(facts: CheckFacts) -> Judgement:
     """A warning at most: an audit proves what was, and a failover must not wait for one."""
     own, told = facts.own, [site.last_good_audit_ms for site in (facts.own, facts.peer) if site is not None]
     known_ms = [ms for ms in told if ms is not None]
@@ -370,7 +370,7 @@ def _audit(facts: Facts) -> Judgement:
 class Row(NamedTuple):
     id: str
     kinds: tuple[str, ...]
-    judge: Callable[[Facts], Judgement]
+    judge: Callable[[CheckFacts], Judgement]
 
 
 _TAKES = ("switchover", "failover")

@@ -16,7 +16,7 @@ import msgspec
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.facts import FACTS, SiteFacts
 from switchover.monitor.views import RoleChange, SiteView
-from switchover.preflight.checks import Check, Facts, judge
+from switchover.preflight.checks import Check, CheckFacts, judge
 from switchover.preflight.loss import LossManifest, acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import PairState
 from switchover.site_control import SiteControl
@@ -85,7 +85,7 @@ class Preflight:
         )
         own = await self._own_facts(state, coordinator_error)
         manifest = await self._manifest(state) if kind == "failover" and state is not None else None
-        checks = judge(Facts(
+        checks = judge(CheckFacts(
             kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
             unseen=control.coordinator.unseen,
             manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),

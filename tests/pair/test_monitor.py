@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.epoch.modes import PINNED
-from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.findings import AdviceKind, Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
@@ -115,11 +115,11 @@ async def test_a_lost_active_is_taken_over_from_once_by_two_monitors(tmp_path: P
         first, second = PairProbe(pair), PairProbe(pair, "monitor c")
         one, told = watcher(first)
         other, _ = watcher(second)
-        assert {advice.kind for advice in await rounds(one, 5)} == {Kind.NOTHING}
+        assert {advice.kind for advice in await rounds(one, 5)} == {AdviceKind.NOTHING}
         await pair.crash("a")
         first.lost = 1  # it is asked again, under the same key
         acted = [advice for advice in await rounds(one) + await rounds(other) if advice.act]
-        assert [(advice.kind, advice.site) for advice in acted] == [(Kind.FAILOVER, "b")]
+        assert [(advice.kind, advice.site) for advice in acted] == [(AdviceKind.FAILOVER, "b")]
         assert any("asked for" in became for _, became in told)
         assert [(done.actor, done.options["automatic"]) for done in await asked(pair, "b", "failover")] == [
             ("monitor w", True)
@@ -133,11 +133,11 @@ async def test_it_only_says_so_when_it_observes_and_under_another_policy(tmp_pat
         watching, _ = watcher(PairProbe(pair))
         await pair.crash("a")
         advice = (await rounds(watching))[-1]
-        assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
+        assert (advice.kind, advice.act) == (AdviceKind.FAILOVER, False)
         assert "operator" in advice.acts_not, "the policy is protect"
         available(pair)
         advice = (await rounds(watcher(PairProbe(pair), act=False)[0]))[-1]
-        assert (advice.kind, advice.act) == (Kind.FAILOVER, False)
+        assert (advice.kind, advice.act) == (AdviceKind.FAILOVER, False)
         assert "observes" in advice.acts_not
         assert await asked(pair, "b", "failover") == []
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace as changed
 
 from remote_log.replication.messages import StatusReply
 from switchover.facts import SiteFacts
-from switchover.monitor.findings import Kind, Thresholds
+from switchover.monitor.findings import AdviceKind, Thresholds
 from switchover.monitor.judgement import Advice, MonitorState, step, wants_checks_of
 from switchover.monitor.views import Answers, Observation, RoleChange, SiteView, TakeoverReadiness
 from switchover.register.port import PairState, Switching
@@ -64,13 +64,13 @@ def last(a: SiteView | None, b: SiteView | None, **given: Any) -> Advice:
 
 
 def test_a_whole_pair_has_nothing_to_do() -> None:
-    assert last(VIEW_A, VIEW_B) == Advice(Kind.NOTHING, "all is well")
+    assert last(VIEW_A, VIEW_B) == Advice(AdviceKind.NOTHING, "all is well")
 
 
 def test_a_silent_active_is_taken_over_from_when_the_other_site_does_not_see_it_either() -> None:
     told, _ = watch(None, ALONE_B, readiness=B_CAN, act=True)
     acted = [advice for advice in told if advice.act]
-    assert [(advice.kind, advice.site, advice.held_s) for advice in acted] == [(Kind.FAILOVER, "b", 8)]
+    assert [(advice.kind, advice.site, advice.held_s) for advice in acted] == [(AdviceKind.FAILOVER, "b", 8)]
     assert acted[0].evidence == ("the monitor: no route", "site b: refused", "site b: it can take over")
     assert acted[0].command == "twinlog failover --to b"
     assert all(advice.holds_in_s > 0 for advice in told[:8]), "not before it has held"
@@ -97,7 +97,7 @@ def test_without_two_witnesses_and_an_able_site_it_is_a_look(
     a: SiteView | None, b: SiteView | None, readiness: TakeoverReadiness | None, why: str
 ) -> None:
     told, _ = watch(a, b, readiness=readiness, act=True)
-    assert {advice.kind for advice in told} == {Kind.LOOK}
+    assert {advice.kind for advice in told} == {AdviceKind.LOOK}
     assert why in " ".join((told[-1].reason, *told[-1].also))
     assert not any(advice.act for advice in told)
 
@@ -125,18 +125,18 @@ def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
 @pytest.mark.parametrize("own", [{"role": "CLOSED", "waiting_for": "room on its disk"}, {"role": "FENCED"}])
 def test_an_active_that_says_itself_that_it_serves_nobody_is_taken_over_from(own: dict[str, Any]) -> None:
     closed = of(VIEW_A, lease_left_s=None, **own)
-    assert last(closed, VIEW_B, readiness=B_CAN).kind is Kind.FAILOVER
+    assert last(closed, VIEW_B, readiness=B_CAN).kind is AdviceKind.FAILOVER
     through_b = of(VIEW_B, peer=changed(HEARD_A, role=own["role"]))
-    assert last(None, through_b, readiness=B_CAN).kind is Kind.FAILOVER, "told to the other site"
+    assert last(None, through_b, readiness=B_CAN).kind is AdviceKind.FAILOVER, "told to the other site"
 
 
 def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot_the_other_one_takes_over() -> None:
     stuck = of(VIEW_A, lease_left_s=0.0, peer_dfs_error="no space")
     told, _ = watch(stuck, VIEW_B, act=True)
-    assert [(one.kind, one.site, one.held_s) for one in told if one.act] == [(Kind.DEGRADE, "a", 6)]
+    assert [(one.kind, one.site, one.held_s) for one in told if one.act] == [(AdviceKind.DEGRADE, "a", 6)]
     alone = of(stuck, coordinator_error="away", register=None)
     told, _ = watch(alone, VIEW_B, act=True, readiness=B_CAN)
-    assert [(one.kind, one.site) for one in told if one.act] == [(Kind.FAILOVER, "b")]
+    assert [(one.kind, one.site) for one in told if one.act] == [(AdviceKind.FAILOVER, "b")]
 
 
 @pytest.mark.parametrize(("change", "register"), [
@@ -148,17 +148,17 @@ def test_without_a_coordinator_or_the_policy_it_only_advises(change: dict[str, A
         (of(VIEW_A, lease_left_s=0.0, register=register, **change), of(VIEW_B, register=register, **change)),
     ):
         told, _ = watch(a, b, act=True, readiness=B_CAN)
-        assert told[-1].kind in (Kind.FAILOVER, Kind.DEGRADE)
+        assert told[-1].kind in (AdviceKind.FAILOVER, AdviceKind.DEGRADE)
         assert "operator" in told[-1].acts_not
         assert not any(advice.act for advice in told)
 
 
 def test_what_was_degraded_by_command_may_go_back() -> None:
     by_command = of(VIEW_A, role="DOWNGRADE_ACTIVE", mode="async", resyncs=False)
-    assert last(by_command, VIEW_B).kind is Kind.RESYNC
-    assert last(of(by_command, resyncs=True), VIEW_B).kind is Kind.NOTHING, "it goes back by itself"
-    assert last(of(by_command, policy="performance"), VIEW_B).kind is Kind.NOTHING, "it is wanted so"
-    assert last(of(by_command, peer_dfs_error="away"), VIEW_B).kind is Kind.LOOK
+    assert last(by_command, VIEW_B).kind is AdviceKind.RESYNC
+    assert last(of(by_command, resyncs=True), VIEW_B).kind is AdviceKind.NOTHING, "it goes back by itself"
+    assert last(of(by_command, policy="performance"), VIEW_B).kind is AdviceKind.NOTHING, "it is wanted so"
+    assert last(of(by_command, peer_dfs_error="away"), VIEW_B).kind is AdviceKind.LOOK
 
 
 def test_errors_and_latency_are_told_of() -> None:
@@ -171,7 +171,7 @@ def test_errors_and_latency_are_told_of() -> None:
     assert told[-1].evidence == ("site a: 33% of its answers failed",)
     assert told[-1].also == ("acknowledgements of site a are slow: see to its disk, and the DFS of site b",)
     again = Observation(12.0, {"a": changed(VIEW_A, answers=Answers(0, 0, 0.0)), "b": VIEW_B})
-    assert step(SETTINGS, state, again, act=True)[1].kind is Kind.NOTHING, "the gateway began anew: nothing is known"
+    assert step(SETTINGS, state, again, act=True)[1].kind is AdviceKind.NOTHING, "the gateway began anew: nothing is known"
 
 
 def test_a_gap_in_the_looks_begins_the_time_anew() -> None:
@@ -261,7 +261,7 @@ def test_it_never_acts_twice_within_the_quiet_time_nor_too_often(looks: list[Any
 @given(LOOKS)
 def test_it_never_advises_a_failover_to_a_site_that_is_not_able(looks: list[Any]) -> None:
     for _, seen, advice in walk(looks, act=True):
-        if advice.kind is Kind.FAILOVER:
+        if advice.kind is AdviceKind.FAILOVER:
             assert seen.readiness is not None
             assert (seen.readiness.site, seen.readiness.ok) == (advice.site, True)
 
@@ -269,7 +269,7 @@ def test_it_never_advises_a_failover_to_a_site_that_is_not_able(looks: list[Any]
 @given(LOOKS)
 def test_it_never_advises_a_failover_on_one_view_alone(looks: list[Any]) -> None:
     for _, seen, advice in walk(looks, act=True):
-        if advice.kind is Kind.FAILOVER:
+        if advice.kind is AdviceKind.FAILOVER:
             lost = {"a": "b", "b": "a"}[str(advice.site)]
             view, other = seen.views[lost], seen.views[str(advice.site)]
             says_so = view is not None and (view.own.role == "CLOSED" or view.own.lease_left_s == 0.0)

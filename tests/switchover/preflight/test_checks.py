@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from switchover.facts import SiteFacts
-from switchover.preflight.checks import CHECKS, KINDS, Facts, judge
+from switchover.preflight.checks import CHECKS, KINDS, CheckFacts, judge
 from switchover.preflight.loss import acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import Beat, PairState, Switching
 from twinlog.errors import InvalidInput
@@ -24,8 +24,8 @@ ACTIVE = SiteFacts(
 STANDBY = changed(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, open_leases=1)
 
 
-def facts(kind: str = "switchover", **given: Any) -> Facts:
-    base = Facts(kind=kind, own=STANDBY, peer_name="a", peer=ACTIVE, peer_error="", state=STATE, skew_s=0.0)
+def facts(kind: str = "switchover", **given: Any) -> CheckFacts:
+    base = CheckFacts(kind=kind, own=STANDBY, peer_name="a", peer=ACTIVE, peer_error="", state=STATE, skew_s=0.0)
     return replace(base, **given)
 
 
@@ -37,7 +37,7 @@ def peer(**given: Any) -> SiteFacts:
     return changed(ACTIVE, **given)
 
 
-def statuses(given: Facts) -> dict[str, str]:
+def statuses(given: CheckFacts) -> dict[str, str]:
     return {check.id: check.status for check in judge(given)}
 
 
