@@ -1,4 +1,4 @@
-"""What one site's process is made of: its ports, and the few parts that everything on them shares.
+"""The parts of one site's process: its ports, and the few things that all of them share.
 
 What always holds: a composition root makes one SitePorts for each process (gateway/app.py, the simulator, the tests' pair), and
 the site, each activation and each open epoch have that very one.

@@ -36,7 +36,7 @@ def load_operator_config(path: Path, environ: Mapping[str, str] | None = None) -
 
 
 def monitor_thresholds(address: str) -> Thresholds:
-    """Of the operator's configuration at `address`; what is no such file (a demo.json, twinlog://) has the usual ones."""
+    """Returns those of the operator's file at `address`; without such a file (a demo.json, twinlog://) the usual ones."""
     return load_operator_config(Path(address)).monitor if address.endswith(".toml") else Thresholds()
 
 
@@ -102,7 +102,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
 
 
 def _database_faults(key: str, url: str, fault: Fault) -> None:
-    """What an address says before anyone connects to it."""
+    """Checks an address as a text, before anyone connects to it."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         fault(key, "is no SQLAlchemy address", f"sqlite:////absolute/path.db, {POSTGRESQL}")
@@ -116,7 +116,7 @@ def _database_faults(key: str, url: str, fault: Fault) -> None:
 
 
 def _engine_faults(config: SiteConfig, fault: Fault) -> None:
-    """Which of the section's keys belong to which kind."""
+    """Checks that each key belongs to the kind of engine."""
     engine = config.engine
     if engine.kind != "postgresql":
         for key in ("url", "password"):

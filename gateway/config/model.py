@@ -49,7 +49,7 @@ class SiteAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """What the operator's commands and the client need: how to reach both sites. [monitor] is for `twinlog monitor`."""
+    """The operator's file: how commands and clients reach both sites. [monitor] is for `twinlog monitor`."""
 
     pair: Pair
     sites: SiteAddresses

@@ -65,7 +65,7 @@ class Reader:
         self._faulty: set[str] = set()
 
     def fault(self, key: str, problem: str, allowed: str, *others: str, file: str | None = None) -> None:
-        """Note a fault; nothing when `key` or one of the `others` that the check needs is faulty already."""
+        """Notes a fault; nothing when `key` or one of the `others` that the check needs is faulty already."""
         if self._faulty.isdisjoint((key, *others)):
             self._faulty.add(key)
             self.faults.append({"file": file or str(self.file), "key": key, "problem": problem, "allowed": allowed})
@@ -164,7 +164,7 @@ class Reader:
 
 
 class _Rule:
-    """What one key's annotation allows."""
+    """The annotation of one key, and what it allows."""
 
     def __init__(self, hint: Any) -> None:
         plain, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)

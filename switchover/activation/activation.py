@@ -156,12 +156,11 @@ class Activation:
         self._reached("claim")
 
     async def _claim_at(self, dfs: Dfs) -> None:
-        ports, before = self.ports, self.before
         content = ClaimContent(
-            site=ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
-            wall_ms=ports.clock.wall_ms(), follows_epoch=before.epoch if before is not None else 0,
+            site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+            wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
         )
-        await claim(self._patient(dfs), ports.layout, self.epoch, content)
+        await claim(self._patient(dfs), self.ports.layout, self.epoch, content)
 
     async def fence(self) -> None:
         """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""

@@ -34,14 +34,14 @@ def leaves(cls: type, section: str = "") -> Iterator[tuple[str, list[type], str]
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What one module says that this test goes by. Names are the last ones, behind every dot."""
+    """The reads, declarations and assignments of one module. Names are the last ones, behind every dot."""
 
     reads: set[tuple[str, str]]  # (name before the dot, attribute) of each attribute that is read
     declared: list[tuple[str, str]]  # (parameter, its annotation)
     assigned: list[tuple[str, str]]  # (target, value)
 
     def reads_of(self, cls: str) -> set[str]:
-        """What is read of parameters that are declared to be of the class, and of the attributes that they are put into."""
+        """Returns what is read of parameters declared to be of the class, and of the attributes that they are put into."""
         names = {name for name, annotation in self.declared if annotation == cls}
         names |= {to for to, value in self.assigned if value in names}
         return {key for before, key in self.reads if before in names}
