@@ -5,20 +5,15 @@ What always holds: no HTTP and no write path is named here, so that the plans st
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-from remote_log.dfs.port import Dfs
-from remote_log.layout import RemoteLayout
-from remote_log.replication.messages import Transport
 from remote_log.replication.sink import Sink
-from storage.clock import Clock
-from storage.engine import StorageEngine
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest, OpenedEpoch
-from switchover.register.port import Coordinator, PairState
+from switchover.register.port import PairState
 from switchover.rejoin import RejoinReport
 from switchover.roles.table import Event, Role
+from switchover.site_ports import SitePorts
 
 
 class SiteControl(Protocol):
@@ -29,21 +24,9 @@ class SiteControl(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
-    def clock(self) -> Clock: ...
-    @property
-    def engine(self) -> StorageEngine: ...
-    @property
-    def coordinator(self) -> Coordinator: ...
-    @property
-    def transport(self) -> Transport: ...
-    @property
-    def own_dfs(self) -> Dfs: ...
-    @property
-    def layout(self) -> RemoteLayout: ...
+    def ports(self) -> SitePorts: ...
     @property
     def sink(self) -> Sink: ...
-    @property
-    def new_id(self) -> Callable[[], str]: ...
     def event(self, event: Event) -> None:
         """Makes one step in the role table."""
 

@@ -62,7 +62,7 @@ class Operations:
         return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site)
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
-        return await merge_quarantine(self._site.ports.files, self._site.transport, put_absent=put_absent)
+        return await merge_quarantine(self._site.ports.files, self._site.ports.transport, put_absent=put_absent)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:

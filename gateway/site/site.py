@@ -52,8 +52,6 @@ class Site:
     def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
         self.settings, self.ports = settings, ports
         self.site, self.peer = ports.site, ports.peer
-        self.clock, self.engine, self.coordinator = ports.clock, ports.engine, ports.coordinator
-        self.transport, self.own_dfs, self.new_id = ports.transport, ports.own_dfs, ports.new_id
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
@@ -68,13 +66,13 @@ class Site:
             ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
         self.admission = Admission(settings.commit)
-        deadline_s = settings.http.request_deadline_s
+        engine, clock, deadline_s = ports.engine, ports.clock, settings.http.request_deadline_s
         self.rows = RowsService(
-            self.serving, self.catalog, self.admission, engine=self.engine, clock=self.clock, deadline_s=deadline_s
+            self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s
         )
-        self.tables = TablesService(self.serving, self.catalog, engine=self.engine, clock=self.clock, deadline_s=deadline_s)
+        self.tables = TablesService(self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s)
         self.barrier_calls = BarrierService(
-            self.serving, self.barriers, site=self.site, engine=self.engine, clock=self.clock, deadline_s=deadline_s
+            self.serving, self.barriers, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
         self.audits = AuditNotes(ports.engine, ports.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
@@ -150,7 +148,7 @@ class Site:
     def new_activation(self, request: ActivationRequest) -> Activation:
         settings = self.settings
         lease = ReadLease(settings.lease.lease_s, settings.lease.drift_margin)
-        self._reports = reports = RemoteReports(lease, self.remote_appends, self.clock)
+        self._reports = reports = RemoteReports(lease, self.remote_appends, self.ports.clock)
         return Activation(
             request, self.ports,
             ActivationSettings(lease, settings.remote_log.lease_recovery_deadline_s, settings.policy == "performance"),
@@ -291,19 +289,20 @@ class Site:
             await self._degrade_closed()
             return
         active = self.serving.for_writes()
-        await self.engine.set_meta(PINNED, b"1")
+        await self.ports.engine.set_meta(PINNED, b"1")
         await active.degrade(by_command=True)
 
     async def _degrade_closed(self) -> None:
         """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
-        await self.engine.set_meta(PINNED, b"1")
-        epochs = opened_here(self.engine, self.ports.wal)
-        await self.coordinator.force(lambda state: downgrade_closed(state, self.site, self.engine.applied.seq, epochs))
+        engine = self.ports.engine
+        await engine.set_meta(PINNED, b"1")
+        epochs = opened_here(engine, self.ports.wal)
+        await self.ports.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
         await self.refresh_pair_state()
 
     async def resync(self) -> None:
         active = self.serving.for_writes()
-        await self.engine.set_meta(PINNED, None)
+        await self.ports.engine.set_meta(PINNED, None)
         await active.resync(by_command=True)
 
     # ---- the drain of a planned switchover
