@@ -139,9 +139,8 @@ class Activation:
         self._reached("begin")
 
     async def _known_epochs(self) -> KnownEpochs:
-        ports = self.ports
-        dfs_by_site = {ports.site: ports.own_dfs, ports.peer: ports.peer_dfs}
-        return await known_epochs(ports.engine, ports.wal, dfs_by_site, ports.layout)
+        own = self.ports
+        return await known_epochs(own.engine, own.wal, {own.site: own.own_dfs, own.peer: own.peer_dfs}, own.layout)
 
     def old_has_stopped(self, durable_seq: int) -> None:
         """The old active confirmed that it stopped, with its storage durable up to `durable_seq`."""
