@@ -7,7 +7,7 @@ Source: protocol.md section 8, product.md section 4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -39,15 +39,17 @@ _STYLES = {
 class PairProbe:
     """The SiteProbe over the operator's connections to both sites. Each call runs in a thread of its own."""
 
-    def __init__(self, pair: Sites) -> None:
-        self._pair = pair
+    def __init__(self, pair: Sites, check_pair: Callable[[str], None]) -> None:
+        self._pair, self._check_pair = pair, check_pair
 
     async def view(self, site: str) -> SiteView:
         document = await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/view")
         try:
-            return msgspec.convert(document, SiteView)
+            view = msgspec.convert(document, SiteView)
         except msgspec.ValidationError as error:
             raise PeerError(f"site {site} does not show its view as this release does: {error}", site=site) from error
+        self._check_pair(view.own.pair)
+        return view
 
     async def checks(self, site: str) -> Mapping[str, Any]:
         return await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/checks?for=failover")
@@ -57,10 +59,10 @@ class PairProbe:
         return await asyncio.to_thread(self._pair.ask, site, "POST", "/v1/operations", body, key, MONITOR)
 
 
-def advise(pair: Sites, thresholds: Thresholds, *, as_json: bool) -> None:
+def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, as_json: bool) -> None:
     """One look, as two a moment apart. Leaves with the exit code of what was found."""
     at_once = replace(thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
-    watcher = _watcher(pair, at_once, act=False, tell=lambda advice, became: None)
+    watcher = _watcher(pair, at_once, check_pair, act=False, tell=lambda advice, became: None)
 
     async def look() -> Advice:
         await watcher.round()
@@ -79,7 +81,7 @@ def advise(pair: Sites, thresholds: Thresholds, *, as_json: bool) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def monitor(pair: Sites, thresholds: Thresholds, *, act: bool, as_json: bool) -> None:
+def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, act: bool, as_json: bool) -> None:
     """Until Ctrl-C. Each change is a line, with --json a JSON document in a line."""
     def tell(advice: Advice, became: str) -> None:
         at = datetime.now(UTC)
@@ -89,11 +91,11 @@ def monitor(pair: Sites, thresholds: Thresholds, *, act: bool, as_json: bool) ->
         else:
             out().print(advice_lines(at, advice, became), soft_wrap=True)
 
-    asyncio.run(_watcher(pair, thresholds, act=act, tell=tell).run())
+    asyncio.run(_watcher(pair, thresholds, check_pair, act=act, tell=tell).run())
 
 
-def _watcher(pair: Sites, settings: Thresholds, *, act: bool, tell: Any) -> Watcher:
-    return Watcher(tuple(pair.urls), PairProbe(pair), SystemClock(), settings, act=act, tell=tell)
+def _watcher(pair: Sites, settings: Thresholds, check_pair: Callable[[str], None], *, act: bool, tell: Any) -> Watcher:
+    return Watcher(tuple(pair.urls), PairProbe(pair, check_pair), SystemClock(), settings, act=act, tell=tell)
 
 
 # ---- screens

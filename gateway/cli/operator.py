@@ -20,7 +20,7 @@ from gateway.cli.screens import (
     loss_screen,
     operation_screen,
 )
-from gateway.config.loading import monitor_thresholds
+from gateway.config.loading import check_pair_at, monitor_thresholds
 from switchover.preflight.checks import KINDS
 from switchover.preflight.loss import UNKNOWN, at_risk
 from twinlog.cli.status import SEE, leading
@@ -90,7 +90,7 @@ def validate(
 @verb
 def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
     """Advise what to do now, why, and on whose word: one look from here at both sites, which changes nothing."""
-    cli_monitor.advise(connected(context, config), monitor_thresholds(config), as_json=as_json)
+    cli_monitor.advise(connected(context, config), monitor_thresholds(config), check_pair_at(config), as_json=as_json)
 
 
 @app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
@@ -101,7 +101,8 @@ def monitor(
     as_json: JsonOption = False,
 ) -> None:
     """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
-    cli_monitor.monitor(connected(context, config), monitor_thresholds(config), act=act, as_json=as_json)
+    pair, thresholds = connected(context, config), monitor_thresholds(config)
+    cli_monitor.monitor(pair, thresholds, check_pair_at(config), act=act, as_json=as_json)
 
 
 @app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)

@@ -40,6 +40,11 @@ def monitor_thresholds(address: str) -> Thresholds:
     return load_operator_config(Path(address)).monitor if address.endswith(".toml") else Thresholds()
 
 
+def check_pair_at(address: str) -> Callable[[str], None]:
+    """Returns a check of the pair that a site names against the operator's file at `address`; it passes all without a file."""
+    return load_operator_config(Path(address)).check_pair if address.endswith(".toml") else lambda pair: None
+
+
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, Fault], None]) -> _T:
     path = path.expanduser().resolve()
     reader = Reader(path, environ)

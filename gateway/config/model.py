@@ -21,6 +21,7 @@ from storage.settings import NotInFile, Url
 from switchover.monitor.findings import Thresholds
 from switchover.operations.sql_journal import JournalSettings
 from switchover.register.sql import CoordinatorSettings
+from twinlog.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +61,8 @@ class OperatorConfig:
     def urls(self) -> dict[str, str]:
         """Site -> address without a final slash."""
         return {"a": self.sites.a.url.rstrip("/"), "b": self.sites.b.url.rstrip("/")}
+
+    def check_pair(self, pair: str) -> None:
+        """Raises ConfigError when a site at one of the addresses is of another `pair`: nobody acts on the wrong one."""
+        if pair != self.pair:
+            raise ConfigError(f"the operator's file is of pair {self.pair}, and its addresses lead to pair {pair}", pair=pair)

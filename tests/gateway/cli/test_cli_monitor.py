@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from typer.testing import Result
 
 from gateway.cli import monitor as cli_monitor
-from gateway.config.loading import load_operator_config, monitor_thresholds
+from gateway.config.loading import check_pair_at, load_operator_config, monitor_thresholds
 from remote_log.replication.messages import StatusReply
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.views import SiteView
@@ -138,7 +138,7 @@ def test_a_site_of_another_release_is_no_witness(sites: TwoSites) -> None:
             return {"own": {"site": "a"}}
 
     with pytest.raises(PeerError, match="as this release does"):
-        asyncio.run(cli_monitor.PairProbe(Old()).view("a"))  # type: ignore[arg-type]
+        asyncio.run(cli_monitor.PairProbe(Old(), lambda pair: None).view("a"))  # type: ignore[arg-type]
 
 
 def test_thresholds_are_the_operators(tmp_path: Path) -> None:
@@ -146,6 +146,10 @@ def test_thresholds_are_the_operators(tmp_path: Path) -> None:
     text = 'pair = "shop"\n[sites.a]\nurl = "http://a:1"\n[sites.b]\nurl = "http://b:1"\n[monitor]\nfailover_after_s = 45\n'
     file.write_text(text)
     assert monitor_thresholds(str(file)).failover_after_s == 45
+    check_pair_at(str(file))("shop")
+    check_pair_at("demo.json")("any")
+    with pytest.raises(ConfigError, match="lead to pair other"):
+        check_pair_at(str(file))("other")
     assert monitor_thresholds("twinlog://shop?a=http://a:1&b=http://b:1") == Thresholds()
     file.write_text(text + "interval_s = 20\nactions_max = 0\nfailover_afer_s = 1\n")
     with pytest.raises(ConfigError) as caught:
