@@ -150,6 +150,8 @@ class Run:
             self.broken("liveness", f"The pair did not start in {START_S} s: {self.describe()}")
             return
         await self._tables()
+        if self._mode == "async":
+            await self._drained()  # a table that only a lost site had leaves no name for the rows in its quarantine
         self._begun_s = self.loop.now_s
         watching = self.loop.create_task(self.monitor.keep()) if self.plan.knobs.monitor != "off" else None
         users = [self._spawn(f"client{number}", number) for number in range(self.plan.clients)]
