@@ -22,7 +22,7 @@ from spark_jobs.job import Request, SiteSource
 from spark_jobs.log_audit.job import run
 from spark_jobs.logs.columns import RUNS_SCHEMA
 from spark_jobs.logs.files import Place, list_log
-from spark_jobs.logs.runs_folded import run_batch
+from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.walk import walk
 from storage.log.frame import make_frame
 from storage.log.record import Record, RecordKind

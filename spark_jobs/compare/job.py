@@ -10,21 +10,24 @@ reading a million rows does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.compare.charts import charts
 from spark_jobs.compare.checks import Chosen, check_moments, choose
-from spark_jobs.compare.ranges import RANGES, Counts, check_explained, counters, digested, lines, paired
-from spark_jobs.compare.rows import DIFFERENCES, EXTRA_TABLE, MISSING_TABLE, differing_rows, shown_rows
-from spark_jobs.job import FORMAT, Outcome, Progress, Request, SiteSource
+from spark_jobs.compare.ranges import RANGES, Counts, Pair, check_explained, counters, digested, lines, paired
+from spark_jobs.compare.rows import DIFFERENCES, EXTRA_TABLE, KINDS, MISSING_TABLE, differing_rows, shown_rows
+from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, Series, SiteSource
 from spark_jobs.snapshots.dividing import pieces_of
 from spark_jobs.snapshots.snapshot import Range, encode_ranges, open_snapshot
 from storage.rows.schema import encode_schema
 
 TASKS_PER_CORE = 4
 _UNSIGNED = (1 << 64) - 1
+
+BARS_MAX = 100
+TABLES_MAX = 6
 
 
 def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
@@ -94,3 +97,28 @@ def _whole_tables(chosen: Chosen) -> list[tuple[str | None, ...]]:
         for kind, numbers in ((MISSING_TABLE, chosen.source_only), (EXTRA_TABLE, chosen.peer_only))
         for number in sorted(numbers)
     ]
+
+
+def charts(pairs: Sequence[Pair], counts: Counts, names: Mapping[int, str]) -> tuple[Chart, ...]:
+    """Charts of how many differences lie along the order of the keys, for each of the tables with the most."""
+    worst: Counter[int] = Counter()
+    for (table, _, _), count in counts.items():
+        worst[table] += count
+    return tuple(
+        _chart(names[table], sum(pair.range.table == table for pair in pairs),
+               {(number, kind): count for (of, number, kind), count in counts.items() if of == table})
+        for table, _ in worst.most_common(TABLES_MAX)
+    )
+
+
+def _chart(name: str, ranges: int, counts: Mapping[tuple[int, str], int]) -> Chart:
+    bars = min(ranges, BARS_MAX)
+    heights = {kind: [0.0] * bars for kind in KINDS}
+    for (number, kind), count in counts.items():
+        heights[kind][number * bars // ranges] += count
+    places = tuple(f"{100 * bar // bars} %" for bar in range(bars))
+    return Chart(
+        f"Where the differences of {name} lie", "bars", "place in the order of the keys", "rows",
+        tuple(Series(kind, places, tuple(heights[kind])) for kind in KINDS),
+        note="Each bar is an equal share of the table's ranges of keys, from the lowest to the highest.",
+    )

@@ -1,6 +1,6 @@
 """The faults between a site's WAL, the remote log that it writes on the other site's DFS, and its storage.
 
-Functions DataFrame -> DataFrame, over the view `runs` of each log (log_fold.py). What always holds, if the WAL was read
+Functions DataFrame -> DataFrame, over the view `runs` of each log (logs/runs.py). What always holds, if the WAL was read
 before the remote log and `trimmed_to` was asked for after it: a record that was acknowledged synchronously, and that the other
 site does not hold durably, is in both logs with the same bytes; nothing else is demanded, so a log that is written and trimmed
 meanwhile gives no finding.
@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.log_audit.one_log import is_sync
 from spark_jobs.logs.columns import RUN, SEGMENT
-from spark_jobs.logs.runs_unfolded import KEY, frames_of, runs_of
+from spark_jobs.logs.runs import KEY, frames_of, runs_of
 
 NOT_IN_REMOTE, DIFFERS, BEHIND_STORAGE, TRIMMED_EARLY = "not-in-remote-log", "logs-differ", "behind-storage", "trimmed-early"
 

@@ -21,11 +21,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs.audit.gateways import Gateways
-from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, SiteSource, Span
+from spark_jobs.job import FORMAT, Outcome, Progress, Request, SiteSource
 from spark_jobs.log_audit import between_logs as log_between
-from spark_jobs.log_audit import lag as log_lag
 from spark_jobs.log_audit import one_log as log_chain
-from spark_jobs.logs import runs_unfolded as log_runs
+from spark_jobs.log_audit.charts import Lane, lag, lag_chart, timeline
+from spark_jobs.logs import runs
 from spark_jobs.logs.columns import RUN, SEGMENT
 from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, Store, list_log, place_of
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
@@ -43,8 +43,6 @@ FINDINGS = StructType([
     StructField("segment", StringType()), StructField("file", StringType()), StructField("offset", LongType()),
     StructField("seq", LongType()), StructField("last_seq", LongType()), StructField("detail", StringType()),
 ])
-CHART_SPANS = 200
-_UNKNOWN = 1 << 62  # a last sequence above it: nobody can tell how many are lost
 _WAYS_TO_HDFS = ("dfs.namenode.http-address", "dfs.namenode.rpc-address")
 
 
@@ -113,13 +111,14 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     rows = [row for part in parts for row in part.to_pylist()] + [row for site in request.sites for row in _quarantined(site)]
     rows.sort(key=lambda row: (row["site"], row["log"], row["segment"] or "", row["offset"]))
     kinds = Counter(row["kind"] for row in rows)
-    waits = {each.name: log_lag.lag(each.view).collect() for each in logs if each.log == WAL}
-    lag = log_lag.chart({name: [(row["at_ms"], row["waited_ms"]) for row in found] for name, found in waits.items()})
+    waits = {each.name: lag(each.view).collect() for each in logs if each.log == WAL}
+    behind = lag_chart({name: [(row["at_ms"], row["waited_ms"]) for row in found] for name, found in waits.items()})
     return Outcome(
         good=not rows,
         counters={**_counted(logs), **{kind.replace("-", "_").upper(): kinds[kind] for kind in KINDS}},
         findings=spark.createDataFrame([tuple(row[name] for name in FINDINGS.names) for row in rows], FINDINGS),
-        frames={"log_marks": _marks(logs)} if logs else {}, charts=(*_charts(logs, rows), lag), remarks=tuple(remarks),
+        frames={"log_marks": _marks(logs)} if logs else {}, charts=(*timeline(_stretches(logs), rows), behind),
+        remarks=tuple(remarks),
     )
 
 
@@ -193,9 +192,9 @@ def _read(
 
 def audited(spark: SparkSession, site: str, log: str, place: Place, view: DataFrame) -> Audited:
     """`view`: the view `runs` of the log, kept."""
-    marks = Here.take(spark, view.where(f.col("entry") != RUN).drop(*log_runs.ARRAYS))
-    overlapping = Here.take(spark, log_runs.overlapping(view))
-    limits = Here.take(spark, log_chain.limits(log_chain.chains(log_runs.unfolded(view, overlapping.frame))))
+    marks = Here.take(spark, view.where(f.col("entry") != RUN).drop(*runs.ARRAYS))
+    overlapping = Here.take(spark, runs.overlapping(view))
+    limits = Here.take(spark, log_chain.limits(log_chain.chains(runs.unfolded(view, overlapping.frame))))
     return Audited(site, log, place, view, marks, limits, Here.take(spark, log_chain.linked(view, limits.frame)))
 
 
@@ -313,22 +312,13 @@ def _marks(logs: list[Audited]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts)
 
 
-def _charts(logs: list[Audited], findings: list[dict[str, Any]]) -> tuple[Chart, ...]:
-    """The timeline: what stands of each epoch in each log, and where something is wrong."""
-    spans = []
+def _stretches(logs: list[Audited]) -> list[Lane]:
+    """Each log as a lane of the timeline, with the lowest and the highest sequence of each epoch in it."""
+    lanes = []
     for log in logs:
         stretches: dict[int, tuple[int, int]] = {}
         for row in log.linked.rows.select(["epoch", "seq", "upto"]).to_pylist():
             first, last = stretches.get(row["epoch"], (row["seq"], row["upto"]))
             stretches[row["epoch"]] = (min(first, row["seq"]), max(last, row["upto"]))
-        newest = sorted(stretches.items())[-CHART_SPANS:]
-        spans += [Span(log.name, first, last + 1, f"epoch {epoch}") for epoch, (first, last) in newest]
-    lanes = {(log.site, log.log): log.name for log in logs}
-    shown = [row for row in findings if row["seq"] is not None and row["seq"] <= row["last_seq"] < _UNKNOWN]
-    for row in shown[:CHART_SPANS]:
-        lane = lanes.get((row["site"], row["log"]), f"{row['log']} of {row['site']}")
-        spans.append(Span(lane, row["seq"], row["last_seq"] + 1, row["kind"], bad=True))
-    if not spans:
-        return ()
-    note = "What each log holds of each epoch, by sequence; what is behind the peer's storage was trimmed."
-    return (Chart("The logs", "timeline", "sequence", spans=tuple(spans), note=note),)
+        lanes.append(Lane(log.site, log.log, log.name, stretches))
+    return lanes

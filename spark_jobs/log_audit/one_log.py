@@ -1,7 +1,7 @@
 """The faults of one log by itself: gaps, broken links, two frames in one place, damage, epochs without a start.
 
-Functions DataFrame -> DataFrame over the view `runs` of one log (log_fold.py). `frames` are its runs without overlaps
-(log_runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these
+Functions DataFrame -> DataFrame over the view `runs` of one log (logs/runs.py). `frames` are its runs without overlaps
+(logs/runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these
 are small.
 A reader takes frames in the order of (epoch, sequence), and one whose `previous` lies below what was read cuts off what came
 after that (storage/log/chain.py). What always holds: what the rules of the log allow is no finding, and one fault is one
@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from spark_jobs.logs.columns import SEGMENT
-from spark_jobs.logs.runs_unfolded import KEY, runs_of, unfolded
+from spark_jobs.logs.runs import KEY, runs_of, unfolded
 from spark_jobs.logs.walk import DAMAGED, EPOCH, GONE, MISPLACED, TORN, UNREADABLE
 from storage.log.frame import Flags
 

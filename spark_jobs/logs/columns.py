@@ -1,8 +1,8 @@
 """Columns of the log's views, made as Arrow arrays: only those that were asked for, whole batches at a time.
 
-`log`: a row for each record. `frames`: a row for each frame, and for each mark that the walk made (log_walk.py): damage, a torn
+`log`: a row for each record. `frames`: a row for each frame, and for each mark of the walk (logs/walk.py): damage, a torn
 tail, the segment itself (`segment`: its header; `seq` is its first_seq). `runs`: as `frames`, with a row for each run of frames
-(log_fold.py): `timestamp` is the smallest of them, `last_timestamp`, `committed` and `waited_ms` (log_lag.py) are the largest,
+(logs/runs.py): `timestamp` is the smallest of them, `last_timestamp`, `committed` and `waited_ms` (runs.py) are the largest,
 `crc` is the first one's, `flags` says only whether they are asynchronous, and the arrays have an element for each frame.
 What always holds: a batch has exactly the columns of the schema it was made for, in its order and with Spark's Arrow types.
 """

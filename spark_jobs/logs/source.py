@@ -4,7 +4,7 @@ Options: `path` (folder, or hdfs:// address, of the log), `webhdfs` (addresses o
 port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says).
 What always holds: a task reads whole segments, small ones together; every CRC is checked; of `log` only the payloads of frames
 that may hold wanted records are decoded; only columns of the schema are made (give the read a schema of fewer columns).
-`log` raises DamagedLog with file and offset, the others never: there damage is rows (log_columns.py). All show what the files
+`log` raises DamagedLog with file and offset, the others never: there damage is rows (logs/columns.py). All show what the files
 hold: also frames that a later one cuts off, also a frame that stands in two remote segments. A segment is not split: only
 walking from its header proves where a frame begins.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -24,24 +23,22 @@ from spark_jobs.logs.columns import (
     FRAMES_SCHEMA,
     LOG_SCHEMA,
     RUNS_SCHEMA,
-    Taken,
     check_columns,
     frame_batch,
     mark_batch,
-    record_batch,
 )
-from spark_jobs.logs.files import Log, Place, Segment, Store, place_of, whole_log
+from spark_jobs.logs.files import Log, Segment, Store, place_of, whole_log
 from spark_jobs.logs.ranges import Range, Ranges
-from spark_jobs.logs.runs_folded import run_batch
-from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE, Mark, Walk, walk
-from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from spark_jobs.logs.records import raise_damage, read_segment, records
+from spark_jobs.logs.runs import run_batch
+from spark_jobs.logs.stream import LogStreamReader
+from spark_jobs.logs.walk import GONE, UNREADABLE, Mark, Walk, walk
+from storage.log.frame import BrokenFrame, sound_header
 from storage.log.segment import HEADER_BYTES, parse_header
-from twinlog.errors import DamagedLog, DfsError, LogError
+from twinlog.errors import DfsError, LogError
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this
-BATCH_RECORDS = 10_000
-BATCH_BYTES = 8 << 20
 Batch = Callable[[Walk, Segment, str, StructType], pa.RecordBatch]
 _HEAD_BYTES = 64 << 10  # in which the first frame of a segment most likely ends
 
@@ -62,8 +59,6 @@ class LogView:
         return RecordsReader(whole_log(place_of(options)), schema, options.get(SITE, ""))
 
     def stream_reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
-        from spark_jobs.logs.stream import LogStreamReader
-
         check_columns(schema, LOG_SCHEMA)
         return LogStreamReader(place_of(options), schema, options.get(SITE, ""))
 
@@ -141,52 +136,6 @@ class FramesReader(_SegmentsReader):
         yield mark_batch(found, segment, self._site, self._schema)
         if len(found.frames):
             yield self._batch_of(found, segment, self._site, self._schema)
-
-
-def read_segment(store: Store, place: Place, segment: Segment) -> bytes:
-    return store.read(f"{place.folder.rstrip('/')}/{segment.name}")
-
-
-def raise_damage(found: Walk, place: Place, segment: Segment) -> None:
-    """Raises DamagedLog for what a table of the log's records cannot pass over in silence."""
-    bad = next((mark for mark in found.marks if mark.kind in (DAMAGED, MISPLACED, UNREADABLE)), None)
-    if bad is not None:
-        file = place.file(segment.name)
-        raise DamagedLog(
-            f"{file}, offset {bad.offset}: {bad.detail}; `twinlog audit run log-audit` tells all that is wrong with the log",
-            file=file, offset=bad.offset,
-        )
-
-
-def records(
-    data: bytes, found: Walk, segment: Segment, site: str, schema: StructType, ranges: Ranges
-) -> Iterator[pa.RecordBatch]:
-    """Batches of the wanted records. Raises LogError for a payload that cannot be decoded."""
-    taken: list[Taken] = []
-    count = size = 0
-    epochs, firsts = found.frames["epoch"].tolist(), found.frames["seq"].tolist()
-    for offset, epoch, first, last in zip(found.offsets.tolist(), epochs, firsts, found.last_seqs.tolist(), strict=True):
-        if not ranges.epoch.has(epoch) or not ranges.seq.meets(first, last):
-            continue
-        frame = parse_frame(data, offset)
-        places = _wanted(frame.records, ranges.table)
-        if places == []:
-            continue
-        taken.append(Taken(frame, offset, places))
-        count += frame.count
-        size += len(frame.data)
-        if count >= BATCH_RECORDS or size >= BATCH_BYTES:
-            yield record_batch(taken, segment, site, schema)
-            taken, count, size = [], 0, 0
-    if taken:
-        yield record_batch(taken, segment, site, schema)
-
-
-def _wanted(found: Sequence[Any], table: Range) -> list[int] | None:
-    """Places of the records of wanted tables; None: all of them."""
-    if table == Range():
-        return None
-    return [place for place, record in enumerate(found) if table.has(record.table)]
 
 
 def packed(segments: Sequence[Segment]) -> list[SegmentsPartition]:

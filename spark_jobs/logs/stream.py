@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.logs.files import Log, Place, Segment, list_log
 from spark_jobs.logs.ranges import Ranges
-from spark_jobs.logs.source import raise_damage, records
+from spark_jobs.logs.records import raise_damage, records
 from spark_jobs.logs.walk import Walk, add_frames, walk
 from storage.log.frame import MAGIC
 from storage.log.segment import HEADER_BYTES, BrokenHeader, parse_header

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from spark_jobs.logs.files import Place, list_log
-from spark_jobs.logs.source import raise_damage
+from spark_jobs.logs.records import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
 from storage.log.frame import BrokenFrame, Frame, parse_frame

@@ -166,10 +166,9 @@ class Activation:
         await self.claim()
         if "fence" in self._done or not self._needs_arbiter:
             return
-        ports = self.ports
-        self.progress.begin("segments closed")
-        deadline_s, progress = self.settings.fence_deadline_s, self.progress.reach
-        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, deadline_s, progress)
+        ports, progress, deadline_s = self.ports, self.progress, self.settings.fence_deadline_s
+        progress.begin("segments closed")
+        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, deadline_s, progress.reach)
         self._proofs_end_s = still_since_s if self._mode_before == "sync" else ports.clock.monotonic_s()
         self._reached("fence")
 

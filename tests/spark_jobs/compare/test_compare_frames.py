@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.compare.charts import charts
+from spark_jobs.compare.job import charts
 from spark_jobs.compare.ranges import Digested, Pair, check_explained, counters, paired
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE, differing_rows, key_text, row_json
 from spark_jobs.snapshots.digests import cut_digests, digest_of

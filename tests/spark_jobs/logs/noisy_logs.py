@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from spark_jobs.logs.columns import RUNS_SCHEMA, mark_batch
 from spark_jobs.logs.files import LocalStore, Place, Segment, list_log
-from spark_jobs.logs.runs_folded import fold, run_begins
+from spark_jobs.logs.runs import fold, run_begins
 from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.log_audit.job import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
-from spark_jobs.logs import runs_folded as log_fold
-from spark_jobs.logs import runs_unfolded as log_runs
+from spark_jobs.logs import runs
 from spark_jobs.logs.columns import COUNTER_BITS, RUNS_SCHEMA
 from spark_jobs.logs.files import Place, Segment, list_log
 from spark_jobs.logs.walk import Walk
@@ -30,8 +29,7 @@ BLOCK_BITS = 5  # so that small logs have many blocks
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_fold, "BLOCK_BITS", BLOCK_BITS)
-    monkeypatch.setattr(log_runs, "BLOCK_BITS", BLOCK_BITS)
+    monkeypatch.setattr(runs, "BLOCK_BITS", BLOCK_BITS)
 
 
 def noisy(folder: Path, seed: int) -> tuple[Place, Place]:
@@ -55,7 +53,7 @@ def test_the_frames_of_a_run_go_on_from_one_to_the_next(tmp_path: Path, seed: in
     folded = 0
     for place in noisy(tmp_path, seed):
         for found, _ in walks(place):
-            begins = log_fold.run_begins(found).tolist()
+            begins = runs.run_begins(found).tolist()
             frames = found.frames
             for begin, end in steps(found, begins):
                 part = slice(begin, end)
@@ -75,12 +73,12 @@ def test_bytes_between_two_frames_end_a_run(tmp_path: Path) -> None:
     put_in(file, offset_of(frames, 5), b"no frame " * 9)
     found = walk_file(file)
     assert found.frames["seq"].tolist() == list(range(1, 11))
-    assert log_fold.run_begins(found).tolist() == [0, 5]
+    assert runs.run_begins(found).tolist() == [0, 5]
 
 
 def test_an_epoch_that_goes_on_in_the_same_segment_ends_a_run(tmp_path: Path) -> None:
     (file,) = write_wal(tmp_path / "wal", [[*run(1, 4, epoch=1), *run(5, 6, epoch=2)]], epoch=2).iterdir()
-    assert log_fold.run_begins(walk_file(file)).tolist() == [0, 4]
+    assert runs.run_begins(walk_file(file)).tolist() == [0, 4]
 
 
 def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(tmp_path: Path) -> None:
@@ -93,7 +91,7 @@ def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(
     ]
     (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
     found = walk_file(file)
-    assert log_fold.waited_ms(found).tolist() == [
+    assert runs.waited_ms(found).tolist() == [
         0,  # nothing: it says that it is committed itself
         0,  # the first one, which was made later by its clock
         0,
@@ -102,7 +100,7 @@ def test_a_run_tells_the_earliest_the_latest_and_the_longest_wait_of_its_frames(
         0,
     ]
     segment = Segment(file.name, 0, 1, file.name, 0)
-    (row,) = log_fold.fold(found, log_fold.run_begins(found), segment, "a", RUNS_SCHEMA).to_pylist()
+    (row,) = runs.fold(found, runs.run_begins(found), segment, "a", RUNS_SCHEMA).to_pylist()
     assert (row["timestamp"] >> COUNTER_BITS, row["last_timestamp"] >> COUNTER_BITS) == (10, 200)
     assert (row["committed"], row["waited_ms"], row["frames"]) == (6, 50, 6)
 
@@ -115,12 +113,12 @@ def test_a_wait_is_counted_from_the_first_frame_above_what_is_committed_also_out
         for at, seq in enumerate(order)
     ]
     (file,) = write_wal(tmp_path / "wal", [frames]).iterdir()
-    assert log_fold.waited_ms(walk_file(file))[-1] == 40, "since sequence 5, made at 10"
+    assert runs.waited_ms(walk_file(file))[-1] == 40, "since sequence 5, made at 10"
 
 
 def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, ...]]:
     frame = spark.createDataFrame(view(place, folded=folded), RUNS_SCHEMA)
-    every = log_runs.frames_of(frame, log_runs.runs_of(frame).select(*log_runs.KEY))
+    every = runs.frames_of(frame, runs.runs_of(frame).select(*runs.KEY))
     wanted = ("epoch", "seq", "last_seq", "previous", "committed", "flags", "crc", "ordinal", "segment_epoch", "offset", "end",
               "block", "bucket", "frames")
     return sorted(tuple(row) for row in every.select(*wanted).collect())
@@ -143,7 +141,7 @@ def test_runs_that_share_a_sequence_are_named_and_no_others(spark: SparkSession,
     }
     place = write(random.Random(1), tmp_path / "wal", segments, damaged=0, remote=False)
     frame = spark.createDataFrame(view(place, folded=True), RUNS_SCHEMA)
-    named = {row["ordinal"] for row in log_runs.overlapping(frame).collect()}
+    named = {row["ordinal"] for row in runs.overlapping(frame).collect()}
     assert [segment.name for segment in list_log(place).segments if segment.ordinal in named] == [
         wal_name(1, index) for index in (1, 2, 3, 4, 5)
     ]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.log_audit.lag import POINTS_MAX, chart, lag
+from spark_jobs.log_audit.charts import POINTS_MAX, lag, lag_chart
 from spark_jobs.logs.columns import RUNS_SCHEMA
 from spark_jobs.logs.files import Place
-from spark_jobs.logs.runs_folded import waited_ms
+from spark_jobs.logs.runs import waited_ms
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import Record, RecordKind
 from tests.spark_jobs.log_rig import walk_file, write_wal
@@ -59,4 +59,4 @@ def test_the_longest_wait_of_each_time_and_none_of_asynchronous_ones(spark: Spar
 
 @pytest.mark.parametrize("found", [{}, {"wal of a": []}])
 def test_logs_without_synchronous_frames_have_no_points(found: dict[str, list[tuple[int, int]]]) -> None:
-    assert chart(found).series == ()
+    assert lag_chart(found).series == ()

@@ -1,10 +1,13 @@
-"""The view `runs` of a segment: frames that follow one another, as one row with arrays of what tells its frames apart.
+"""Runs of frames: frames that follow one another, as one row with arrays of what tells its frames apart; and frames again.
 
 A log of single rows has half a million frames in 100 MB: made rows, they cost Spark more than reading them. In a run all that a
 chain needs to know of the frames between the first and the last goes without saying: each continues the one before it, in
-sequence and in the file. `unfolded` (log_runs.py) makes the frames of a run again where they are asked for.
+sequence and in the file. `run_batch` folds a segment for the view `runs`. `unfolded` and `frames_of` (DataFrame -> DataFrame)
+make frames of runs where single ones have to be seen: where two runs claim the same sequences, where one is cut, and where two
+logs do not hold the same run; of a sound log that is next to nothing.
 What always holds: a run has one epoch, one mode, and lies in one block of sequences, so that both logs can be compared block by
-block; folding and unfolding again gives the rows that a row for each frame would have been.
+block; folding and unfolding again gives the rows that a row for each frame would have been; a single frame is a run of one, so
+what takes runs takes frames; no built-in but Spark's own unfolds them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from spark_jobs.logs.columns import COUNTER_BITS, RUN, batch, origin
@@ -24,6 +29,9 @@ from spark_jobs.logs.walk import Walk
 from storage.log.frame import Flags
 
 BLOCK_BITS = 12  # sequences of a block, as a power of two
+KEY = ("ordinal", "offset")  # of a run
+ARRAYS = ("seqs", "offsets", "crcs", "committeds")
+BUCKET_BITS = 20  # sequences that are put in order together, as a power of two: so one long epoch is many tasks' work
 
 
 def run_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
@@ -83,3 +91,49 @@ def waited_ms(walk: Walk) -> Offsets:
 def _modes(walk: Walk) -> NDArray[np.uint8]:
     """Flags.ASYNC of each frame, or nothing."""
     return walk.frames["flags"] & np.uint8(Flags.ASYNC)
+
+
+# ---- on Spark: runs as frames again
+def runs_of(view: DataFrame) -> DataFrame:
+    """Its runs without their frames, with `block` and `bucket`, where their sequences are."""
+    return _placed(view.where(f.col("entry") == RUN).drop(*ARRAYS))
+
+
+def _placed(runs: DataFrame) -> DataFrame:
+    return runs.withColumns({"block": f.shiftright("seq", BLOCK_BITS), "bucket": f.shiftright("seq", BUCKET_BITS)})
+
+
+def overlapping(view: DataFrame) -> DataFrame:
+    """KEY of the runs that share sequences with another one of their epoch."""
+    order = Window.partitionBy("epoch", "bucket").orderBy("seq", *KEY)
+    before = f.max("last_seq").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    placed = runs_of(view).withColumns({"before": before, "behind": f.lead("seq").over(order)})
+    return placed.where((f.col("seq") <= f.col("before")) | (f.col("last_seq") >= f.col("behind"))).select(*KEY)
+
+
+def unfolded(view: DataFrame, keys: DataFrame) -> DataFrame:
+    """As `runs_of`, with each of the runs that `keys` names as a run for each of its frames."""
+    whole = runs_of(view).join(f.broadcast(keys), list(KEY), how="left_anti")
+    return whole.unionByName(frames_of(view, keys))
+
+
+def frames_of(view: DataFrame, keys: DataFrame) -> DataFrame:
+    """The frames of the runs that `keys` names, each as a run of one, with the columns of `runs_of`."""
+    named = view.where(f.col("entry") == RUN).join(f.broadcast(keys), list(KEY), how="left_semi")
+    # in a run each frame goes on where the one before it ends, in sequence and in the file
+    behind = {
+        "last_seqs": f.concat(f.transform(_but_first("seqs"), lambda seq: seq - 1), f.array("last_seq")),
+        "ends": f.concat(_but_first("offsets"), f.array("end")),
+        "previouses": f.concat(f.array("previous"), f.transform(_but_first("seqs"), lambda seq: seq - 1)),
+    }
+    each = f.arrays_zip("seqs", "last_seqs", "previouses", "offsets", "ends", "crcs", "committeds")
+    frames = named.withColumns(behind).withColumn("frame", f.explode(each)).withColumns({
+        "seq": f.col("frame.seqs"), "last_seq": f.col("frame.last_seqs"), "previous": f.col("frame.previouses"),
+        "offset": f.col("frame.offsets"), "end": f.col("frame.ends"), "crc": f.col("frame.crcs"),
+        "committed": f.col("frame.committeds"), "frames": f.lit(1).cast("long"),
+    })
+    return _placed(frames.drop(*ARRAYS, *behind, "frame"))
+
+
+def _but_first(name: str) -> Column:
+    return f.slice(name, f.lit(2), f.greatest(f.size(name) - 1, f.lit(0)))
