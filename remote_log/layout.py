@@ -61,7 +61,7 @@ class RemoteLayout:
         return f"{self.epoch_folder(epoch)}/{name}"
 
     def parse(self, path: str) -> ClaimName | SegmentName | None:
-        """What `path` names; None when it is neither a claim nor a segment of this log."""
+        """Returns what `path` names; None when it is neither a claim nor a segment of this log."""
         folder, _, name = path.rpartition("/")
         if folder == self.claims_folder:
             epoch = self.parse_epoch(name)

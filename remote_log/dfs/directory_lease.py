@@ -81,7 +81,7 @@ def publish(path: Path, content: bytes) -> None:
 
 
 def check_lease(path: Path, own: os.stat_result) -> None:
-    """For the writer with an open descriptor of inode `own`, after each sync. Raises LeaseLost.
+    """Checks the lease for the writer with an open descriptor of inode `own`, after each sync. Raises LeaseLost.
 
     The mark is looked for before the name: a deletion takes the name away before the mark, so a writer that slept
     through recovery AND deletion finds no mark, but then it finds no name either.

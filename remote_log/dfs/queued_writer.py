@@ -92,7 +92,7 @@ class QueuedWriter:
         raise NotImplementedError
 
     def _mapped(self, error: Any) -> DfsError:
-        """What this exception of the DFS means for the file."""
+        """Returns the error that this exception of the DFS means for the file."""
         raise NotImplementedError
 
     # ---- the thread's loop, and the deadline

@@ -15,7 +15,7 @@ from twinlog.errors import ClaimLost, DamagedLog, DfsError, DfsExists, Fenced
 
 
 class ClaimContent(msgspec.Struct, frozen=True):
-    """Who took an epoch, and why. JSON in the claim's file, for operators too."""
+    """The content of a claim: who took an epoch, and why. JSON in the claim's file, for operators too."""
 
     site: str
     plan: str

@@ -84,7 +84,7 @@ async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float
 
 
 class LastAppend:
-    """Of one fence: `listed` after each listing, `looking` while those that were open then are closed, `ended_s` at the end."""
+    """The last append of one fence: `listed` runs after each listing, `looking` while segments are closed, `ended_s` at the end."""
 
     def __init__(self, dfs: Dfs, clock: Clock) -> None:
         self._dfs, self._clock = dfs, clock
@@ -124,7 +124,7 @@ class LastAppend:
         self._looked_s = self._clock.monotonic_s()
 
     async def ended_s(self) -> float:
-        """When all are closed: no append that succeeded was started after this moment."""
+        """Returns, when all are closed, a moment after which no append that succeeded was started."""
         now_s = self._clock.monotonic_s()
         if self._grew:
             return now_s

@@ -52,7 +52,7 @@ class ReadLease:
         self._start_s = max(self._start_s, start_s)
 
     def revoke(self) -> None:
-        """For good: its holder has stopped, and says so; nobody waits for it to run out."""
+        """Ends it for good: its holder has stopped, and says so; nobody waits for it to run out."""
         self._revoked = True
 
     @property
@@ -65,5 +65,5 @@ class ReadLease:
 
     @property
     def fencer_wait_s(self) -> float:
-        """How long a fencer waits after its fence is complete, unless the old active confirmed that it stopped."""
+        """The seconds that a fencer waits after its fence is complete, unless the old active confirmed that it stopped."""
         return self.lease_s * (1 + self.drift_margin)

@@ -81,7 +81,7 @@ async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Fr
 
 
 async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None:
-    """What the remote log of `epoch` lacks although a synchronous active of `epoch` never takes it away; None: nothing.
+    """Names what the remote log of `epoch` lacks although a synchronous active of `epoch` never takes it away; None: nothing.
 
     Its claim was there before its first segment; its trimmer keeps the newest segment that has a header (trimmer.py).
     """

@@ -59,7 +59,7 @@ class _Held:
 
 
 class BaseSender:
-    """Of one epoch. `call` sends a request to the follower and gives its answer."""
+    """Sends the base data of one epoch. `call` sends a request to the follower and gives its answer."""
 
     def __init__(
         self, *, epoch: int, engine: StorageEngine, wal: Wal, clock: Clock,
@@ -111,7 +111,7 @@ class BaseSender:
         return [entry for entry in self._engine.applied.epochs if entry.first_seq <= seq]
 
     def _goes_on(self, progress: BaseProgress) -> bool:
-        """Whether the rows that `progress` tells of are of this log, and the WAL holds what changed in them since."""
+        """True when the rows that `progress` names are of this log, and the WAL holds what changed in them since."""
         first = self._wal.first_previous
         if first is None or progress.seq < first:
             return False

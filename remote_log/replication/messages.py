@@ -41,7 +41,7 @@ class FollowRequest(msgspec.Struct):
 
 
 class BaseProgress(msgspec.Struct, frozen=True):
-    """How far a follower's base data has come. It is stored with the rows, so no two states of a base have the same one.
+    """The progress of a follower's base data. It is stored with the rows, so no two states of a base have the same one.
 
     `epoch`, `load`, `part`: `part` parts of the sender's base number `load` in `epoch` are in, on top of what `load` went on
     from. The log goes on after (`seq_epoch`, `seq`), the point of the first snapshot; at (`floor_epoch`, `floor`), that of
@@ -61,7 +61,7 @@ class BaseProgress(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct):
-    """Where a follower stands. `state`: following | diverged | loading | busy (not a standby now; `why` says).
+    """A follower's position. `state`: following | diverged | loading | busy (not a standby now; `why` says).
 
     `base`: how far an unfinished base has come; None: there is none that could be gone on with.
     """

@@ -49,7 +49,7 @@ class ShipperSettings:
 
 
 class PeerView(msgspec.Struct, frozen=True, gc=False):
-    """What the active knows of its follower, and when it learned it (`at_s`, monotonic)."""
+    """The active's knowledge of its follower, and when it learned it (`at_s`, monotonic)."""
 
     state: str = "unknown"  # unknown | following | diverged | loading | busy | unreachable
     applied_seq: int | None = None

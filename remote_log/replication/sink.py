@@ -61,17 +61,17 @@ class Sink:
 
     @property
     def needs_base(self) -> bool:
-        """What the storage holds is no prefix of the log: half of a base, or what a rejoin could not mend."""
+        """True when the storage holds no prefix of the log: half of a base, or what a rejoin could not mend."""
         return needs_base(self._engine)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether what the storage holds is a prefix of the active's log, and no mixture of two moments."""
+        """True when what the storage holds is a prefix of the active's log, and no mixture of two moments."""
         return is_prefix(self._engine)
 
     @property
     def _base_progress(self) -> BaseProgress | None:
-        """Of the unfinished base; None: there is none, or none that this release can go on with."""
+        """The progress of the unfinished base; None: there is none, or none that this release can go on with."""
         noted = self._engine.applied.base
         if noted is None or self._engine.meta(BASE_WANTED) is not None:
             return None

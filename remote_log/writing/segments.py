@@ -71,7 +71,7 @@ class RemoteSegments:
         return await self.open_next()
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
-        """What must be durable in the segment before its first frame, of which `first_seq` is the sequence, is sent."""
+        """Returns what must be durable in the segment before its first frame, of which `first_seq` is the sequence, is sent."""
         data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name))
         segment.first_seq, segment.last_seq, segment.bytes = first_seq, first_seq - 1, len(data)
         return data

@@ -24,7 +24,7 @@ from twinlog.errors import DamagedLog, DfsError, TwinlogError
 
 
 class Writers(Protocol):
-    """Who writes the segments of this epoch, as of now."""
+    """The writers of the segments of this epoch, as of now."""
 
     @property
     def remote(self) -> RemoteWriter | None:
@@ -36,7 +36,7 @@ class Writers(Protocol):
 
 
 class Trimmer:
-    """Of one epoch of one log, which is open. Remembers the last sequence of each segment that another writer left."""
+    """Trims one epoch of one log, which is open. Remembers the last sequence of each segment that another writer left."""
 
     def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int) -> None:
         """`start_seq`: the first sequence of this epoch."""
@@ -102,7 +102,7 @@ class Trimmer:
         return path not in begun[-1:]
 
     async def _delete(self, path: str, writer: RemoteWriter | None) -> None:
-        """What is known of it goes first: as soon as it is deleted, another writer may give its name to another file."""
+        """Forgets what is known of it first: as soon as it is deleted, another writer may give its name to another file."""
         self._last_seqs.pop(path, None)
         self._recovering.discard(path)
         await self._dfs.delete(path)

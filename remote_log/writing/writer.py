@@ -54,7 +54,7 @@ class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """What was submitted and is not known to be durable; `age_s` of its oldest part, 0 when there is none."""
+    """The frames that were submitted and are not known to be durable; `age_s` of its oldest part, 0 when there is none."""
 
     frames: int
     bytes: int
@@ -75,7 +75,7 @@ class _Append:
 
 
 class RemoteWriter:
-    """Of one log in one epoch. `trouble` is the last failure while it tries again, None when all is well."""
+    """Writes one log in one epoch. `trouble` is the last failure while it tries again, None when all is well."""
 
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, settings: RemoteWriterSettings, *,
@@ -132,7 +132,7 @@ class RemoteWriter:
             asyncio.get_running_loop().call_soon(self._pump)
 
     def drop_after(self, seq: int) -> None:
-        """What was submitted above `seq` has failed locally: it need not be sent, or sent again."""
+        """Drops what was submitted above `seq`: it has failed locally, and need not be sent, or sent again."""
         self._take_back([frame for frame in self._pending if frame.last_seq <= seq], self._pending_since_s)
         for append in self._in_flight:
             append.frames = [frame for frame in append.frames if frame.last_seq <= seq]

@@ -43,7 +43,7 @@ class HdfsSettings:
 
     @property
     def where(self) -> str:
-        """For messages: the address, whose it is, and where it was given."""
+        """Names this DFS in messages: the address, whose it is, and where it was given."""
         return f"{self.url} ({f'the DFS of site {self.site}, ' if self.site else ''}{self.section}.url)"
 
 
@@ -110,6 +110,6 @@ def connect(java: Java, settings: HdfsSettings, user: Any = None) -> Any:
 
 
 def use_security(java: Java, conf: Any) -> None:
-    """Of the whole Java machine, before the first login."""
+    """Sets the security of the whole Java machine, before the first login."""
     if str(conf.get("hadoop.security.authentication", "simple")) != "simple":
         java.UserGroupInformation.setConfiguration(conf)

@@ -241,7 +241,7 @@ class HdfsDfs:
         return False
 
     def _has_replica(self, fs: Any, path: str) -> bool:
-        """Whether a DataNode has told the NameNode of the last block. Recovery before that does nothing, and counts."""
+        """True once a DataNode has told the NameNode of the last block. Recovery before that does nothing, and counts."""
         last = fs.getClient().getLocatedBlocks(f"{self._settings.root}{path}", 0).getLastLocatedBlock()
         return last is None or len(last.getLocations()) > 0
 

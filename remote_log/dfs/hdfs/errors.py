@@ -89,7 +89,7 @@ def _judged(name: str, text: str) -> tuple[type[DfsError], str]:
 
 
 def is_lease_lost(error: Any) -> bool:
-    """Whether the NameNode says that the lease is somebody else's, or the file gone."""
+    """True when the NameNode says that the lease is somebody else's, or the file gone."""
     return any(name in (*_LEASE_LOST, "FileNotFoundException") for name, _ in _causes(error))
 
 

@@ -44,7 +44,7 @@ class HdfsDfsWriter(QueuedWriter):
         self._copy: tuple[bytearray, Any, Any] | None = None
 
     def look_later(self) -> None:
-        """For the mark of a fencer, or the file gone; again and again until it is closed."""
+        """Looks for the mark of a fencer, or the file gone; again and again until it is closed."""
         if not self._closed and self._failure is None:
             asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._look)
 
@@ -94,7 +94,7 @@ class HdfsDfsWriter(QueuedWriter):
         return mapped(error, "append to", self.path, self._settings)
 
     def _holds_lease(self) -> bool:
-        """What a broken pipeline does not tell: the NameNode knows. True also when it does not answer."""
+        """Asks the NameNode, for a broken pipeline does not say. True also when it does not answer."""
         client = self._file.fs.getClient()
         try:
             if self._is_taken():
@@ -112,12 +112,12 @@ class HdfsDfsWriter(QueuedWriter):
 
 
 def mark_of(java: Java, full_path: str, file_id: int) -> Any:
-    """What asks the writer of the file with this id to close it."""
+    """The path of the mark that asks the writer of the file with this id to close it."""
     folder, _, name = full_path.rpartition("/")
     return java.Path(f"{folder}/.close.{file_id}.{name}")
 
 
 def close_quietly(out: Any) -> None:
-    """What it would say was said before, or concerns nobody."""
+    """Closes without an error: it was reported before, or concerns nobody."""
     with suppress(Exception):
         out.close()
