@@ -84,7 +84,7 @@ async def close_by_recovery(dfs: Dfs, path: str, clock: Clock, deadline_s: float
 
 
 class LastAppend:
-    """The last append of one fence: `listed` runs after each listing, `looking` while segments are closed, `ended_s` at the end."""
+    """The last append of one fence: `listed` after each listing, `looking` while segments are closed, `ended_s` at the end."""
 
     def __init__(self, dfs: Dfs, clock: Clock) -> None:
         self._dfs, self._clock = dfs, clock
