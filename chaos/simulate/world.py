@@ -45,7 +45,7 @@ from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import HybridClock
 from storage.engines.applying import BarrierLimits, FrameApplier
-from storage.engines.opening import EngineSettings
+from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings

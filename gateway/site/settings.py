@@ -13,7 +13,7 @@ from gateway.epoch.active_epoch import ActiveSettings
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from storage.engines.applying import BarrierLimits
-from storage.engines.opening import EngineSettings
+from storage.engines.settings import EngineSettings
 from storage.settings import Matches, OneOf, Url
 
 SITES = ("a", "b")

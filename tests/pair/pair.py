@@ -39,9 +39,9 @@ from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.os_files import OsFiles
 from storage.engine import StorageEngine
 from storage.engines.applying import FrameApplier
-from storage.engines.opening import EngineSettings
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
+from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings

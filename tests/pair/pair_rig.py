@@ -12,7 +12,7 @@ from typing import Any
 from gateway.epoch.active_epoch import ActiveEpoch, AvailableSettings
 from gateway.service.port import Condition, Mutation, WriteRequest, WriteResult
 from gateway.site.site import Site
-from storage.engines.opening import EngineSettings
+from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.rows.codec import RowCodec
 from switchover.register.port import PairState

@@ -37,7 +37,9 @@ async def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-async def _no_fence(dfs: Any, layout: Any, below_epoch: int, clock: Clock, deadline_s: float) -> float:
+async def _no_fence(
+    dfs: Any, layout: Any, below_epoch: int, clock: Clock, deadline_s: float, progress: Any = None
+) -> float:
     return clock.monotonic_s()
 
 

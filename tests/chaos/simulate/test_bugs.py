@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import cache
 
 import pytest
@@ -33,6 +34,18 @@ def test_it_is_found(name: str) -> None:
         if found & set(bug.checkers):
             return
     pytest.fail(f"{name} was not found by {', '.join(bug.checkers)} on any seed of {bug.window}")
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_it_is_called_as_the_product_is(name: str) -> None:
+    """A replacement that lacks a parameter ends in a TypeError, and the bug would be planted no more."""
+    for owner, attribute, replacement in BUGS[name].patches:
+        if not callable(replacement):
+            continue
+        wanted, given = (inspect.signature(each).parameters.values() for each in (getattr(owner, attribute), replacement))
+        if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in given):
+            continue
+        assert [parameter.name for parameter in given] == [parameter.name for parameter in wanted]
 
 
 def test_nothing_is_left_of_it() -> None:

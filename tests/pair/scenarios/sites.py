@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.service.http_settings import HttpSettings
 from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
-from storage.engines.opening import EngineSettings
+from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from switchover.operations.document import OperationDocument
 from tests.armed_failpoints import Crash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, audited, draw, hurried, parse, plain, watched
+from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, audited, chosen, draw, hurried, parse, plain, watched
 from chaos.simulate.run import Result, Run, collect
 
 NAMES = {kind.name for kind in DISASTERS}
@@ -34,14 +34,14 @@ def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> Non
 
 def test_without_a_disaster_a_seed_is_what_it_was() -> None:
     calm = [seed for seed in range(50) if not _drawn(seed)]
-    assert all(draw(seed) == audited(hurried(watched(plain(seed)))) == audited(draw(seed, PLAIN)) for seed in calm)
-    assert all(draw(seed, PLAIN) == hurried(watched(plain(seed))) for seed in calm)
+    assert all(draw(seed) == audited(hurried(watched(chosen(plain(seed))))) == audited(draw(seed, PLAIN)) for seed in calm)
+    assert all(draw(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
     assert {*PLAIN, *NAMES, "barrier"} == set(BY_NAME)
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
-    plans = [(watched(plain(seed)), draw(seed, PLAIN)) for seed in range(200)]
+    plans = [(watched(chosen(plain(seed))), draw(seed, PLAIN)) for seed in range(200)]
     more = [len(hurried.faults) - len(before.faults) for before, hurried in plans]
     assert 0.1 < sum(more) / len(more) < 0.5
     assert {fault.kind for before, hurried in plans for fault in set(hurried.faults) - set(before.faults)} == {"crash"}
