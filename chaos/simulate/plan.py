@@ -159,7 +159,8 @@ def chosen(plan: Plan) -> Plan:
     """The plan, with a pair that is asynchronous by choice if its seed is one of those."""
     if random.Random(f"choice {plan.seed}").randrange(CHOSEN):
         return plan
-    return replace(plan, knobs=replace(plan.knobs, policy="performance"))
+    lease_s = max(1.0, plan.knobs.lease_s)  # each proof of such a pair is two round trips to the witness, and links may be slow
+    return replace(plan, knobs=replace(plan.knobs, policy="performance", lease_s=lease_s))
 
 
 def watched(plan: Plan) -> Plan:
