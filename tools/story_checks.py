@@ -122,7 +122,7 @@ def _key(row: dict[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _same(sent: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether every value is there; NaN, which the source has for none, is null."""
+    """Returns whether every value is there; NaN, which the source has for none, is null."""
     return all(stored[name] == (value if value == value else None) for name, value in sent.items())
 
 

@@ -250,7 +250,7 @@ class World:
 
 
 def site_settings(name: str, knobs: Knobs) -> SiteSettings:
-    """What a site's file would say, with short times."""
+    """Returns the settings that a site's file would hold, with short times."""
     return SiteSettings(
         pair=PAIR, site=name, peer=PeerSettings(site=OTHER[name], url=f"http://{OTHER[name]}"), initial_active=INITIAL_ACTIVE,
         http=HttpSettings(advertised_url=f"http://{name}", request_deadline_s=REQUEST_DEADLINE_S),

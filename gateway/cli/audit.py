@@ -93,7 +93,7 @@ def show(
     findings: Annotated[int, typer.Option("--findings", min=0, help="Show at most so many findings.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """What an audit found."""
+    """Shows the findings of an audit."""
     from spark_jobs.report.folder import find_audit
     from spark_jobs.report.screens import show_audit
 

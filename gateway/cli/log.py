@@ -86,7 +86,7 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
 
 
 async def _hdfs_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
-    """With their content: trimming keeps a remote log small."""
+    """Reads the segments with their content: trimming keeps a remote log small."""
     async with AsyncExitStack() as stack:
         dfs = open_dfs(config.dfs, str(place), config.site if place is Place.OWN else config.peer.site, stack)
         paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
@@ -179,7 +179,7 @@ def cat(
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many frames; 0: all.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """What the frames say, in the order of the files."""
+    """Shows the frames, in the order of the files."""
     shown = 0
     for file in read_all(segment_files(load_site_config(config), place)):
         for frame in file.frames:

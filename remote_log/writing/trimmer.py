@@ -110,8 +110,9 @@ class Trimmer:
             writer.forget(path)
 
     async def _last_seq(self, epoch: int, path: str, writers: Writers, durable_seq: int) -> int | None:
-        """Of a segment that another writer left; None while it is open. One that has no writer any more gets its lease
-        recovered; a later round finds it closed. Raises DamagedLog, unless the peer has all of that epoch anyhow."""
+        """Returns the last sequence of a segment that another writer left; None while it is open. One that has no writer any
+        more gets its lease recovered; a later round finds it closed. Raises DamagedLog, unless the peer has all of that epoch
+        anyhow."""
         if path in self._last_seqs:
             return self._last_seqs[path]
         if not await self._dfs.is_closed(path):

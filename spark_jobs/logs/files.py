@@ -1,4 +1,4 @@
-"""Where a log's segments lie, and how their bytes are read: a folder of this machine, or one on HDFS through WebHDFS.
+"""The files of a log, and the reading of their bytes: a folder of this machine, or one on HDFS through WebHDFS.
 
 A log is the folder of a WAL (files `<epoch>-<index>`), or one of a remote log (`claims`, and a folder for each epoch with files
 `<wal-name>.<n>`), as storage/log/segment.py and remote_log/layout.py name them.
@@ -160,7 +160,7 @@ def _listed(store: Store, place: Place) -> list[Entry]:
 
 
 def _hint(store: Store, place: Place, entries: Sequence[Entry]) -> str:
-    """Where the log may be that was meant."""
+    """Returns a hint at the log that was perhaps meant."""
     for entry in [entry for entry in entries if entry.is_folder][:_HINTS_MAX]:
         try:
             below = store.list(f"{place.folder}/{entry.name}")
@@ -196,7 +196,7 @@ class LocalStore:
 
 
 class WebHdfsStore:
-    """Of the first NameNode in `addresses` that answers."""
+    """Files on HDFS through WebHDFS: the first NameNode in `addresses` that answers is asked."""
 
     def __init__(self, addresses: str, user: str) -> None:
         try:

@@ -30,7 +30,7 @@ _FRAMES_MAX, _BYTES_MAX = 4096, 1 << 20  # looked at together: damage makes no m
 
 
 def sound_offsets(data: bytes, offset: int) -> tuple[Offsets, int]:
-    """Where the sound frames begin that follow one another from `offset` on, and where they end. HOT."""
+    """Returns the offsets of the sound frames that follow one another from `offset` on, and their end. HOT."""
     found: list[Offsets] = []
     while begins := _chained(data, offset):
         offsets = np.array(begins, np.int64)
@@ -69,7 +69,7 @@ def _chained(data: bytes, offset: int) -> list[int]:
 
 
 def _sound(data: bytes, offsets: Offsets) -> NDArray[np.bool_]:
-    """Which of the frames that follow one another at `offsets` are sound."""
+    """Returns for each frame at `offsets`, one behind the other, whether it is sound."""
     headers = headers_at(data, offsets)
     begin, end = int(offsets[0]), int(offsets[-1]) + HEADER_BYTES + int(headers["payload_bytes"][-1])
     piece = bytearray(memoryview(data)[begin:end])  # with zeros where the CRCs stand, as they were when these were made

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 
 @dataclass(slots=True)
 class Range:
-    """Of one column: bounds, inclusive; None: open. `values`: the only ones; None: all."""
+    """The wanted part of one column: bounds, inclusive; None: open. `values`: the only ones; None: all."""
 
     low: Any = None
     high: Any = None
@@ -33,7 +33,7 @@ class Range:
         return self.meets(value, value) and (self.values is None or value in self.values)
 
     def meets(self, first: Any, last: Any) -> bool:
-        """Whether something in first .. last may be wanted. None: unbounded on that side."""
+        """Returns whether something in first .. last may be wanted. None: unbounded on that side."""
         below = self.low is not None and last is not None and last < self.low
         above = self.high is not None and first is not None and first > self.high
         return not below and not above and self.values != frozenset()

@@ -79,7 +79,7 @@ def fold(walk: Walk, begins: Offsets, segment: Segment, site: str, schema: Struc
 
 
 def waited_ms(walk: Walk) -> Offsets:
-    """For each frame: how long the oldest record not known to be committed had waited when the frame was made.
+    """Returns for each frame how long the oldest record not known to be committed had waited when the frame was made.
 
     Of records that stand in an earlier segment at least as long as this one has frames."""
     made_ms = (walk.frames["timestamp"] >> COUNTER_BITS).astype(np.int64)

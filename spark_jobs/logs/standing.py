@@ -1,4 +1,4 @@
-"""Which frames of a log stand, and where their bytes are: the chain of a log that was read in parallel.
+"""The frames of a log that stand, and the places of their bytes: the chain of a log that was read in parallel.
 
 What always holds: the rule is the product's own (storage/log/chain.py), asked with headers alone; a frame that stands is named
 by segment and offset, once, wherever else a copy of it lies; a damaged log is an error here, never a shorter log.
@@ -43,7 +43,7 @@ class PlacedFrame(Frame):
 
     @property
     def length(self) -> int:
-        """Of the whole frame, in bytes."""
+        """The size of the whole frame, in bytes."""
         return int.from_bytes(self.data[8:], "little")
 
 

@@ -49,7 +49,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"segments": {}, "epoch": 0, "seq": 0}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """How far that is, the first `latestOffset` finds: it knows where the stream is, and need not read all."""
+        """Returns an offset without an end: the first `latestOffset` finds the end, and need not read all."""
         self._once, self._target = True, None
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -89,7 +89,8 @@ _AGAIN = "begin anew with another checkpoint, from what is still held or from a 
 
 
 def latest(log: Log, start: Mapping[str, Any]) -> Offset:
-    """How far every segment can be read now. Raises DamagedLog; LogGap when frames were trimmed before they were read."""
+    """Returns the end up to which every segment can be read now. Raises DamagedLog; LogGap when frames were trimmed before they
+    were read."""
     place = log.place
     before: Mapping[str, int] = start["segments"]
     at = (int(start["epoch"]), int(start["seq"]))
@@ -139,7 +140,7 @@ def _grown(place: Place, segment: Segment, begin: int) -> Walk:
 
 
 def _check(place: Place, segment: Segment) -> None:
-    """What is no frame is a write on its way or a torn tail: or damage, which is raised."""
+    """Raises the damage of a segment; a write on its way and a torn tail pass."""
     raise_damage(walk(_read(place, segment, 0, None), place.file(segment.name), segment), place, segment)
 
 

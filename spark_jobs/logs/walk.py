@@ -129,7 +129,7 @@ def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[Segm
 
 
 def _judged(data: bytes, offset: int, file: str, header: SegmentHeader, found: Walk) -> int | None:
-    """What stands at `offset` is no frame: is it torn (None), or damaged, and where does the next sound frame begin?"""
+    """Judges bytes at `offset` that are no frame: None when torn; when damaged, the place of the next sound frame."""
     last_seq = max(found.last_seq, header.first_seq - 1)
     remote = parse_remote_name(file.rpartition("/")[2]) is not None
     first: tuple[int, int] | None = None
@@ -146,7 +146,7 @@ def _judged(data: bytes, offset: int, file: str, header: SegmentHeader, found: W
 
 
 def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) -> None:
-    """Whether the file is the one that its name says, and what begins in it."""
+    """Marks a file that is not the one that its name says, and frames that do not belong into it."""
     if (header.wal, header.epoch) != (segment.wal, segment.epoch):
         said = f"its header says that it is of WAL segment {header.wal}, epoch {header.epoch}: it was renamed or put elsewhere"
         found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))

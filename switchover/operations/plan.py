@@ -35,7 +35,7 @@ class Plan:
 
 
 class Progress:
-    """How far a long part of a step has come, for the step's document. Rates are per second of `clock`'s monotonic time."""
+    """The progress of a long part of a step, for the step's document. Rates are per second of `clock`'s monotonic time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -83,7 +83,7 @@ _JSON = frozenset({"options", "error", "result", "detail"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
-    """Where the site's role changes are written down; empty: journal.db in the data directory."""
+    """The place of the journal of the site's role changes; empty: journal.db in the data directory."""
 
     url: Annotated[str, Secret()] = field(default="", repr=False)
 

@@ -31,7 +31,7 @@ _REMEDY = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RegisterEntry(msgspec.Struct, frozen=True):
     """One file, as JSON and sealed: operators read it too."""
 
     after: str  # digest of the file before; empty for the first
@@ -70,7 +70,7 @@ class RegisterFolder:
     async def add(self, tip: Tip, value: PairState) -> Tip | None:
         """`value` behind `tip`; None when something else is there. After a DfsError it may have gone in all the same."""
         number = tip.number + 1
-        content = seal(Entry(tip.digest, self._site, self._clock.wall_ms(), value))
+        content = seal(RegisterEntry(tip.digest, self._site, self._clock.wall_ms(), value))
         added = Tip(number, _digest(content), value)
         try:
             await self._dfs.create_file(self._layout.register_file(number), content)
@@ -105,8 +105,8 @@ class RegisterFolder:
         content = await self._dfs.read(self._layout.register_file(number))
         return Tip(number, _digest(content), self._decoded(number, content).value)
 
-    def _decoded(self, number: int, content: bytes) -> Entry:
-        return unseal(content, Entry, self._layout.register_file(number), _REMEDY)
+    def _decoded(self, number: int, content: bytes) -> RegisterEntry:
+        return unseal(content, RegisterEntry, self._layout.register_file(number), _REMEDY)
 
     async def _trim(self, numbers: list[int], newest: int) -> None:
         with suppress(DfsError):  # the next author deletes them

@@ -1,4 +1,4 @@
-"""Without a coordinator: on which site's DFS the pair's value is decided (its home), and which of two values rules.
+"""The home of the pair's value without a coordinator: the site on whose DFS it is decided; and which of two values rules.
 
 What always holds:
 - each value names its home and was decided at the home that the value before it names: a move is decided once, at the old home;
@@ -52,7 +52,7 @@ def stale_takeover(value: PairState | None, site: str) -> str | None:
 
 
 def forks(ruling: PairState, newest: Mapping[str, PairState | None]) -> list[PairState]:
-    """Of the newest values by DFS those that were decided apart from `ruling`: at their own home, on another line."""
+    """Returns the newest values by DFS that were decided apart from `ruling`: at their own home, on another line."""
     return [
         value for site, value in newest.items()
         if value is not None and value.home == site and value.home_forced != ruling.home_forced and value != ruling

@@ -1,4 +1,4 @@
-"""Which epochs a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by lost_value.py)."""
+"""The epochs that a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by lost_value.py)."""
 
 from __future__ import annotations
 

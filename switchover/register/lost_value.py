@@ -1,4 +1,4 @@
-"""What a register that names no active means for a site that knows of epochs by itself.
+"""A register that names no active, judged by a site that knows of epochs by itself.
 
 What always holds: a pair is fresh only if neither the storage here nor a log nor a claim knows of an epoch that the register
 does not; a register that was lost, or is the wrong one, must not make a pair begin as if nothing had been acknowledged.
@@ -32,7 +32,7 @@ def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | 
 
 
 def advice_for_lost_register(site: str, epoch: int) -> str:
-    """What the operator is told of it."""
+    """Returns the advice for the operator."""
     return (
         f"this site knows of epoch {epoch}, but the coordinator has no record of this pair (without one: neither DFS has its "
         "register): restore it, or point coordinator.url at the right one; if it is lost for good, `twinlog failover --to "

@@ -13,13 +13,14 @@ Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from remote_log.dfs.port import Dfs
+from remote_log.dfs.retrying import within
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from switchover.register.dfs_folder import RegisterFolder, Tip
@@ -67,7 +68,7 @@ class DfsCoordinator:
             home=next_home(current, new, self._first_home, (self._site, self._peer)),
         )
         try:
-            added = await self._within(self._folders[home].add(tips[home], value))
+            added = await within(self._deadline_s, self._folders[home].add(tips[home], value))
         except DfsError as error:
             raise Unavailable(
                 f"the change was not confirmed by site {home}'s DFS, and may have happened: {error.message}",
@@ -186,9 +187,9 @@ class DfsCoordinator:
 
     # ---- writing
     async def _mend(self, site: str, tip: Tip, value: PairState) -> None:
-        """What the home lacks, so far as nobody else was faster: it is looked at again."""
+        """Makes at the home what it lacks, as far as nobody else was faster: it is looked at again."""
         try:
-            await self._within(self._folders[site].add(tip, value))
+            await within(self._deadline_s, self._folders[site].add(tip, value))
         except DfsError as error:
             raise Unavailable(
                 f"the register is on site {site}'s DFS, which takes no files: {error.message}", waiting_for=f"site {site}'s DFS"
@@ -199,14 +200,7 @@ class DfsCoordinator:
         for site, tip in tips.items():
             if rank(tip.value) < rank(value):
                 with suppress(DfsError):
-                    await self._within(self._folders[site].add(tip, value))
-
-    async def _within(self, work: Awaitable[_T]) -> _T:
-        try:
-            async with asyncio.timeout(self._deadline_s):
-                return await work
-        except TimeoutError as error:
-            raise DfsError(f"no answer within {self._deadline_s} s") from error
+                    await within(self._deadline_s, self._folders[site].add(tip, value))
 
 
 def _is_of_another_line(new: PairState, current: PairState | None) -> bool:

@@ -52,7 +52,7 @@ class Documented:
         return [f"{'/'.join(map(str, one.absolute_path)) or 'the body'}: {one.message}" for one in found]
 
     def fault(self, method: str, path: str, status: int, content_type: str, body: bytes) -> str | None:
-        """What the document does not allow in this answer; `body` is whole, or the next events of a stream."""
+        """Returns the faults of this answer by the document; `body` is whole, or the next events of a stream."""
         media = content_type.partition(";")[0]
         if path == "/openapi.json":
             return None  # the document itself

@@ -14,7 +14,7 @@ from typing import Protocol
 from chaos.simulate.twins.dfs import SimDfsCluster
 from remote_log.layout import RemoteLayout
 from storage.disk.sealed_json import unseal
-from switchover.register.dfs_folder import Entry
+from switchover.register.dfs_folder import RegisterEntry
 from switchover.register.homes import rank
 from switchover.register.port import PairState
 
@@ -92,7 +92,7 @@ class DfsWatch:
         before = self._newest.get(site)
         if folder != self._layout.register_folder or number is None or (before is not None and number <= before[0]):
             return
-        value = unseal(content, Entry, path, "").value
+        value = unseal(content, RegisterEntry, path, "").value
         self._newest[site] = number, value
         if value not in self._known:
             self._known.add(value)

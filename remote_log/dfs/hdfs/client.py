@@ -48,8 +48,8 @@ class HdfsSettings:
 
 
 def log_defaults(deadline_s: float) -> dict[str, str]:
-    """For a log on a small cluster: no waiting for a third DataNode that there is not, and no time-out far beyond the
-    deadline of the port, so that the threads of calls that were given up come back."""
+    """Returns the settings of a log on a small cluster: no waiting for a third DataNode that there is not, and no time-out far
+    beyond the deadline of the port, so that the threads of calls that were given up come back."""
     deadline_ms = str(int(deadline_s * 1000))
     return {
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",

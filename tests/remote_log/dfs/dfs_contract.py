@@ -1,4 +1,4 @@
-"""What every Dfs must do. A test module for one derives a class from `DfsContract` and gives the two fixtures."""
+"""The contract of every Dfs. A test module for one derives a class from `DfsContract` and gives the two fixtures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ async def close_by_recovery(dfs: Dfs, path: str) -> None:
 
 
 async def content(dfs: Dfs, path: str) -> bytes:
-    """Without the zeros that a directory keeps behind the data (no test appends zeros)."""
+    """Strips the zeros that a directory keeps behind the data (no test appends zeros)."""
     return (await dfs.read(path)).rstrip(b"\0")
 
 
 class DfsFilesContract:
-    """Without writers. Fixtures to give: `dfs` and `other`, two clients of the same, empty DFS."""
+    """The part of the contract without writers. Fixtures to give: `dfs` and `other`, two clients of the same, empty DFS."""
 
     async def test_a_whole_file_is_there_with_its_content(self, dfs: Dfs, other: Dfs) -> None:
         await dfs.create_file("/p/0/claims/1", b"who")

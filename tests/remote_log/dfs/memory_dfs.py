@@ -14,7 +14,7 @@ from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 
 @dataclass
 class Fault:
-    """What happens to one call: wait for `gate`, let the `landed` share of an append (or, if 1, any effect) happen, then
+    """The fate of one call: wait for `gate`, let the `landed` share of an append (or, if 1, any effect) happen, then
     raise `error`."""
 
     error: Exception | None = None
@@ -31,7 +31,7 @@ class _File:
 
 @dataclass
 class MemoryDisk:
-    """What all clients of one DFS share."""
+    """The disk that all clients of one DFS share."""
 
     files: dict[str, _File] = field(default_factory=dict)
     recovery_polls: int = 2

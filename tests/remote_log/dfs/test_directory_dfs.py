@@ -76,7 +76,7 @@ def crash() -> None:
 
 
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], None]) -> int:
-    """How many calls to the operating system `work` on a fresh file makes."""
+    """Returns how many calls to the operating system `work` on a fresh file makes."""
     counted = StepOs(-1, crash)
     with monkeypatch.context() as patch:
         patch.setattr(directory_lease, "os", counted)

@@ -1,4 +1,5 @@
-"""What every Transport must do. A test module for one derives a class from `TransportContract` and gives the fixture `wire`."""
+"""The contract of every Transport. A test module for one derives a class from `TransportContract` and gives the fixture
+`wire`."""
 
 from __future__ import annotations
 

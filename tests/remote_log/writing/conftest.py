@@ -1,4 +1,4 @@
-"""What the tests of the remote writer share: a DFS, writers that are closed at the end, and an event loop that is watched."""
+"""Shared parts of the remote writer's tests: a DFS, writers that are closed at the end, and an event loop that is watched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the remote log's tests share: a clock that jumps, a client of the DFS with seeded delays, a writer that notes."""
+"""Shared parts of the remote log's tests: a clock that jumps, a client of the DFS with seeded delays, a writer that notes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYOUT = RemoteLayout("pair")
 
 @dataclass
 class Now:
-    """Who writes, for a trimmer."""
+    """The writer, as a trimmer sees it."""
 
     remote: RemoteWriter | None = None
     making_remote: bool = False

@@ -194,7 +194,7 @@ async def test_close_in_the_middle_of_trouble_ends(dfs: MemoryDfs, make: Make) -
 # ---- everything at once
 @pytest.mark.parametrize("first", range(0, 200, 50))
 async def test_random_faults(first: int) -> None:
-    """With any call failing now and then, its effect lost, halved or kept: all frames become durable, reports are in order
+    """Any call fails now and then, its effect lost, halved or kept: all frames become durable, reports are in order
     and true when they are made, no reader ever meets damage, and the chain of what is found is whole."""
     reopened = 0
     for seed in range(first, first + 50):

@@ -1,4 +1,4 @@
-"""How long records waited for the remote log, as their WAL tells it, and where a log says nothing of that."""
+"""The time that records waited for the remote log, read from their WAL, and logs that do not hold it."""
 
 from __future__ import annotations
 

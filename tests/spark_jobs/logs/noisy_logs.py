@@ -23,7 +23,8 @@ Segments = dict[tuple[int, int], list[Frame]]  # (epoch, index) -> what was writ
 
 
 def history(noise: random.Random, epochs: int, frames: int) -> dict[int, list[Frame]]:
-    """What each epoch wrote, in order: cut tails at its start, and within it frames that failed and were cut off."""
+    """Returns the frames that each epoch wrote, in order: cut tails at its start, and within it frames that failed and were cut
+    off."""
     written: dict[int, list[Frame]] = {}
     ends = [FIRST_SEQ - 1]  # of what stands
     for epoch in range(1, epochs + 1):

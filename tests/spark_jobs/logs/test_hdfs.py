@@ -27,7 +27,7 @@ COLUMNS = ("seq", "previous", "epoch", "timestamp", "operation", "key", "row")
 
 @pytest.fixture
 async def logs(hdfs: HdfsCluster, hdfs_root: str, tmp_path: Path) -> AsyncIterator[Logs]:
-    """What was written lies in closed segments and in an open one."""
+    """Writes a log that lies in closed segments and in an open one."""
     async with opener(hdfs, hdfs_root) as opened:
         made = Logs(tmp_path, opened())
         await made.open()

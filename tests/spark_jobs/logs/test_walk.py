@@ -154,7 +154,7 @@ def test_readers_and_the_walk_agree_on_every_flip(place: int, more: int, bit: in
 
 
 def _scanned(data: bytes) -> tuple[SegmentScan | None, object]:
-    """What readers find, or where they find damage."""
+    """Returns the scan of the product's readers, or the place where they find damage."""
     try:
         return scan_segment(data, f"/wal/{NAME}"), None
     except DamagedLog as error:

@@ -304,7 +304,7 @@ async def test_hadoops_own_files_and_keys(tmp_path: Any) -> None:
 
 # ---- helpers
 async def longest_pause() -> float:
-    """Of the event loop, until it is cancelled."""
+    """Returns the longest pause of the event loop, once it is cancelled."""
     longest, last = 0.0, time.monotonic()
     try:
         while True:

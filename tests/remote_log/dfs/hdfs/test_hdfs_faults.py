@@ -1,4 +1,5 @@
-"""What HDFS does to a log: nothing that was acknowledged is lost, nothing is written behind a fence, every error is clear."""
+"""Faults of HDFS under a log: nothing that was acknowledged is lost, nothing is written behind a fence, every error is
+clear."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def unwilling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def append_until_failure(writer: HdfsDfsWriter, amid: asyncio.Event) -> tuple[int, DfsError]:
-    """How many appends succeeded, three outstanding at a time, and what the first one that did not raised."""
+    """Returns how many appends succeeded, three outstanding at a time, and the error of the first that did not."""
     succeeded = 0
     while True:
         if succeeded > 30:
@@ -133,7 +134,7 @@ async def test_the_pipeline_goes_on_with_one_node_and_a_second_one_joins_again(t
 
 
 async def test_another_node_joins_the_pipeline_of_an_open_file(two_nodes: HdfsCluster) -> None:
-    """Where the operator wants it so, over our default for small clusters."""
+    """The operator's setting ranks above our default for small clusters."""
     await asyncio.to_thread(two_nodes.add_data_node)
     async with opener(two_nodes, "/r", deadline_s=10.0) as open_dfs:
         wanted = {"dfs.replication": "2", "dfs.client.block.write.replace-datanode-on-failure.policy": "ALWAYS"}
