@@ -33,7 +33,7 @@ from twinlog.errors import ConfigError, InvalidInput, TwinlogError
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130
 CODES = {"good": GOOD, "bad": DIFFERENCES, "failed": NOT_DONE}
-EXIT_CODES = "Exit codes: 0 done and nothing to mend, 1 differences or faults found, 2 it could not be done, 130 stopped."
+EXIT_CODES = "Exit codes: 0 done and nothing to repair, 1 differences or faults found, 2 it could not be done, 130 stopped."
 FINDINGS_SHOWN = 10
 
 

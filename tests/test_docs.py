@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from twinlog import errors
 from twinlog.cli.main import make_app
 
 PAGES = [ROOT / path for path in repository_files(ROOT, ".md")]
+PRODUCT = ("twinlog", "gateway", "switchover", "remote_log", "storage", "spark_jobs", "chaos")
+IN_A_PATH = re.compile(rf"(?<![\w/.])((?:{'|'.join(PRODUCT)}|tests|tools|bench|docs|requirements)/[\w./*-]*)")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
@@ -51,3 +54,34 @@ def test_every_test_that_a_table_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "tests" / "remote_log" / "README.md").read_text(encoding="utf-8")))
     assert len(named) > 30
     assert sorted(name for name in named if not re.search(rf"\bdef {name}\(", code)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_path_on_a_page_exists(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it names what was there then
+    named = {path.rstrip("./") for path in IN_A_PATH.findall(page.read_text(encoding="utf-8"))}
+    assert sorted(path for path in named if not any(ROOT.glob(path))) == []
+
+
+def test_the_architecture_names_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {f"{path.parent}/" for path in repository_files(ROOT, ".py") if path.parts[0] in PRODUCT}
+    assert len(packages) > 40
+    assert sorted(package for package in packages if f"{package}`" not in page and f"**{package}**" not in page) == []
+
+
+def test_the_code_has_every_name_of_the_glossary() -> None:
+    rows = re.findall(r"^\| \*\*.*\|([^|]*)\|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name for cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) > 35
+    defined: set[str] = set()
+    for path in repository_files(ROOT, ".py"):
+        if path.parts[0] in PRODUCT:
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    defined.add(node.name)
+                elif isinstance(node, ast.AnnAssign | ast.Assign):
+                    targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                    defined.update(target.id for target in targets if isinstance(target, ast.Name))
+    assert sorted(named - defined) == []

@@ -186,7 +186,7 @@ def cat(
             if frame.last_seq < start or (end is not None and frame.first_seq > end):
                 continue
             if limit and shown == limit:
-                notes().print(f"[dim]{limit} frames; there are more (--limit 0 for all, --from {frame.first_seq} to go on)[/]")
+                notes().print(f"[dim]{limit} frames; there are more (--limit 0: all, --from {frame.first_seq} to continue)[/]")
                 return
             shown += 1
             _show_frame(file, frame, records=records, as_json=as_json)

@@ -158,7 +158,7 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
         return {}
     notes().print(loss_screen(manifest))
     shown = str(at_risk(manifest))
-    typed = (count or typer.prompt(f"Type the records at risk ({shown}) to go on", err=True)).replace(",", "").strip()
+    typed = (count or typer.prompt(f"Type the records at risk ({shown}) to continue", err=True)).replace(",", "").strip()
     if typed != UNKNOWN and not typed.isdigit():
         raise InvalidInput(f"{typed!r} was given: it must be the displayed count, {shown}; nothing was changed")
     return {"accept_data_loss": UNKNOWN if typed == UNKNOWN else int(typed)}

@@ -34,7 +34,7 @@ def check_history(engine: StorageEngine, clock: Clock, table: TableSchema, as_of
     if table.history_s == 0:
         why = "none is kept; with history_s set it is kept from then on"
     else:
-        why = f"it is kept for {table.history_s} s, and does not come along when a site is filled or mended"
+        why = f"it is kept for {table.history_s} s, and is not copied when a site is filled or repaired"
     when = datetime.fromtimestamp((held_from >> COUNTER_BITS) / 1000, UTC).isoformat(timespec="milliseconds")
     raise HistoryNotHeld(
         f"history of table {table.name!r} before {when} (version {held_from}) is not held at this site: {why}",

@@ -205,7 +205,7 @@ class Sink:
         """A base has no holes: this site may have restarted, or another base may have begun since the part before."""
         if after != self._base_progress:
             raise Unavailable(
-                f"base {after.load} of epoch {after.epoch} cannot go on after part {after.part} here: follow first",
+                f"base {after.load} of epoch {after.epoch} cannot continue after part {after.part} here: follow first",
                 retry_after_s=0,
             )
 

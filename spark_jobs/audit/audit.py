@@ -176,7 +176,7 @@ class _Work:
                 self.summary["sites"][site.name].update(role=role, engine=site.engine, place=site.place)
                 if site.engine == "postgresql" and not site.engine_url:
                     raise InvalidInput(
-                        f"site {site.name} keeps its rows in PostgreSQL, and nothing tells its address: give its configuration "
+                        f"site {site.name} keeps its rows in PostgreSQL, and its address is not known: give its configuration "
                         "too, with --peer-config FILE"
                     )
             self.summary["barrier"] = {

@@ -172,7 +172,7 @@ class _Keys:
     def text(self, key: str, default: str | None = None) -> str:
         value = self._environ.get(PREFIX + key.replace(".", "__").upper(), self._found(key))
         if value is None and default is None:
-            raise _unfit(self.file, f"has no {key}; `twinlog config check --config {self.file}` tells what is missing")
+            raise _unfit(self.file, f"has no {key}; `twinlog config check --config {self.file}` reports what is missing")
         return str(default if value is None else value)
 
     def path(self, key: str) -> Path:

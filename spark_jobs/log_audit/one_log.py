@@ -128,7 +128,7 @@ def _unexplained(marks: DataFrame, breaks: DataFrame) -> DataFrame:
         .otherwise(GAP)
     )
     goes_on = f.format_string(
-        "the log goes on with sequence %d, which continues %d, and %d is the last one before it",
+        "the log resumes at sequence %d, which continues %d, and %d is the last one before it",
         f.col("first.seq"), f.col("previous"), f.col("after"),
     )
     return (
@@ -183,7 +183,7 @@ def epochs(marks: DataFrame, linked: DataFrame) -> DataFrame:
     cutting = linked.where(f.col("previous") < f.col("attested")).select(
         f.lit(CUT_COMMITTED).alias("kind"), *place, (f.col("previous") + 1).alias("seq"), f.col("attested").alias("last_seq"),
         f.format_string(
-            "epoch %d goes on from sequence %d, and %d had been committed in both logs", "epoch", "previous", "attested"
+            "epoch %d continues from sequence %d, and %d had been committed in both logs", "epoch", "previous", "attested"
         ).alias("detail"),
     )
     return without.unionByName(cutting)

@@ -32,7 +32,7 @@ def raise_damage(found: Walk, place: Place, segment: Segment) -> None:
     if bad is not None:
         file = place.file(segment.name)
         raise DamagedLog(
-            f"{file}, offset {bad.offset}: {bad.detail}; `twinlog audit run log-audit` tells all that is wrong with the log",
+            f"{file}, offset {bad.offset}: {bad.detail}; `twinlog audit run log-audit` reports every fault of the log",
             file=file, offset=bad.offset,
         )
 

@@ -59,8 +59,8 @@ def placed_frames(spark: SparkSession, place: Place) -> list[PlacedFrame]:
             if row["entry"] != FRAME:
                 file = place.file(row["segment"])
                 raise DamagedLog(
-                    f"{file}, offset {row['offset']}: {row['detail']}; `twinlog audit run log-audit` tells all that is "
-                    "wrong with the log", file=file, offset=row["offset"],
+                    f"{file}, offset {row['offset']}: {row['detail']}; `twinlog audit run log-audit` reports every "
+                    "fault of the log", file=file, offset=row["offset"],
                 )
             found.append(PlacedFrame(row))
     return found

@@ -8,7 +8,7 @@ ADVICE = {
     "compare": {
         "missing": (
             "The standby lacks rows that the active has. Do not let it take over; look at its log around their versions, "
-            "and mend them, or fill the site anew."
+            "and repair them, or fill the site anew."
         ),
         "extra": (
             "The standby has rows that the active does not: a delete was not applied there, or somebody wrote past the "
@@ -17,7 +17,7 @@ ADVICE = {
         "stale": "The standby has another version of the row: a write was not applied there. Treat it as missing.",
         "damaged": (
             "The same version has other bytes: they changed below the storage. Look at the disks of both sites first; if "
-            "the active's copy is the bad one, switch over before you mend anything."
+            "the active's copy is the bad one, switch over before you repair anything."
         ),
         "missing table": "The standby lacks a whole table: a change of tables was not applied there. Fill the site anew.",
         "extra table": (

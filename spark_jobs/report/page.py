@@ -30,7 +30,7 @@ _VERDICTS = {
 
 def verdict(summary: Mapping[str, Any]) -> str:
     """The outcome in a few words."""
-    good, bad = _VERDICTS.get(str(summary["job"]), ("Nothing to mend", "Something to mend"))
+    good, bad = _VERDICTS.get(str(summary["job"]), ("Nothing to repair", "Something to repair"))
     return {"good": good, "bad": bad}.get(str(summary["outcome"]), "The audit could not be done")
 
 

@@ -50,7 +50,7 @@ class Opening:
             await update(self.coordinator, lambda state: abandon_plan(state, self.plan_id))
             raise PlanSuperseded(
                 "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
-                "it can go on now; if it is lost, begin anew, which shows the loss manifest", plan_id=self.plan_id,
+                "it can resume now; if it is lost, begin anew, which shows the loss manifest", plan_id=self.plan_id,
             )
         if self.lease_wait_s is None or now is None or now.home is None or self.begun == (now, True):
             return now

@@ -209,6 +209,6 @@ def _check_way_back(operation: Operation) -> None:
     if barred is not None and operation.state != "succeeded":
         raise Refused(
             f"operation {operation.id} is past the point of no return ({barred.name}: {barred.what}): "
-            "let it go on, or resume it",
+            "let it finish, or resume it",
             id=operation.id, step=barred.name,
         )

@@ -201,7 +201,7 @@ class Takeover:
         peer = self._control.peer
         return Refused(
             f"site {peer} acknowledged asynchronously, and cannot be asked now what it holds ({error.message}): bring it back "
-            f"and resume, or let it go on with `failover --to {peer}`, or see the loss manifest and force a failover"
+            f"and resume, or make it the active with `failover --to {peer}`, or see the loss manifest and force a failover"
         )
 
     async def _late_activation(self) -> Activation:

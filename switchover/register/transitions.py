@@ -92,7 +92,7 @@ def begin_plan(
         return state
     if continues is not None and (running is None or running.plan_id != continues):
         raise PlanSuperseded(
-            f"plan {continues} does not have the pair any more ({_holder(state)}): what it was part of does not go on",
+            f"plan {continues} does not have the pair any more ({_holder(state)}): its operation does not resume",
             plan_id=continues,
         )
     if running is not None and running.site != site and not supersede:

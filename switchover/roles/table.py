@@ -96,14 +96,14 @@ TABLE: dict[tuple[Role, Event], Transition] = {
     ),
     (Role.SWITCHING, Event.OPENED_ASYNC): Transition(
         Role.DOWNGRADE_ACTIVE,
-        "the register names this site active without the other one: it acknowledges what the local log holds",
+        "the register names this site active and the mode asynchronous: it acknowledges what the local log holds",
     ),
     (Role.SWITCHING, Event.PLAN_FAILED): Transition(
         Role.CLOSED, "the plan stopped or lost: this site stays closed until it knows anew what it is"
     ),
     (Role.ACTIVE, Event.DOWNGRADE_RECORDED): Transition(
         Role.DOWNGRADE_ACTIVE,
-        "the downgrade is durably recorded: writes go on without the remote log",
+        "the downgrade is durably recorded: writes continue without the remote log",
     ),
     (Role.ACTIVE, Event.DRAIN): Transition(
         Role.DRAINING, "a planned switchover: no new writes, those admitted are finished"
@@ -131,7 +131,7 @@ TABLE: dict[tuple[Role, Event], Transition] = {
         Role.ACTIVE, "the switchover was given up in time: synchronous writes are admitted again"
     ),
     (Role.DRAINING, Event.DRAIN_CANCELLED_ASYNC): Transition(
-        Role.DOWNGRADE_ACTIVE, "the switchover was given up in time: asynchronous writes go on"
+        Role.DOWNGRADE_ACTIVE, "the switchover was given up in time: asynchronous writes continue"
     ),
     (Role.DRAINING, Event.STEPPED_DOWN): Transition(
         Role.CLOSED, "the other site holds everything and takes over: this site has stopped, and says so"

@@ -67,7 +67,7 @@ def test_a_good_one(spark: SparkSession, pair: StubPair, tmp_path: Path) -> None
     assert [line.split(" ", 1)[1] for line in said.splitlines()] == [
         "asking both sites who is active", "starting Spark", "setting a barrier on both sites", "probing",
         "writing what was found"]
-    assert "Nothing to mend" in screen(ended)
+    assert "Nothing to repair" in screen(ended)
 
 
 def test_findings_are_kept_whole_and_shown_in_part(spark: SparkSession, pair: StubPair, tmp_path: Path) -> None:
