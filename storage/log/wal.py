@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from storage.disk.port import Files
+from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
 from storage.log.wal_reading import read_segments
@@ -131,6 +132,20 @@ class Wal:
         """The frames that end above `seq` failed: nobody reads them any more. The next one must name `seq` as previous."""
         self._tail.forget_after(seq)
         self._last_seq = min(self._last_seq, seq)
+
+    async def withdraw(self, start: Frame) -> None:
+        """Take `start` away, durably: the last frame of its file, and the whole of an epoch that this site never opened. The
+        log is settled. Raises SyncFailed."""
+        async with self._changing:
+            ends = [(segment, segment.runs[-1]) for segment in self._segments if segment.runs]
+            found = [end for end in ends if (end[1].position, end[1].last_seq) == (start.position, start.last_seq)]
+            if len(found) != 1:
+                raise InvariantBroken(f"wal: a start that was never opened ends one file; {len(found)} end with {start!r}")
+            segment, last = found[0]
+            await self._files.truncate_tail(segment.path, last.offset)
+            segment.cut(last.offset)
+            known = held(self._segments)
+            self._last_seq = known[1] if known else 0
 
     # ---- reading
 

@@ -29,7 +29,7 @@ from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
 from storage.prefix import floor_of
-from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
+from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy, unopened_starts
 from switchover.activation.opening import Opening
 from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
@@ -181,9 +181,13 @@ class Activation:
         await self._check_remote_log_is_there(remote)
         await self.ports.wal.settle()
         local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
+        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied.seq])
+        if self._takes_over:
+            for start in unopened_starts(local, remote, self.ports.site, self.ports.engine.applied.epoch):
+                await self.ports.wal.withdraw(start)  # behind it, a copy of what the old active went on from would be cut off
+                local.remove(start)
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)
-        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied.seq])
         if not self._takes_over and self._mode_before == "sync":
             self._copies = frames_to_copy(local, remote, self.ports.engine.applied.seq, whole=not self._damaged)
         self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied.seq
@@ -295,10 +299,9 @@ class Activation:
         )
 
     def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
-        """Returns the frames that the own WAL must hold. After a takeover these include what the storage has already: the old
-        active's storage may come back from its crash with less than this site had applied, and is then served from here
-        instead of from base data. A pair that begins anew at its active adds only what lies behind: what came before may be
-        trimmed from the WAL, and a frame put behind that would leave a hole."""
+        """Returns the frames that the own WAL must hold. After a takeover also what the storage has: that of the old active may
+        come back from its crash with less, and is then served from here instead of from base data. A pair that begins anew at
+        its active adds only what lies behind: what came before may be trimmed, and a frame put behind would leave a hole."""
         engine = self.ports.engine
         end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied.epoch, engine.applied.seq)
         if not self._takes_over or (self._anew and local):
@@ -338,8 +341,7 @@ class Activation:
         ports = self.ports
         if self._needs_arbiter:
             await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
-        mode = self._opening_mode()
-        last = self._opening()
+        mode, last = self._opening_mode(), self._opening()
         value = await last.value(mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
@@ -358,10 +360,9 @@ class Activation:
 
     def _opening(self) -> Opening:
         ports, request = self.ports, self.request
-        waits = self._takes_over and not request.old_stopped
         return Opening(
             ports.coordinator, ports.clock, request.plan_id, self.epoch, self._begun,
-            lease_wait_s=self.settings.lease.fencer_wait_s if waits else None,
+            lease_wait_s=self.settings.lease.fencer_wait_s if self._takes_over and not request.old_stopped else None,
             bars_async=self._mode_before == "sync" and not request.accept_data_loss,
         )
 

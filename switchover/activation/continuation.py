@@ -4,6 +4,7 @@ What always holds:
 - what is given continues the storage's (epoch, sequence) frame by frame: a link is a sequence without an epoch, so a newer
   epoch is entered through its start only, which names the end that it follows; a storage that diverged is not continued;
 - without force, nothing that the logs hold behind the storage is left out: a gap is an error;
+- a takeover does not continue the start of an epoch that its own site wrote and never opened;
 - with force, no more is given up than lies behind the first gap.
 Source: protocol.md sections 4 and 5 (activation, step 3).
 This module is pure.
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from storage.log.chain import reachable, standing, tail_after
 from storage.log.frame import Frame
-from storage.log.record import RecordKind
+from storage.log.record import EpochStart, RecordKind
 from twinlog.errors import LogGap
 
 
@@ -48,6 +51,23 @@ def _led(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
         led.append(frame)
         at = frame.epoch
     return led
+
+
+def unopened_starts(local: Sequence[Frame], remote: Sequence[Frame], site: str, applied_epoch: int) -> list[Frame]:
+    """The starts at the end of the own log that attempts of `site` left there, newest first.
+
+    An epoch that opened here has more behind its start, or the storage durably is in it. Nobody else has seen such a start,
+    unless it is in the remote log: then it may have been continued, and stays.
+    """
+    shared = {frame.position for frame in remote}
+    starts: list[Frame] = []
+    for frame in sorted(local, key=lambda frame: frame.position, reverse=True):
+        if frame.epoch <= applied_epoch or frame.position in shared or not _begins_epoch(frame):
+            break
+        if msgspec.msgpack.decode(frame.records[0].value, type=EpochStart).site != site:
+            break
+        starts.append(frame)
+    return starts
 
 
 def _begins_epoch(frame: Frame) -> bool:

@@ -125,8 +125,6 @@ class Alone(World):
     def begin(self, i: int, kind: str, steps: list[str] | None = None) -> Taken:
         taken = super().begin(i, kind, steps)
         s, c = self.sites[i], self.pair(i)
-        if kind in TAKE_OVER and self.bug != "attempt_stays":  # a flaw of the product, see the decision
-            s.wal = [frame for frame in s.wal if frame.name != "start" or frame.epoch in self.acked_in]
         s.mark = (c if c is not None else self.register.newest[i], not self.cut)
         return taken
 

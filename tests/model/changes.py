@@ -240,6 +240,8 @@ class Changes(Modes):
         if self.needs_arbiter(i) and self.unreachable(i):
             return False
         remote = self.dfs[self.arbiter(i)].frames() if self.needs_arbiter(i) else []
+        if plan.kind != "restart" and self.bug != "attempt_stays":
+            self.withdraw_attempts(s, remote)
         frames = [f for f in remote if f.epoch < s.epoch] + (s.wal if plan.kind == "restart" else [])
         tail, whole = led(frames, s.applied_seq, s.applied_epoch)
         if not whole and plan.kind != "force":
@@ -256,6 +258,11 @@ class Changes(Modes):
             s.storage += tail
             s.durable, s.tail = len(s.storage), []
         return None
+
+    def withdraw_attempts(self, s: Site, remote: list[Frame]) -> None:
+        """The start of an epoch that this site never opened follows less than the old active may have gone on from."""
+        while s.wal and (last := max(s.wal)).name == "start" and last.epoch > s.applied_epoch and last not in remote:
+            s.wal.remove(last)
 
     def plan_copy(self, i: int) -> Taken:
         """A restart in synchronous mode: what only the WAL has goes into the new remote segment first."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.model.pieces import Broken
-from tests.model.twinlog_model import walk
+from tests.model.twinlog_model import World, walk
 
 WALKS = 400
 # where the walks met each planted mistake first: a change of the model moves them (python -m tests.model.twinlog_model N BUG)
@@ -42,3 +44,41 @@ def test_a_planted_mistake_is_found(bug: str) -> None:
     walk(seed)  # the same walk without it is clean
     with pytest.raises(Broken):
         walk(seed, bug)
+
+
+def two_takeovers(writes: int, last_step: str, bug: str = "") -> World:
+    """A takeover that dies with its start in the WAL, a restart that copies what only its WAL had and dies, a second takeover
+    that dies before `last_step`; then all heals. Too much in a row for the walks. Raises Broken."""
+    world = World(random.Random(0), bug)
+
+    def attempt(i: int, kind: str, upto: str) -> None:
+        world.begin(i, kind)
+        while world.sites[i].steps[0] != upto:
+            world.take("plan", i)
+            world.take("tick", 0)
+        while world.sites[i].state != "down":
+            world.take("crash", i)
+
+    for _ in range(writes):
+        world.take("write", 0)
+        world.take("local_ok", 0)
+    while world.sites[0].state != "down":
+        world.take("crash", 0)
+    attempt(1, "takeover", "open")
+    attempt(0, "restart", "open")
+    attempt(1, "takeover", last_step)
+    world.heal()
+    return world
+
+
+@pytest.mark.parametrize("last_step", ["open", "apply"])
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_a_takeover_after_an_attempt_continues_what_the_old_active_copied(writes: int, last_step: str) -> None:
+    world = two_takeovers(writes, last_step)
+    assert [f.name for f in world.sites[0].storage if f.name != "start"] == [f"w{n + 1}" for n in range(writes)]
+
+
+@pytest.mark.parametrize(("writes", "last_step"), [(2, "apply"), (3, "open"), (3, "apply")])
+def test_a_start_that_stays_in_the_wal_of_an_attempt_is_found(writes: int, last_step: str) -> None:
+    with pytest.raises(Broken):
+        two_takeovers(writes, last_step, "attempt_stays")

@@ -31,6 +31,9 @@ class World(Changes):
             if not forced or (how == "sync" and epoch == self.coord.epoch):
                 raise Broken(f"acknowledged {how} write {name} lost when site {i} opened: {names}")
             self.given_up.add(name)
+        if (lost := self.continued - set(names)) and not forced:
+            raise Broken(f"{lost}, from which an earlier epoch had opened, lost when site {i} opened: {names}")
+        self.continued = set(names)
         if forced:  # the epoch that excluded them is given up itself
             self.excluded -= set(names)
         if self.excluded & set(names):

@@ -26,6 +26,7 @@ class Writing:
         self.acked: dict[str, tuple[str, int]] = {}  # name -> sync or async, epoch
         self.failed: set[str] = set()
         self.excluded: set[str] = set()
+        self.continued: set[str] = set()  # what the last epoch that opened continued from
         self.given_up: set[str] = set()  # acknowledged, and lost by a forced takeover
         self.writes = self.plans = self.forced = 0
         self.trace: list[str] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.disk.os_files import OsFiles
+from storage.invariants import InvariantBroken, watched
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.wal import Wal, WalSettings
@@ -318,6 +319,46 @@ async def test_another_epoch_in_the_same_process_does_not_build_on_what_follows_
     again = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
     assert standing(await again.read_all()) == await again.read(0, 19, ALL) == expected
     assert await wal.read(0, 19, ALL) == expected
+
+
+async def test_the_start_of_an_epoch_that_never_opened_is_withdrawn_for_good() -> None:
+    files = MemoryFiles()
+    wal = await started(files, epoch=2)
+    start = a_frame(5, epoch=2)
+    await append_all(wal, [*run(1, 4), start])
+    await wal.settle()
+    await wal.withdraw(start)
+    assert (await wal.read_all(), wal.last_seq) == (run(1, 4), 4)
+    again = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
+    assert (await again.read_all(), again.last_seq) == (run(1, 4), 4)
+    await again.start(4, 5)
+    continued = [*run(5, 2), a_frame(7, epoch=3), a_frame(8, epoch=4)]
+    await append_all(again, continued)
+    await again.settle()
+    assert standing(await again.read_all()) == await again.read(0, 8, ALL) == [*run(1, 4), *continued]
+
+
+async def test_a_start_that_is_alone_in_its_file_is_withdrawn_too() -> None:
+    files = MemoryFiles()
+    wal = await started(files)
+    await append_all(wal, run(1, 4))
+    await wal.start(2, 5)
+    await append_all(wal, [start := a_frame(5, epoch=2)])
+    await wal.settle()
+    await wal.withdraw(start)
+    await wal.start(3, 5)
+    await append_all(wal, run(5, 2, epoch=3))
+    again = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
+    assert await again.read_all() == await wal.read(0, 6, ALL) == [*run(1, 4), *run(5, 2, epoch=3)]
+
+
+async def test_what_is_followed_in_its_file_is_not_withdrawn() -> None:
+    wal = await started(MemoryFiles())
+    await append_all(wal, run(1, 4))
+    await wal.settle()
+    with watched(), pytest.raises(InvariantBroken, match="0 end with"):
+        await wal.withdraw(a_frame(1))
+    assert await wal.read_all() == run(1, 4)
 
 
 def test_what_stands_in_an_older_file_than_what_it_follows_is_not_trimmed() -> None:

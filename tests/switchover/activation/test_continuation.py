@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Record, RecordKind
-from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy
+from storage.log.record import EpochStart, Record, RecordKind
+from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy, unopened_starts
 from twinlog.errors import LogGap
 
 
@@ -147,3 +148,43 @@ def test_a_storage_that_diverged_is_never_continued_by_the_numbers_alone(seed: i
         with pytest.raises(LogGap):
             frames_after(seen, applied, 1)
     assert frames_after_by_force(seen, own, applied, 1) == [frame for frame in own if frame.last_seq > applied]
+
+
+def a_start(epoch: int, seq: int, previous: int, site: str) -> Frame:
+    value = msgspec.msgpack.encode(EpochStart(epoch, site, "takeover", "plan"))
+    return make_frame(
+        epoch=epoch, first_seq=seq, previous=previous, timestamp=seq, committed=0, flags=0,
+        records=[Record(RecordKind.EPOCH_START, value=value)],
+    )
+
+
+@pytest.mark.parametrize("unseen", [1, 2, 5])
+def test_an_attempt_s_start_does_not_cut_off_what_the_next_takeover_copies(unseen: int) -> None:
+    """The old active brought `unseen` frames into the remote log that the first attempt had not found there."""
+    begun = [a_start(1, 1, 0, "a"), made(1, 2, 1)]
+    attempt = [*begun, a_start(2, 3, 2, "b")]
+    late = [made(1, seq, seq - 1) for seq in range(3, 3 + unseen)]
+    end = late[-1].last_seq
+    remote = [*begun, *late, a_start(3, end + 1, end, "a")]
+    starts = unopened_starts(attempt, remote, "b", 1)
+    assert starts == attempt[-1:]
+    opened = a_start(4, end + 2, end + 1, "b")
+    kept = [frame for frame in attempt if frame not in starts]
+    assert frames_after([*kept, *remote, opened], 2, 1) == [*late, remote[-1], opened]
+    with_it = [*attempt, *remote, opened]
+    if unseen > 1:
+        with pytest.raises(LogGap):
+            frames_after(with_it, 2, 1)
+    else:
+        assert not set(late) & set(frames_after(with_it, 2, 1)), "taken for the frame that ends at the same sequence"
+
+
+def test_which_starts_are_of_an_attempt() -> None:
+    begun = [a_start(1, 1, 0, "a"), made(1, 2, 1)]
+    twice = [*begun, a_start(2, 3, 2, "b"), a_start(3, 4, 3, "b")]
+    assert unopened_starts(twice, begun, "b", 1) == [twice[3], twice[2]]
+    assert unopened_starts(twice, [*begun, twice[2]], "b", 1) == [twice[3]], "the other site may have continued the shared one"
+    assert unopened_starts(twice, begun, "b", 2) == [twice[3]], "the storage is in epoch 2: it opened"
+    assert unopened_starts([*twice, made(3, 5, 4)], begun, "b", 1) == [], "more was written in epoch 3: it opened"
+    assert unopened_starts(twice, begun, "a", 1) == [], "the other site's, copied: the chain goes through it"
+    assert unopened_starts([], begun, "b", 1) == []
