@@ -55,6 +55,7 @@ class Trial:
     def run(self) -> dict[str, float]:
         """Part -> seconds, in the order in which they pass; `all` is from the kill to the first acknowledged write."""
         with ExitStack() as stack:
+            stack.callback(self.sites.close)
             gate = stack.enter_context(Gate(self.ports["b"]))
             config = self.configs["a"]
             config.write_text(config.read_text().replace(f'url = "{self.urls["b"]}"', f'url = "http://127.0.0.1:{gate.port}"'))

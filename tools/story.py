@@ -160,6 +160,7 @@ class Story:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self.sites.close()
 
 
 def run(story: Story) -> Findings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,8 +43,8 @@ async def test_a_stalled_write_is_repeated_in_a_thread(tmp_path: Path, inline_ma
     class Counting(RocksEngine):
         stalls = 0
 
-        def _write(self, ranges: Sequence[Range], changes: Mapping[bytes, bytes | None]) -> bool:
-            done = super()._write(ranges, changes)
+        def _write(self, ranges: Iterable[Range], entries: Iterable[tuple[bytes, bytes | None]]) -> bool:
+            done = super()._write(ranges, entries)
             Counting.stalls += not done
             return done
 
@@ -110,11 +110,12 @@ async def test_a_purge_never_takes_an_outcome_that_is_being_replaced(tmp_path: P
     class Held(RocksEngine):
         entered, go = threading.Event(), threading.Event()
 
-        def _write(self, ranges: Sequence[Range], changes: Mapping[bytes, bytes | None]) -> bool:
-            if threading.current_thread().name == "rocks-read" and changes:
+        def _write(self, ranges: Iterable[Range], entries: Iterable[tuple[bytes, bytes | None]]) -> bool:
+            entries = list(entries)
+            if threading.current_thread().name == "rocks-read" and entries:
                 self.entered.set()
                 assert self.go.wait(20)
-            return super()._write(ranges, changes)
+            return super()._write(ranges, entries)
 
     engine = await Held.open(tmp_path, RocksSettings())
     log = Log()
