@@ -221,6 +221,11 @@ class PairCommands(SiteCommands):
         """remote-segments SITE: how many segments its remote log has on the other site's DFS."""
         return str(len((await self._remote_paths(words[0]))[1]))
 
+    async def do_remote_log_on(self, words: list[str]) -> str:
+        """remote-log-on SITE: whether its frames go to the remote log; the segment is there a moment before."""
+        epoch = self._at(words[0]).site.active_epoch
+        return "yes" if epoch is not None and epoch.modes.remote is not None else "no"
+
     async def do_local_segments(self, words: list[str]) -> str:
         return str(len(self._at(words[0]).site.ports.wal.segments()))
 
