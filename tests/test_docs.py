@@ -31,7 +31,7 @@ def test_every_command_that_is_named_exists() -> None:
     command = typer.main.get_command(make_app()[0])
     assert isinstance(command, TyperGroup)
     known = set(command.commands)
-    named = {verb for page in PAGES for verb in re.findall(r"[`\n]twinlog ([a-z]+)\b", page.read_text(encoding="utf-8"))}
+    named = {verb for page in PAGES for verb in re.findall(r"[`\n]twinlog ([a-z-]+)\b", page.read_text(encoding="utf-8"))}
     assert len(named) > 8
     assert named - known == set()
 

@@ -56,8 +56,8 @@ class AsyncClient(AsyncAuditCalls):
     async def alter_table(self, table: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._run(calls.alter_table(table, body, new_key()))
 
-    async def drop_table(self, table: str) -> None:
-        await self._run(calls.drop_table(table, new_key()))
+    async def drop_table(self, table: str, *, confirm: str | None = None) -> None:
+        await self._run(calls.drop_table(table, confirm, new_key()))
 
     async def table(self, table: str) -> dict[str, Any]:
         return await self._run(calls.get_table(table))

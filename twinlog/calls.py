@@ -20,6 +20,7 @@ import msgspec
 
 from twinlog.errors import InvalidInput, PeerError
 from twinlog.flow import Call, Reply
+from twinlog.key_text import part_to_path
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -83,9 +84,9 @@ class Asked(Generic[_T]):
 
 
 def key_path(key: Any) -> str:
-    """A primary key as a path segment: percent-encoded parts joined by commas. A composite key is a tuple or a list."""
+    """A primary key as a path segment (key_text.py): parts joined by commas. A composite key is a tuple or a list."""
     parts = key if isinstance(key, tuple | list) else (key,)
-    return ",".join(quote(_key_text(part), safe="") for part in parts)
+    return ",".join(part_to_path(_key_text(part)) for part in parts)
 
 
 def _key_text(part: Any) -> str:
@@ -116,8 +117,8 @@ def alter_table(table: str, body: Mapping[str, Any], key: str) -> Asked[dict[str
     return Asked(_write("PATCH", _table(table), body, key), _document)
 
 
-def drop_table(table: str, key: str) -> Asked[None]:
-    return Asked(Call("DELETE", _table(table), {"Accept": JSON}, key=key), lambda _: None)
+def drop_table(table: str, confirm: str | None, key: str) -> Asked[None]:
+    return Asked(Call("DELETE", _table(table) + _query(confirm=confirm), {"Accept": JSON}, key=key), lambda _: None)
 
 
 def get_table(table: str) -> Asked[dict[str, Any]]:

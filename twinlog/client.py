@@ -77,8 +77,9 @@ class Client(AuditCalls):
     def alter_table(self, table: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._run(calls.alter_table(table, body, new_key()))
 
-    def drop_table(self, table: str) -> None:
-        self._run(calls.drop_table(table, new_key()))
+    def drop_table(self, table: str, *, confirm: str | None = None) -> None:
+        """`confirm`: the table's name once more. Raises Conflict for a table that holds rows without it."""
+        self._run(calls.drop_table(table, confirm, new_key()))
 
     def table(self, table: str) -> dict[str, Any]:
         return self._run(calls.get_table(table))

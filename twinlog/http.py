@@ -1,17 +1,19 @@
 """The one HTTP client of the API, over httpx, in a blocking and an asynchronous form. Everything else builds on it.
 
 What always holds: an attempt ends by its time-out, with a `Reply` or with a `Broken` that says whether the request may have
-reached the site; a stream of events yields the data of each event, and raises only errors of errors.py.
+reached the site; a stream of events yields the data of each event, and raises only errors of errors.py; a path that httpx
+would fold (`..`) is an InvalidInput, and nothing is sent: folded it would name something else.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from twinlog.errors import PeerError, TwinlogError
+from twinlog.errors import InvalidInput, PeerError, TwinlogError
 from twinlog.flow import Broken, Reply, Request
 from twinlog.problem_documents import error_from_problem
 
@@ -32,7 +34,7 @@ class Http:
     def send(self, request: Request) -> Reply | Broken:
         try:
             response = self._client.request(
-                request.method, request.url, headers=dict(request.headers), content=request.content,
+                request.method, _unfolded(request.url), headers=dict(request.headers), content=request.content,
                 timeout=_timeout(request.timeout_s),
             )
         except httpx.HTTPError as error:
@@ -43,7 +45,7 @@ class Http:
         """The data of each event until the site ends the stream. Raises PeerError when it breaks or is silent for so long."""
         lines = _EventLines()
         try:
-            with self._client.stream("GET", url, headers=_EVENT_HEADERS, timeout=_timeout(silence_s)) as response:
+            with self._client.stream("GET", _unfolded(url), headers=_EVENT_HEADERS, timeout=_timeout(silence_s)) as response:
                 if response.status_code != 200:
                     response.read()
                     raise error_from_problem(response.status_code, response.content)
@@ -68,7 +70,7 @@ class AsyncHttp:
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await self._client.request(
-                    request.method, request.url, headers=dict(request.headers), content=request.content
+                    request.method, _unfolded(request.url), headers=dict(request.headers), content=request.content
                 )
         except TimeoutError:
             return Broken(sent=True, detail=f"no answer within {request.timeout_s:g} s")
@@ -79,7 +81,8 @@ class AsyncHttp:
     async def events(self, url: str, silence_s: float) -> AsyncIterator[str]:
         lines = _EventLines()
         try:
-            async with self._client.stream("GET", url, headers=_EVENT_HEADERS, timeout=_timeout(silence_s)) as response:
+            timeout = _timeout(silence_s)
+            async with self._client.stream("GET", _unfolded(url), headers=_EVENT_HEADERS, timeout=timeout) as response:
                 if response.status_code != 200:
                     await response.aread()
                     raise error_from_problem(response.status_code, response.content)
@@ -104,6 +107,18 @@ class _EventLines:
             data, self._data = "\n".join(self._data), []
             return data
         return None
+
+
+def _unfolded(url: str) -> str:
+    """Returns `url`. Raises InvalidInput where a segment of its path is `.` or `..`, percent-encoded or not."""
+    if "/." in url or "/%2" in url:
+        path = urlsplit(url).path
+        if any(unquote(segment) in (".", "..") for segment in path.split("/")):
+            raise InvalidInput(
+                f"{path[:200]!r} has a segment `.` or `..`, which is folded on the way and would name something else: nothing "
+                "was sent; give a name (docs/api.md says how a key is written)"
+            )
+    return url
 
 
 def _timeout(timeout_s: float) -> httpx.Timeout:

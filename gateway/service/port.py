@@ -111,7 +111,9 @@ class Tables(Protocol):
         """
 
     async def alter(self, name: str, body: dict[str, Any], mark: RequestMark | None = None) -> TableSchema: ...
-    async def drop(self, name: str, mark: RequestMark | None = None) -> None: ...
+    async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
+        """`confirm`: the name once more. Raises Conflict for a table with rows without it, InvalidInput for another name."""
+
 
 
 class Cluster(Protocol):

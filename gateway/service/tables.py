@@ -116,10 +116,13 @@ class TablesService:
             await self._log(active, "put", changed, mark)
             return self._catalog.get(changed.name)
 
-    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
+    async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
+        """A table with rows goes only if `confirm` is its name: a key that a client folded away must not drop a table."""
         async with self._turn() as active:
             if not await self._was_made(active, mark):
-                await self._log(active, "drop", self._catalog.get(name), mark)
+                table = self._catalog.get(name)
+                await check_confirmed(self._engine, table, confirm)
+                await self._log(active, "drop", table, mark)
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
         schema = encode_schema(table) if kind == "put" else b""
@@ -136,6 +139,22 @@ class TablesService:
     def _change_settled(self) -> None:
         self._catalog.drop_ended()
         self._settled.set()
+
+
+async def check_confirmed(engine: StorageEngine, table: TableSchema, confirm: str | None) -> None:
+    """Raises Conflict when `table` holds rows and nothing confirms the drop, InvalidInput when `confirm` names another one."""
+    if confirm == table.name:
+        return
+    if confirm is not None:
+        raise InvalidInput(
+            f"confirm is {confirm[:60]!r}, but the table is {table.name!r}: nothing was dropped", table=table.name
+        )
+    if await engine.scan(table.id, None, None, reverse=False, limit=1):
+        raise Conflict(
+            f"table {table.name!r} holds rows: nothing was dropped; to drop it with all of them, send the request again with "
+            f"?confirm={table.name} (to delete one row, name its key: /v1/tables/{table.name}/rows/KEY)",
+            table=table.name, confirm=table.name,
+        )
 
 
 def _available(table: TableSchema) -> TableSchema:

@@ -11,7 +11,7 @@
 What always holds: for the key columns of one table, `encode(a) < encode(b)` exactly when tuple `a < b`;
 `decode(encode(a)) == a`; no key is a prefix of another key; the bytes of leading columns are a prefix of the whole key's,
 so a range over leading columns is a range of bytes. Null and NaN never get here, -0.0 is 0.0 (types.py).
-The text form, used in paths: parts percent-encoded and joined by commas. Source: product.md section 2.
+The text form, used in paths: parts as twinlog/key_text.py writes them, joined by commas. Source: product.md section 2.
 This module is pure.
 """
 
@@ -20,10 +20,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes
 
-from storage.rows.types import TYPES, BadValue, ColumnType, invalid
+from storage.rows.types import TYPES, ColumnType, invalid
 from twinlog.errors import InvalidInput, TooLarge, TwinlogError
+from twinlog.key_text import check_not_folded, part_from_path, part_to_path
 
 KEY_BYTES_MAX = 1024
 _SIGN32, _SIGN64 = 1 << 31, 1 << 63
@@ -194,16 +194,15 @@ class KeyCodec:
         values = []
         for (name, from_text, key_value), text in zip(self._texts, texts, strict=False):
             try:
-                value = from_text(unquote_to_bytes(text).decode() if "%" in text else text)
+                value = from_text(part_from_path(text))
                 values.append(value if key_value is None else key_value(value))
-            except BadValue as bad:
+            except ValueError as bad:
                 raise invalid(name, str(bad)) from None
-            except UnicodeDecodeError:
-                raise invalid(name, "is not valid UTF-8 once percent-decoded") from None
         return tuple(values)
 
     def key_from_path(self, path: str) -> bytes:
-        """The whole key that `path` names. Raises InvalidInput (a missing part names its column), TooLarge."""
+        """The whole key that `path` names. Raises InvalidInput (a missing part names its column; `.` and `..`), TooLarge."""
+        check_not_folded(path)
         values = self.values_from_path(path)
         if len(values) < len(self.names):
             raise invalid(self.names[len(values)], "is missing from the key in the path")
@@ -232,4 +231,4 @@ def _part_to_text(type_name: str, value: Any) -> str:
     if type_name == "bool":
         return "true" if value else "false"
     to_json = TYPES[type_name].to_json
-    return quote(str(value if to_json is None else to_json(value)), safe=":")
+    return part_to_path(str(value if to_json is None else to_json(value)))

@@ -76,5 +76,5 @@ class TablesOverBytes:
         changed = await self._tables.alter(name, over_bytes(body, dict[str, Any]), over_bytes(mark, RequestMark | None))
         return over_bytes(changed, TableSchema)
 
-    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
-        await self._tables.drop(name, over_bytes(mark, RequestMark | None))
+    async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
+        await self._tables.drop(name, over_bytes(mark, RequestMark | None), over_bytes(confirm, str | None))

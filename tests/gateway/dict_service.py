@@ -22,6 +22,7 @@ from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocume
 from gateway.service.port import SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
+from gateway.service.tables import check_confirmed
 from storage.clock import SystemClock
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -187,8 +188,9 @@ class DictTables:
         await self._change("put", alter(self._site.catalog.get(name), body))
         return self._site.catalog.get(name)
 
-    async def drop(self, name: str, mark: RequestMark | None = None) -> None:
+    async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
         self._site.need_active()
+        await check_confirmed(self._site.engine, self._site.catalog.get(name), confirm)
         await self._change("drop", self._site.catalog.get(name))
 
     async def _change(self, kind: str, table: TableSchema) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +21,11 @@ from hypothesis import strategies as st
 from storage.rows.types import TYPES
 from tests.gateway.two_sites import TwoSites
 from tests.storage.rows.strategies import KEY_TYPES, STORED, same, stored_in_key
+from tests.twinlog.test_key_text import TEXTS, TRICKY
 from twinlog import AsyncClient, Client
+from twinlog.calls import key_path
+from twinlog.errors import InvalidInput
+from twinlog.flow import Call
 from twinlog.rows import to_python
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -33,6 +41,20 @@ TABLE = {
     "columns": [{"name": "id", "type": "int64"}, *({"name": f"a_{name}", "type": name} for name in TYPES)],
 }
 NUMBERS = itertools.count()
+PUT_JAVA = """
+import java.net.URI;
+import java.net.http.*;
+class Put {
+    public static void main(String[] urls) throws Exception {
+        HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
+        for (String url : urls) {
+            HttpRequest put = HttpRequest.newBuilder(URI.create(url).normalize()).header("content-type", "application/json")
+                .PUT(HttpRequest.BodyPublishers.ofString("{}")).build();
+            System.out.println(client.send(put, HttpResponse.BodyHandlers.ofString()).statusCode());
+        }
+    }
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +70,8 @@ def client(sites: TwoSites) -> Iterator[Client]:
         for name in KEY_TYPES:
             columns = [{"name": "k", "type": name}, {"name": "v", "type": "int64"}]
             made.create_table({"name": f"by_{name}", "columns": columns, "primary_key": ["k"]})
+        columns = [{"name": "k", "type": "string"}, {"name": "l", "type": "string"}, {"name": "v", "type": "int64"}]
+        made.create_table({"name": "by_two", "columns": columns, "primary_key": ["k", "l"]})
         yield made
 
 
@@ -86,13 +110,92 @@ def test_a_row_comes_back_as_it_went_in(client: Client, sites: TwoSites, row: di
 @settings(max_examples=15, deadline=None)
 def test_a_key_comes_back_as_it_went_in(client: Client, kind: str, data: st.DataObject) -> None:
     values = OF_TYPE[kind] if kind in ("timestamp", "decimal") else stored_in_key(kind)
-    key = data.draw(values.filter(lambda value: value != ""))
+    key = data.draw(values)
     number = next(NUMBERS)
     client.put(f"by_{kind}", key, {"v": number})
     assert same_row(client.get(f"by_{kind}", key).row, {"k": key, "v": number})
     assert {"k": key, "v": number} in list(client.scan(f"by_{kind}", start=key))
     assert list(client.scan(f"by_{kind}", where=[("v", "=", number)])) == [{"k": key, "v": number}]
     client.delete(f"by_{kind}", key)
+
+
+@given(keys=st.lists(TEXTS, min_size=3, max_size=3, unique=True))
+@example(keys=["..", ".", ""])
+@example(keys=["a/../..", "%2e%2e", "=Li4"])
+@settings(max_examples=60, deadline=None)
+def test_a_text_key_names_its_own_row_only(client: Client, keys: list[str]) -> None:
+    """Whatever a key holds: a put, a get, an update, a check and a delete are of that row, and the table stays."""
+    for number, key in enumerate(keys):
+        client.put("by_string", key, {"v": number})
+    assert [client.get("by_string", key).row for key in keys] == [{"k": key, "v": v} for v, key in enumerate(keys)]
+    client.update("by_string", keys[0], {"v": 7})
+    client.check("by_string", keys[1], {
+        "conditions": [{"column": "v", "op": "=", "value": 1}], "mutations": [{"op": "delete", "key": {"k": keys[1]}}],
+    })
+    assert client.get("by_string", keys[0]).row["v"] == 7
+    client.delete("by_string", keys[0])
+    assert list(client.scan("by_string")) == [{"k": keys[2], "v": 2}]
+    client.delete("by_string", keys[2])
+    assert list(client.scan("by_string")) == []
+
+
+@given(keys=st.tuples(TEXTS, TEXTS))
+@example(keys=("..", ".."))
+@settings(max_examples=40, deadline=None)
+def test_a_composite_key_names_its_own_row_only(client: Client, keys: tuple[str, str]) -> None:
+    client.put("by_two", keys, {"v": 1})
+    assert client.get("by_two", keys).row == {"k": keys[0], "l": keys[1], "v": 1}
+    client.delete("by_two", keys)
+    assert list(client.scan("by_two")) == []
+
+
+@pytest.mark.parametrize("key", [key for key in TRICKY if "\0" not in key])
+def test_curl_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSites, key: str) -> None:
+    """It folds paths in another way than httpx."""
+    url = f"{sites.urls['a']}/v1/tables/by_string/rows/{key_path(key)}"
+    curl = ["curl", "-fsS", "-X", "PUT", url, "-H", "content-type: application/json", "-d", '{"v": 5}']
+    done = subprocess.run(curl, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert client.get("by_string", key).row == {"k": key, "v": 5}
+    client.delete("by_string", key)
+
+
+def test_java_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSites, tmp_path: Path) -> None:
+    """Java's own client, and URI with its `normalize`."""
+    java = shutil.which("java")
+    if java is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no Java")
+    (tmp_path / "Put.java").write_text(PUT_JAVA)
+    urls = [f"{sites.urls['a']}/v1/tables/by_string/rows/{key_path(key)}" for key in TRICKY]
+    done = subprocess.run(
+        [java, str(tmp_path / "Put.java"), *urls], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.split() == ["200"] * len(urls), done.stderr
+    assert {row["k"] for row in client.scan("by_string")} == set(TRICKY)
+    for key in TRICKY:
+        client.delete("by_string", key)
+
+
+@pytest.mark.parametrize("path", ["..", ".", "%2e%2e", ".%2E"])
+def test_a_bare_dot_segment_is_refused_by_the_site(client: Client, sites: TwoSites, path: str) -> None:
+    url = f"{sites.urls['a']}/v1/tables/by_string/rows/{path}"
+    curl = ["curl", "-sS", "--path-as-is", "-X", "DELETE", url]
+    answer = subprocess.run(curl, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert "write it as =L" in answer, answer
+
+
+def test_a_name_that_would_be_folded_is_refused_before_anything_is_sent(client: Client) -> None:
+    client.put("by_string", "kept", {"v": 1})
+    for ask in (
+        lambda: client.drop_table("..", confirm=".."), lambda: client.release_barrier("..", site="a"),
+        lambda: client.delete("..", "by_string"), lambda: client.receipt("."),
+        lambda: client.send(Call("DELETE", "/v1/barriers/../tables/by_string?confirm=by_string")),
+        lambda: client.send(Call("DELETE", "/v1/barriers/%2e%2E/tables/by_string?confirm=by_string")),
+    ):
+        with pytest.raises(InvalidInput, match="nothing was sent"):
+            ask()
+    assert client.get("by_string", "kept").row["v"] == 1
+    client.delete("by_string", "kept")
 
 
 def test_a_condition_takes_python_s_types_too(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The data verbs: tables, put, get, scan, delete, receipt. All of them through the client.
+"""The data verbs: tables, put, get, scan, delete, drop-table, receipt. All of them through the client.
 
 What always holds: keys and values are typed by the table's schema, never guessed; a write prints how it was acknowledged.
 """
@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
-from urllib.parse import unquote
 
 import msgspec
 import typer
@@ -22,14 +21,14 @@ from twinlog import Client
 from twinlog.calls import Ack, json_ready
 from twinlog.errors import InvalidInput
 from twinlog.flow import Patience
+from twinlog.key_text import part_from_path
 from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
 
 DATA = "Work with data"
 app = typer.Typer(rich_markup_mode="rich")
 _TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
-_KeyArgument = Annotated[
-    str, typer.Argument(help="The primary key; parts joined by commas (a comma inside a part: %2C).", show_default=False)
-]
+_KEY_HELP = "The primary key; parts joined by commas (in a part, a comma is %2C, a percent %25)."
+_KeyArgument = Annotated[str, typer.Argument(help=_KEY_HELP, show_default=False)]
 _DeadlineOption = Annotated[float, typer.Option("--deadline", min=0.1, help="Give up after so many seconds.")]
 _COMPARISON = re.compile(r"\s*([^\s=<>!]+)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 _IS_NULL = re.compile(r"\s*([^\s=<>!]+)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
@@ -134,6 +133,24 @@ def delete(
     _show_ack(ack, as_json=as_json)
 
 
+@app.command("drop-table", rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def drop_table(
+    table: _TableArgument, config: ConfigOption = "",
+    confirmed: Annotated[str, typer.Option("--confirm", metavar="TABLE", help="Its name again: drop it with its rows.")] = "",
+    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+) -> None:
+    """Drop a table and all its rows."""
+    with connected(config, deadline_s) as client:
+        client.table(table)  # no question about a table that is not there
+        typed = confirmed or typer.prompt(f"Every row of {table} goes with it. Its name again", err=True)
+        client.drop_table(table, confirm=typed)
+    if as_json:
+        print_json({"dropped": table})
+    else:
+        out().print(f"dropped {escape(table)}")
+
+
 @app.command(rich_help_panel=DATA, epilog=EXIT_CODES + " With --json: one row a line.")
 @verb
 def scan(
@@ -214,7 +231,11 @@ def _show_ack(ack: Ack, *, as_json: bool) -> None:
 
 
 def _key(text: str) -> tuple[str, ...]:
-    return tuple(unquote(part) for part in text.split(","))
+    """The parts of a key as a path has them (key_text.py); here `.` and `..` may stand bare."""
+    try:
+        return tuple(part_from_path(part) for part in text.split(","))
+    except ValueError as error:
+        raise InvalidInput(f"the key {text[:60]!r} {error}") from None
 
 
 def _types(table: Mapping[str, Any]) -> dict[str, str]:

@@ -47,7 +47,7 @@ async def _dispatch(context: ApiContext, request: Request) -> Answer:
             return await mutate_rows(context, head, decoded_part(parts[1]), request.content)
         return await _scan(context, head, decoded_part(parts[1]), query)
     if parts[0] == "tables":
-        return await _table(context, head, parts[1:], request.content)
+        return await _table(context, head, parts[1:], query, request.content)
     if parts[0] == "cluster":
         return _document(context.service.cluster.document())
     if parts[0] == "receipts":
@@ -80,7 +80,7 @@ async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answ
     return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), kind)
 
 
-async def _table(context: ApiContext, head: Head, names: list[str], body: bytes) -> Answer:
+async def _table(context: ApiContext, head: Head, names: list[str], query: str, body: bytes) -> Answer:
     """Schema changes."""
     if head.method == "POST":
         schema, created = await context.service.tables.create(msgspec.json.decode(body))
@@ -88,7 +88,7 @@ async def _table(context: ApiContext, head: Head, names: list[str], body: bytes)
     if head.method == "PATCH":
         return _document(to_public(await context.service.tables.alter(names[0], msgspec.json.decode(body))))
     if head.method == "DELETE":
-        await context.service.tables.drop(names[0])
+        await context.service.tables.drop(names[0], confirm=parse_qs(query).get("confirm", [None])[-1])
         return Answer(204, [], b"")
     return _document(to_public(context.service.tables.get(names[0])))
 

@@ -21,7 +21,8 @@ TableName = Annotated[str, Path(
     description="the name of a table", examples=["flights"], json_schema_extra={"pattern": f"^{NAME.pattern}$"},
 )]
 RowKey = Annotated[str, Path(
-    description="the key columns in order, each percent-encoded, joined by commas", examples=["UA,1545"],
+    description="the key columns in order, each percent-encoded, joined by commas; `=` and the base64url of a part stands for "
+    "it too, and is how `.`, `..` and the empty text are written: =Lg, =Li4, =", examples=["UA,1545"],
 )]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +18,9 @@ from gateway.api.routes.common import TableName, head_of, json_answer, whole_req
 from storage.log.record import RequestMark
 from storage.rows.schema import to_public
 
+Confirm = Annotated[str | None, Query(
+    description="the table's name once more: without it a table that holds rows is not dropped", examples=["flights"],
+)]
 _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
@@ -63,11 +66,12 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.delete(
         "/{table}", operation_id="dropTable",
-        summary="Drop a table and its rows", status_code=204, openapi_extra=api.headers("Idempotency-Key"),
+        summary="Drop a table; with its rows only if `confirm` names it", status_code=204,
+        openapi_extra=api.headers("Idempotency-Key"),
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def drop_table(table: TableName, request: Request) -> Response:
-        await tables.drop(decoded_part(table), request_mark(head_of(request), b""))
+    async def drop_table(table: TableName, request: Request, confirm: Confirm = None) -> Response:
+        await tables.drop(decoded_part(table), request_mark(head_of(request), b""), confirm)
         return Response(status_code=204)
 
     return routes

@@ -117,7 +117,7 @@ async def test_a_repeated_write_is_answered_though_its_table_has_changed(door: D
     assert (await door.http.post(f"{ROWS}:mutate", json=batch, headers={"idempotency-key": "k4"})).json() == batched
     new = await door.http.put(f"{ROWS}/UA,3", json={"note": "1"}, headers={"idempotency-key": "k6"})
     problem(new, 422, "invalid-input", outcome="not_applied")
-    assert (await door.http.delete(ROWS.removesuffix("/rows"))).status_code == 204
+    assert (await door.http.delete(ROWS.removesuffix("/rows") + "?confirm=flights")).status_code == 204
     assert await door.put("UA,1", {"note": "1"}, **keyed) == first
     assert (await door.http.delete(f"{ROWS}/UA,2", headers={"idempotency-key": "k5"})).json() == gone
     problem(await door.http.put(f"{ROWS}/UA,3", json={}, headers={"idempotency-key": "k6"}), 404, "not-found")

@@ -40,7 +40,7 @@ async def test_columns_change_under_rows(door: DoorClient) -> None:
 
 async def test_a_table_that_came_back_does_not_read_old_rows_or_codecs(door: DoorClient) -> None:
     await door.put("UA,1", {"delay": 3.0})
-    await door.http.delete("/v1/tables/flights")
+    await door.http.delete("/v1/tables/flights?confirm=flights")
     problem(await door.http.get("/v1/tables/flights/rows/UA,1"), 404, "not-found", table="flights")
     await door.http.post("/v1/tables", json={**NEW, "name": "flights"})
     answer = await door.http.put("/v1/tables/flights/rows/5", json={"v": "x"})
@@ -63,3 +63,15 @@ async def test_a_table_name_may_be_percent_encoded(door: DoorClient) -> None:
     await door.put("UA,1", {})
     assert (await door.http.get("/v1/tables/%66lights")).json()["name"] == "flights"
     assert (await door.http.get("/v1/tables/%66lights/rows/UA,1")).status_code == 200
+
+
+async def test_a_table_with_rows_is_dropped_only_by_its_name_said_twice(door: DoorClient) -> None:
+    await door.put("UA,1", {"delay": 3.0})
+    problem(
+        await door.http.delete("/v1/tables/flights"), 409, "conflict", table="flights", confirm="flights",
+        outcome="not_applied",
+    )
+    problem(await door.http.delete("/v1/tables/flights?confirm=flight"), 422, "invalid-input", table="flights")
+    assert (await door.get("UA,1"))["row"]["delay"] == 3.0
+    assert (await door.http.delete("/v1/tables/flights?confirm=flights")).status_code == 204
+    problem(await door.http.get("/v1/tables/flights"), 404, "not-found", table="flights")

@@ -16,8 +16,8 @@ from twinlog.flow import Patience
 from twinlog.sites import who
 
 VERBS = [
-    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "validate", "switchover", "failover", "rejoin",
-    "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
+    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "validate", "switchover",
+    "failover", "rejoin", "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
     "log ls", "log cat", "log verify", "config check", "config show",
 ]
 TABLE = {
@@ -184,6 +184,26 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert run("put", "things", "2", "--if-absent").exit_code == 1
     assert run("delete", "things", "2", "--yes").exit_code == 0
     assert run("get", "things", "2").exit_code == 1
+    assert run("drop-table", "things", typed="thing\n").exit_code == 1
+    assert run("drop-table", "things", "--confirm", "thing").exit_code == 1
+    assert run("get", "things", "1").exit_code == 0
+    assert run("drop-table", "things", typed="things\n").exit_code == 0
+    assert run("drop-table", "things").exit_code == 1, "there is none"
+
+
+def test_deleting_the_row_of_two_dots_deletes_that_row(run: Run, sites: TwoSites) -> None:
+    """`..` folded away was the table itself."""
+    with Client(sites.urls) as client:
+        columns = [{"name": "id", "type": "string"}, {"name": "v", "type": "int64"}]
+        client.create_table({"name": "orders", "columns": columns, "primary_key": ["id"]})
+        client.put("orders", "first", {"v": 1})
+    for key in ("..", ".", "", "a/../..", "%2e%2e", "=Li4"):
+        assert run("put", "orders", key, "v=2").exit_code == 0, key
+        assert run("get", "orders", key).exit_code == 0, key
+        assert run("delete", "orders", key, "--yes").exit_code == 0, key
+    rows = [json.loads(line)["id"] for line in run("scan", "orders", "--json").stdout.splitlines()]
+    assert rows == ["first"]
+    assert run("get", "orders", "=nonsense!").exit_code == 2
 
 
 @pytest.mark.parametrize(("arguments", "code", "problem"), [

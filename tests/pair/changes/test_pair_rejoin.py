@@ -157,7 +157,7 @@ async def test_a_write_is_refused_while_its_table_is_being_dropped(tmp_path: Pat
         await put(pair, "a", 1, "x")
         table = site(pair, "a").catalog.get("t")
         pair.faults["a"].hold_remote.clear()
-        dropping = asyncio.ensure_future(pair.running["a"].service.tables.drop("t"))
+        dropping = asyncio.ensure_future(pair.running["a"].service.tables.drop("t", confirm="t"))
         await turns()
         writing = asyncio.ensure_future(put(pair, "a", 2, "too late"))
         pair.faults["a"].hold_remote.set()

@@ -72,7 +72,7 @@ async def test_a_row_is_refused_while_its_table_is_being_dropped(pair: Pair) -> 
     service = pair.running["a"].service
     table = service.tables.get("t")
     pair.faults["a"].hold_remote.clear()
-    dropping = asyncio.ensure_future(service.tables.drop("t"))
+    dropping = asyncio.ensure_future(service.tables.drop("t", confirm="t"))
     await turns()
     row = RowCodec(table).encode_json_row({"k": 1, "v": "x"})
     with pytest.raises(Conflict, match="being dropped"):

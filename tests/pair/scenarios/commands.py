@@ -154,7 +154,7 @@ class PairCommands(SiteCommands):
         return await self.do_columns(words[:1])
 
     async def do_drop(self, words: list[str]) -> str:
-        await self._at(words[0]).service.tables.drop(words[1])
+        await self._at(words[0]).service.tables.drop(words[1], confirm=words[1])
         return "dropped"
 
     async def do_tables(self, words: list[str]) -> str:
