@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from spark_jobs.snapshots.snapshot import Catalog, catalog_of
 from storage.engines.entries.write import VERSION_BYTES
 from storage.engines.sql import tables as own
-from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
+from storage.engines.sql.names import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.reading import load
 from storage.engines.sql.tables import TablePlace
 from twinlog.errors import ConfigError, EngineFailed, NotFound, Refused
@@ -41,6 +41,8 @@ class SqlReader:
     @cached_property
     def _found(self) -> tuple[Catalog, dict[int, TablePlace]]:
         with _sql_errors():
+            if not own.settle(self._connection):
+                raise NotFound("the search path of the database's user leads to no schema: look at the role's search_path")
             kept = self._connection.execute(select(own.state.c.format)).scalar()
             if kept != own.FORMAT:
                 raise Refused(f"the database is of format {kept}, this release reads {own.FORMAT}")
@@ -78,7 +80,7 @@ class SqlReader:
             if place.dialect == "sqlite":
                 return self._every(place, rows)
             asked = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
-            size, pages = self._connection.execute(asked, {"name": own.quoted(self._connection, place.name)}).one()
+            size, pages = self._connection.execute(asked, {"name": own.address(self._connection, place)}).one()
             pieces = size // (rows * _BYTES_A_ROW)
             if pieces < 2:
                 return []

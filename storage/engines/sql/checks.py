@@ -29,9 +29,9 @@ def refused(problem: str, allowed: str) -> ConfigError:
 def check_rights(connection: Connection) -> None:
     """PostgreSQL: what the first new table, or the first large batch, would miss otherwise."""
     user, schema, database, creates, stages = connection.execute(text(
-        "SELECT current_user, current_schema(), current_database(), has_schema_privilege(current_schema(), 'CREATE'), "
+        "SELECT current_user, :home, current_database(), has_schema_privilege(:home, 'CREATE'), "
         "has_database_privilege(current_database(), 'TEMPORARY')"
-    )).one()
+    ), {"home": own.home_of(connection)}).one()
     if not creates:
         grant = f"GRANT CREATE, USAGE ON SCHEMA {schema} TO {user}"
         raise refused(f"lacks rights: {user} may not make tables in the schema {schema}", grant)
@@ -46,9 +46,9 @@ def check_tables(connection: Connection, places: Iterable[TablePlace]) -> None:
     names = [table.name for table in tables]
     if connection.dialect.name == "postgresql":
         _check_owners(connection, names)
-    inspector = inspect(connection)
-    columns = {name: found for (_, name), found in inspector.get_multi_columns(filter_names=names).items()}
-    keys = {name: found for (_, name), found in inspector.get_multi_pk_constraint(filter_names=names).items()}
+    inspector, home = inspect(connection), own.home_of(connection)
+    columns = {name: found for (_, name), found in inspector.get_multi_columns(home, filter_names=names).items()}
+    keys = {name: found for (_, name), found in inspector.get_multi_pk_constraint(home, filter_names=names).items()}
     for table in tables:
         key = keys[table.name]["constrained_columns"] if table.name in keys else []
         check_shape(connection.dialect, table, columns.get(table.name, []), key)
@@ -57,10 +57,10 @@ def check_tables(connection: Connection, places: Iterable[TablePlace]) -> None:
 def _check_owners(connection: Connection, names: Sequence[str]) -> None:
     asked = text(
         "SELECT relname, pg_get_userbyid(relowner), current_user "
-        "FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-        "WHERE nspname = current_schema() AND relname = ANY(CAST(:names AS text[])) AND NOT pg_has_role(relowner, 'USAGE') "
+        "FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace "
+        "WHERE nspname = :home AND relname = ANY(CAST(:names AS text[])) AND NOT pg_has_role(relowner, 'USAGE') "
         "ORDER BY relname LIMIT 1"
-    ).bindparams(bindparam("names", list(names)))
+    ).bindparams(bindparam("names", list(names)), bindparam("home", own.home_of(connection)))
     for table, owner, user in connection.execute(asked):
         raise refused(
             f"lacks rights: the table {table} belongs to {owner}, not to {user}",

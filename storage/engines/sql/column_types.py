@@ -26,19 +26,17 @@ from typing import Any, Final
 
 import msgspec
 
+from storage.engines.sql.names import column_names
 from storage.rows.compiled import cells_decoder
 from storage.rows.keys import KeyCodec
-from storage.rows.schema import Column, TableSchema
+from storage.rows.schema import TableSchema
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES
 from twinlog.errors import TwinlogError
 
 Show = Callable[[Any], Any]
 Cells = Callable[[bytes, bytes], Sequence[Any]]  # key, stored value -> what the columns show
 
-NAME_BYTES_MAX = 63  # PostgreSQL cuts a longer name off
 SHOWN_COLUMNS_MAX = 250  # a row's columns must fit in a page of 8 KiB, whatever they hold
-KEY, ROW_VERSION, VALUE = "twinlog_key", "twinlog_version", "twinlog_value"
-_RESERVED: Final = frozenset({KEY, ROW_VERSION, VALUE, "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "oid"})
 _FLOAT32_MAX: Final = 3.4028234663852886e38
 _to_json = msgspec.json.Encoder().encode
 _timestamp_text: Final = TYPES["timestamp"].to_json
@@ -116,29 +114,13 @@ class Shown:
 
 def shown_columns(schema: TableSchema, dialect: str) -> tuple[Shown, ...]:
     """The columns of `schema`, in its order, at most SHOWN_COLUMNS_MAX, under names that the database takes."""
-    names = sql_names(schema.columns, fold=dialect == "sqlite")
+    names = column_names(schema.columns, fold=dialect == "sqlite")
     shown = []
     for column in schema.columns[:SHOWN_COLUMNS_MAX]:
         in_postgresql, in_sqlite, show = _SHOWN[column.type]
         default = None if column.default is None else show(column.default)
         shown.append(Shown(column.id, names[column.id], in_sqlite if dialect == "sqlite" else in_postgresql, default))
     return tuple(shown)
-
-
-def sql_names(columns: Sequence[Column], fold: bool) -> dict[int, str]:
-    """Column id -> name in the database: its own, where that is short enough, free, and not the database's or the engine's.
-
-    `fold`: the database takes A and a as the same.
-    """
-    taken = set(_RESERVED)
-    names: dict[int, str] = {}
-    for column in sorted(columns, key=lambda column: column.id):
-        name = column.name
-        while len(name) > NAME_BYTES_MAX or (name.lower() if fold else name) in taken or name.lower() in _RESERVED:
-            name = f"{name[:40]}_{column.id}" if name == column.name else f"{name}_"
-        taken.add(name.lower() if fold else name)
-        names[column.id] = name
-    return names
 
 
 def cells_of(schema: TableSchema, shown: Sequence[Shown]) -> Cells:

@@ -194,10 +194,10 @@ class SqlEngine:
 
     def _connect(self, isolation: str) -> Connection:
         connection = self._engine.connect()
-        return connection if self._is_sqlite else connection.execution_options(isolation_level=isolation)
+        return connection if self.is_sqlite else connection.execution_options(isolation_level=isolation)
 
     @property
-    def _is_sqlite(self) -> bool:
+    def is_sqlite(self) -> bool:
         return self._engine.dialect.name == "sqlite"
 
     async def snapshot(self) -> SqlSnapshot:
@@ -265,7 +265,7 @@ class SqlEngine:
             with sql_errors("a note cannot be written"), self._writing, self._engine.connect() as connection:
                 with connection.execution_options(writes=True).begin():
                     put_note(connection, name, value)
-                if self._is_sqlite and self.failure is None:
+                if self.is_sqlite and self.failure is None:
                     make_durable(self._writer)
             kept = {**self._notes, name: value}
             self._notes = {key: note for key, note in kept.items() if note is not None}

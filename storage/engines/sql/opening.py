@@ -110,6 +110,9 @@ def open_database(engine: Engine, settings: SqlSettings, notes: Callable[[Connec
     except (SQLAlchemyError, psycopg.Error) as error:
         raise _unreachable(engine, error) from error
     try:
+        with writer.begin():
+            if own.HOME not in engine.get_execution_options() and not own.settle(writer):
+                raise refused("leads to no schema for tables", "create the schema, or set search_path for the user")
         if engine.dialect.name == "postgresql":
             _prepare_session(writer, settings.lock_wait_s)
         with writer.begin():
@@ -134,14 +137,12 @@ def _prepare_session(writer: Connection, lock_wait_s: float) -> None:
     """The writing connection: one process's only; the log is synced already, so a commit need not wait for the disk."""
     until_s = time.monotonic() + _LOCK_WAIT_S
     with writer.begin():
-        if writer.execute(text("SELECT current_schema()")).scalar() is None:
-            raise refused("leads to no schema for tables", "create the schema, or set search_path for the user")
         encoding = writer.execute(text("SHOW server_encoding")).scalar()
         if encoding != "UTF8":
             raise refused(f"is a database with encoding {encoding}", "create it with ENCODING 'UTF8'")
         check_rights(writer)
-        lock = text("SELECT pg_try_advisory_lock(hashtext('twinlog'), hashtext(current_schema()))")
-        while not writer.execute(lock).scalar():
+        lock = text("SELECT pg_try_advisory_lock(hashtext('twinlog'), hashtext(:home))")
+        while not writer.execute(lock, {"home": own.home_of(writer)}).scalar():
             if time.monotonic() > until_s:
                 raise refused("is in use by another gateway", "give each site a database of its own; stop the other process")
             time.sleep(_POLL_S)
@@ -186,7 +187,8 @@ def wait_for_disk(connection: Connection) -> None:
 def _make_tables(writer: Connection, settings: SqlSettings) -> None:
     """The engine's own tables, and whose they are."""
     found = inspect(writer)
-    missing = [table for table in own.metadata.sorted_tables if not found.has_table(table.name)]
+    home = own.home_of(writer)
+    missing = [table for table in own.metadata.sorted_tables if not found.has_table(table.name, schema=home)]
     if own.state not in missing:
         _check_owner(writer, settings)
     for table in missing:
@@ -201,8 +203,9 @@ def _make_tables(writer: Connection, settings: SqlSettings) -> None:
 
 
 def _check_owner(writer: Connection, settings: SqlSettings) -> None:
-    found, name = inspect(writer), own.state.name
-    check_shape(writer.dialect, own.state, found.get_columns(name), found.get_pk_constraint(name)["constrained_columns"])
+    found, name, home = inspect(writer), own.state.name, own.home_of(writer)
+    key = found.get_pk_constraint(name, schema=home)["constrained_columns"]
+    check_shape(writer.dialect, own.state, found.get_columns(name, schema=home), key)
     marked = writer.execute(select(own.state)).one_or_none()
     if marked is None:
         raise refused("holds an empty table twinlog_state", "drop twinlog's tables in it, and the site is filled by its peer")

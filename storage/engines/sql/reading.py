@@ -18,7 +18,7 @@ from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow, T
 from storage.engines.entries.effects import ReadRow
 from storage.engines.entries.write import Packed, pack_row
 from storage.engines.sql import tables as own
-from storage.engines.sql.column_types import KEY, ROW_VERSION, VALUE
+from storage.engines.sql.names import KEY, ROW_VERSION, VALUE
 from storage.engines.sql.tables import TablePlace, driver_of, place_of, signed, unsigned
 from storage.log.frame import Frame
 from storage.log.record import RecordKind
@@ -178,7 +178,7 @@ def load(connection: Connection) -> tuple[EngineState, dict[int, TablePlace]]:
     places, tables = {}, {}
     for one in connection.execute(select(own.tables)):
         number = unsigned(one.id)
-        places[number] = place_of(number, one.name, one.schema, connection.dialect.name)
+        places[number] = place_of(connection, number, one.name, one.schema)
         if one.schema is not None:
             tables[number] = Table(one.schema, one.history_s, one.since)
     epochs = tuple(
@@ -190,10 +190,10 @@ def load(connection: Connection) -> tuple[EngineState, dict[int, TablePlace]]:
 
 def size(connection: Connection) -> int:
     """Bytes on disk of the whole database."""
-    asked = "SELECT pg_database_size(current_database())"
-    if connection.dialect.name == "sqlite":
-        asked = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-    told: int = connection.execute(text(asked)).scalar_one()
+    if connection.dialect.name == "sqlite":  # no table-valued function: a table of that name would be met instead
+        pages, page_bytes = (connection.execute(text(f"PRAGMA main.{one}")).scalar_one() for one in ("page_count", "page_size"))
+        return int(pages * page_bytes)
+    told: int = connection.execute(text("SELECT pg_catalog.pg_database_size(pg_catalog.current_database())")).scalar_one()
     return told
 
 

@@ -14,8 +14,8 @@ Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,20 +35,22 @@ from sqlalchemy import (
     Text,
     bindparam,
     insert,
+    quoted_name,
     select,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateTable, DropTable
 from sqlalchemy.types import UserDefinedType
 
-from storage.engines.sql.column_types import KEY, NAME_BYTES_MAX, ROW_VERSION, VALUE, Cells, Shown, cells_of, shown_columns
+from storage.engines.sql.column_types import Cells, Shown, cells_of, shown_columns
+from storage.engines.sql.names import KEY, OWN, ROW_VERSION, VALUE, table_names
 from storage.rows.schema import TableSchema, decode_schema
 
 FORMAT = 1
 ATTRIBUTES_MAX = 1500  # PostgreSQL gives a table 1600 for its life, dropped ones included
 PAGE_ROWS = 2000
-OWN = "twinlog_"
+HOME = "schema_translate_map"  # SQLAlchemy puts the schema that it names before every table that names none
 
 metadata = MetaData()
 state = Table(
@@ -113,20 +115,25 @@ class Raw(UserDefinedType[Any]):
 
 @dataclass(frozen=True)
 class TablePlace:
-    """One table in the database. `shown` are its typed columns; without a schema there are none."""
+    """One table in the database. `shown` are its typed columns; without a schema there are none. `home`: the schema of the
+    database that it lies in."""
 
     number: int
     name: str
     schema: TableSchema | None
     shown: tuple[Shown, ...]
     dialect: str
+    home: str
 
     @cached_property
     def table(self) -> Table:
-        typed = [Column(column.name, Raw(column.sql_type)) for column in self.shown]
+        """Every name in it is quoted, and the table's stands behind its schema's: no word of SQL, and no table of the
+        database's own, is met instead."""
+        typed = [Column(quoted_name(column.name, True), Raw(column.sql_type)) for column in self.shown]
         return Table(
-            self.name, MetaData(), *typed, Column(KEY, LargeBinary, primary_key=True),
+            quoted_name(self.name, True), MetaData(), *typed, Column(KEY, LargeBinary, primary_key=True),
             Column(ROW_VERSION, BigInteger, nullable=False), Column(VALUE, LargeBinary, nullable=False),
+            schema=quoted_name(self.home, True),
         )
 
     @cached_property
@@ -154,7 +161,7 @@ class TablePlace:
     def of_keys(self) -> sql.Composed:
         """The query, for psycopg, of key, version and value of the rows whose keys are in one array."""
         names = [sql.Identifier(name) for name in (KEY, ROW_VERSION, VALUE)]
-        return sql.SQL("SELECT {0}, {1}, {2} FROM {3} WHERE {0} = ANY(%b)").format(*names, sql.Identifier(self.name))
+        return sql.SQL("SELECT {0}, {1}, {2} FROM {3} WHERE {0} = ANY(%b)").format(*names, sql.Identifier(self.home, self.name))
 
     def row(self, key: bytes, version: int, value: bytes) -> tuple[Any, ...]:
         """A row as the columns `names` take it."""
@@ -173,10 +180,31 @@ def upsert_into(table: Table, dialect: str) -> Any:
     )
 
 
-def place_of(number: int, name: str, schema: bytes | None, dialect: str) -> TablePlace:
+def settle(connection: Connection) -> bool:
+    """Fixes, for this connection and all that its engine makes, the schema of the database in which all tables are: the first
+    of the search path. Returns False when that leads to none."""
+    home: str | None = "main"
+    if connection.dialect.name == "postgresql":
+        home = connection.execute(text("SELECT pg_catalog.current_schema()")).scalar()
+    if home is None:
+        return False
+    named = {HOME: {None: quoted_name(home, True)}}
+    connection.engine.update_execution_options(**named)
+    connection.execution_options(**named)
+    return True
+
+
+def home_of(connection: Connection) -> str:
+    """Returns the schema of the database in which all tables are."""
+    home: str = connection.get_execution_options()[HOME][None]
+    return home
+
+
+def place_of(connection: Connection, number: int, name: str, schema: bytes | None) -> TablePlace:
     """The table `number` under the name it has in the database."""
-    decoded = None if schema is None else decode_schema(schema)
-    return TablePlace(number, name, decoded, () if decoded is None else shown_columns(decoded, dialect), dialect)
+    decoded, dialect = None if schema is None else decode_schema(schema), connection.dialect.name
+    shown = () if decoded is None else shown_columns(decoded, dialect)
+    return TablePlace(number, name, decoded, shown, dialect, home_of(connection))
 
 
 def driver_of(connection: Connection) -> psycopg.Connection[Any]:
@@ -190,47 +218,51 @@ def quoted(connection: Connection, name: str) -> str:
     return connection.dialect.identifier_preparer.quote_identifier(name)
 
 
+def address(connection: Connection, place: TablePlace) -> str:
+    """The table's name behind its schema's, both quoted."""
+    return connection.dialect.identifier_preparer.format_table(place.table)
+
+
 def run(connection: Connection, statement: str) -> None:
     """A statement as it stands, percent signs and colons included."""
     connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def is_taken(connection: Connection, name: str) -> bool:
-    """Returns True when anything of the database has this name: a table, view, index or sequence, ours or somebody else's."""
+    """Returns True when anything of the database has this name: a table, view, index, sequence or type, ours or somebody
+    else's. PostgreSQL's array types do not count: it gives them another name when a table needs theirs. A module of SQLite
+    counts: a connection that has not heard of a new table yet takes the module for it."""
     if connection.dialect.name == "sqlite":
-        asked = "SELECT 1 FROM sqlite_master WHERE lower(name) = lower(:name)"
+        if any(module.lower() == name.lower() for (module,) in connection.execute(text("PRAGMA module_list"))):
+            return True
+        asked = "SELECT 1 FROM main.sqlite_master WHERE lower(name) = lower(:name)"
     else:
         asked = (
-            "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
-            "WHERE relname = :name AND nspname = current_schema()"
+            "WITH home AS (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = :home) "
+            "SELECT 1 FROM pg_catalog.pg_class, home WHERE relname = :name AND relnamespace = home.oid UNION ALL "
+            "SELECT 1 FROM pg_catalog.pg_type AS one, home WHERE typname = :name AND typnamespace = home.oid "
+            "AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_type AS element WHERE element.typarray = one.oid)"
         )
-    return connection.execute(text(asked), {"name": name}).first() is not None
+    wanted = {"name": name} if connection.dialect.name == "sqlite" else {"name": name, "home": home_of(connection)}
+    return connection.execute(text(asked), wanted).first() is not None
 
 
-def _names(wanted: str, number: int) -> Iterator[str]:
-    if len(wanted) <= NAME_BYTES_MAX and not wanted.lower().startswith(OWN):
-        yield wanted
-    name = f"{wanted[:40]}_{number}"
-    while True:
-        yield name if not name.lower().startswith(OWN) else f"t_{name}"
-        name += "_"
+def _free_name(connection: Connection, wanted: str, number: int) -> str:
+    return next(name for name in table_names(wanted, number) if not is_taken(connection, name))
 
 
 def create(connection: Connection, number: int, schema: bytes | None) -> TablePlace:
     """A new table. Somebody else's table of that name stays as it is: ours gets its number behind the name."""
     decoded = None if schema is None else decode_schema(schema)
-    if decoded is None:
-        name = f"{OWN}table_{number}"
-    else:
-        name = next(name for name in _names(decoded.name, number) if not is_taken(connection, name))
-    place = place_of(number, name, schema, connection.dialect.name)
+    name = f"{OWN}table_{number}" if decoded is None else _free_name(connection, decoded.name, number)
+    place = place_of(connection, number, name, schema)
     connection.execute(CreateTable(place.table))
     connection.execute(insert(tables).values(id=signed(number), name=name, schema=schema, history_s=0, since=0))
     return place
 
 
 def drop(connection: Connection, place: TablePlace) -> None:
-    run(connection, f"DROP TABLE {quoted(connection, place.name)}")
+    connection.execute(DropTable(place.table))
     connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
 
 
@@ -243,23 +275,26 @@ def change(connection: Connection, place: TablePlace, schema: bytes, put: PutRow
     known = set() if place.schema is None else {column.id for column in place.schema.columns}
     if place.schema is None or (added and (decoded.next_column_id > ATTRIBUTES_MAX or any(one.id in known for one in added))):
         return _made_anew(connection, place, schema, put)
-    name = place.name
     if decoded.name != place.schema.name:
-        name = next(name for name in _names(decoded.name, place.number) if not is_taken(connection, name))
-        run(connection, f"ALTER TABLE {quoted(connection, place.name)} RENAME TO {quoted(connection, name)}")
-    _alter(connection, name, place.shown, shown)
-    return place_of(place.number, name, schema, place.dialect)
+        place = _renamed(connection, place, _free_name(connection, decoded.name, place.number))
+    _alter(connection, place, shown)
+    return place_of(connection, place.number, place.name, schema)
 
 
-def _alter(connection: Connection, name: str, before: Sequence[Shown], shown: Sequence[Shown]) -> None:
+def _renamed(connection: Connection, place: TablePlace, name: str) -> TablePlace:
+    run(connection, f"ALTER TABLE {address(connection, place)} RENAME TO {quoted(connection, name)}")
+    return replace(place, name=name)
+
+
+def _alter(connection: Connection, place: TablePlace, shown: Sequence[Shown]) -> None:
     def alter(what: str) -> None:
-        run(connection, f"ALTER TABLE {quoted(connection, name)} {what}")
+        run(connection, f"ALTER TABLE {address(connection, place)} {what}")
 
     def quote(column: str) -> str:
         return quoted(connection, column)
 
     now = {column.id: column.name for column in shown}
-    kept = {column.id: column.name for column in before}
+    kept = {column.id: column.name for column in place.shown}
     for number in kept.keys() - now.keys():
         alter(f"DROP COLUMN {quote(kept[number])}")
     renamed = [number for number in kept.keys() & now.keys() if kept[number] != now[number]]
@@ -287,18 +322,17 @@ def _literal(value: Any, dialect: str) -> str:
 
 def _made_anew(connection: Connection, place: TablePlace, schema: bytes, put: PutRows) -> TablePlace:
     """A new table with all rows of `place`, which is dropped."""
-    away = f"{OWN}old_{place.number}"
-    run(connection, f"ALTER TABLE {quoted(connection, place.name)} RENAME TO {quoted(connection, away)}")
+    old = replace(_renamed(connection, place, f"{OWN}old_{place.number}"), schema=None, shown=())
     connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
     made = create(connection, place.number, schema)
-    old = place_of(place.number, away, None, place.dialect).table
+    key, version, value = (old.table.c[name] for name in (KEY, ROW_VERSION, VALUE))
     after: bytes | None = None
     while True:
-        page = select(old.c[KEY], old.c[ROW_VERSION], old.c[VALUE]).order_by(old.c[KEY]).limit(PAGE_ROWS)
-        rows = connection.execute(page if after is None else page.where(old.c[KEY] > after)).all()
+        page = select(key, version, value).order_by(key).limit(PAGE_ROWS)
+        rows = connection.execute(page if after is None else page.where(key > after)).all()
         if not rows:
             break
         put(made, rows)
         after = rows[-1][0]
-    run(connection, f"DROP TABLE {quoted(connection, away)}")
+    connection.execute(DropTable(old.table))
     return made

@@ -16,10 +16,10 @@ from sqlalchemy import Table as SqlTable
 from storage.engine import EngineState, EpochEntry, RequestOutcome, Table, TableSet, horizon
 from storage.engines.entries.write import VERSION_BYTES, EngineWrite, Rows, version_of
 from storage.engines.sql import tables as own
-from storage.engines.sql.column_types import KEY
+from storage.engines.sql.names import KEY
 from storage.engines.sql.opening import wait_for_disk
 from storage.engines.sql.reading import KEYS_AT_ONCE, is_one_of
-from storage.engines.sql.tables import TablePlace, change, create, driver_of, drop, quoted, run, signed, upsert_into
+from storage.engines.sql.tables import TablePlace, address, change, create, driver_of, drop, quoted, run, signed, upsert_into
 from twinlog.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
@@ -121,7 +121,7 @@ def put_rows(connection: Connection, place: TablePlace, rows: Sequence[tuple[byt
             copy.write_row(place.row(*row))  # the server takes what came before meanwhile
     others = ", ".join(f"{quoted(connection, name)} = EXCLUDED.{quoted(connection, name)}" for name in place.names[1:])
     run(connection, (
-        f"INSERT INTO {quoted(connection, place.name)} ({names}) SELECT {names} FROM {stage} "
+        f"INSERT INTO {address(connection, place)} ({names}) SELECT {names} FROM {stage} "
         f"ON CONFLICT ({quoted(connection, KEY)}) DO UPDATE SET {others}"
     ))
     if not last:
@@ -134,16 +134,16 @@ def _stage(connection: Connection, place: TablePlace, names: str) -> str:
     shape = place.name, place.shown
     made = stages.get(place.number)
     if made is not None and made[0] == shape:
-        return f"twinlog_stage_{made[1]}"
+        return f"pg_temp.twinlog_stage_{made[1]}"
     if made is not None:
         run(connection, f"DROP TABLE pg_temp.twinlog_stage_{made[1]}")
     number = connection.info["stage"] = connection.info.get("stage", 0) + 1
     run(connection, (
-        f"CREATE TEMPORARY TABLE twinlog_stage_{number} ON COMMIT DELETE ROWS AS "
-        f"SELECT {names} FROM {quoted(connection, place.name)} WITH NO DATA"
+        f"CREATE TEMPORARY TABLE pg_temp.twinlog_stage_{number} ON COMMIT DELETE ROWS AS "
+        f"SELECT {names} FROM {address(connection, place)} WITH NO DATA"
     ))
     stages[place.number] = (shape, number)
-    return f"twinlog_stage_{number}"
+    return f"pg_temp.twinlog_stage_{number}"
 
 
 def _put_history(connection: Connection, write: EngineWrite) -> None:

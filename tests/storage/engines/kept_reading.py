@@ -15,6 +15,7 @@ from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import RocksView
 from storage.engines.sql import reading as sql_read
 from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.tables import settle
 
 LIMIT = 10_000_000
 
@@ -77,6 +78,7 @@ def _read_rocks(folder: Path) -> Content:
 
 
 def _read_sql(connection: Connection) -> Content:
+    assert settle(connection)
     state, places = sql_read.load(connection)
     return _content(state, {n: sql_read.rows(connection, places[n], None, None, False, LIMIT) for n in sorted(places)})
 

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from storage.engine import StoredRow
-from storage.engines.sql.column_types import SHOWN_COLUMNS_MAX, shown_columns, sql_names
+from storage.engines.sql.column_types import SHOWN_COLUMNS_MAX, shown_columns
 from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.names import column_names
 from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.codec import RowCodec
 from storage.rows.schema import Column, TableSchema, alter, encode_schema, parse_table
@@ -163,8 +164,8 @@ async def test_names_that_the_database_does_not_take(rig: PostgresRig, database:
     content = {"k": 1, **{column["name"]: n for n, column in enumerate(columns)}}
     own = schema([], name="twinlog_state", table_id=2)
     await rig.engine.apply([Log().frame(ddl(made), row(made, content), ddl(own), row(own, {"k": 7}))])
-    names = sql_names(made.columns, fold=False)
-    assert seen(database, f"SELECT xmin_2, \"A\", a, \"select\", {names[6]}, {names[7]}, {names[8]} FROM {'t' * 40}_1") == [
+    names = column_names(made.columns, fold=False)
+    assert seen(database, f"SELECT xmin_2, \"A\", a, \"select\", {names[6]}, {names[7]}, {names[8]} FROM {'t' * 30}_1") == [
         tuple(range(7))
     ]
     assert seen(database, "SELECT k FROM t_twinlog_state_2") == [(7,)]
@@ -172,10 +173,10 @@ async def test_names_that_the_database_does_not_take(rig: PostgresRig, database:
 
 def test_names_where_upper_and_lower_case_are_one() -> None:
     columns = [Column(n, name, "int32", True) for n, name in enumerate(["A", "a", "a_1", "TWINLOG_KEY"], 1)]
-    names = sql_names(columns, fold=True)
+    names = column_names(columns, fold=True)
     assert len({name.lower() for name in names.values()}) == 4
     assert names[1] == "A"
-    assert sql_names(columns, fold=False)[2] == "a"
+    assert column_names(columns, fold=False)[2] == "a"
 
 
 async def test_somebody_elses_table_is_left_alone(rig: PostgresRig, database: str) -> None:
