@@ -30,6 +30,10 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     waiting_for: str | None = None
     lease_left_s: float | None = None  # of its read lease; None: it has no epoch open
+    serves_reads: bool = False  # by the site's one judgement of itself, which its health and status show
+    serves_writes: bool = False
+    serves_not: str | None = None  # why it does less than its role is for
+    serves_again: str | None = None  # what to do about that
     # ---- what it holds
     applied_seq: int
     durable_seq: int

@@ -132,5 +132,11 @@ class BarrierBody(Struct, forbid_unknown_fields=True):
 
 
 class HealthAnswer(Struct, frozen=True):
+    """Shows what the site does now, and why not, as in the cluster document."""
+
     site: str
     role: str
+    reads: bool
+    writes: bool
+    follows: bool
+    why: str | None = None

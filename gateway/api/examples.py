@@ -14,9 +14,11 @@ from gateway.service.documents import (
     BarrierDocument,
     BarrierList,
     ClusterDocument,
+    DependencyDocument,
     ReceiptDocument,
     RemoteLogDocument,
     ReplicationLag,
+    ServingDocument,
     SiteDocument,
 )
 from remote_log.replication.messages import StatusReply
@@ -88,7 +90,11 @@ CLUSTER = ClusterDocument(
     },
     committed_seq=8123, applied_seq=8123, durable_seq=8100, replication_lag=ReplicationLag(2, 0.02),
     remote_log=RemoteLogDocument(1_048_576, 1, 0, None), at_risk=AtRisk(0, True), resync=None, operation=None,
-    own_dfs_error=None, last_error=None,
+    serving=ServingDocument(True, True, False), troubles=[], now_ms=1_357_016_400_000,
+    dependencies={
+        "own DFS": DependencyDocument(1.2, None, None), "coordinator": DependencyDocument(0.1, 86.4, None),
+        "peer DFS": DependencyDocument(0.05, None, None), "peer": DependencyDocument(0.02, None, None),
+    },
 )
 _OPERATION = Operation(
     "op-3f9c", "switchover", "b", {}, "ann@host (10.0.0.9)", 1_357_016_400_000,
@@ -113,8 +119,8 @@ CHECKS = ChecksDocument(
 VIEW = SiteView(
     own=SiteFacts(
         site="a", pair="flights", release="0.1.0", wall_ms=1_357_016_400_000, lease_s=1.0, drift_margin=0.2,
-        initial_active="a", policy="protect", role="ACTIVE", epoch=3, mode="sync", lease_left_s=0.8, applied_seq=8123,
-        durable_seq=8100, committed_seq=8123,
+        initial_active="a", policy="protect", role="ACTIVE", epoch=3, mode="sync", lease_left_s=0.8,
+        serves_reads=True, serves_writes=True, applied_seq=8123, durable_seq=8100, committed_seq=8123,
     ),
     peer=StatusReply("b", "STANDBY", 3, "sync", 8121, 8100, 8121, ""),
     register=PairState(7, 3, 3, "a", "op-3f9b", reason="site a opened epoch 3"),
@@ -130,5 +136,5 @@ AUDIT = Audit(
     "audit-1", 0, ["flights"], "ann@host",
 )
 AUDITS = Audits({"compare": AUDIT}, AUDIT)
-HEALTH = HealthAnswer("a", Role.ACTIVE)
+HEALTH = HealthAnswer("a", Role.ACTIVE, reads=True, writes=True, follows=False)
 METRICS = "twinlog_epoch 3.0\n"

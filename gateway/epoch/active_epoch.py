@@ -20,6 +20,7 @@ import structlog
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
+from gateway.epoch.words import Words
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
@@ -34,6 +35,9 @@ from switchover.site_ports import SitePorts
 from twinlog.errors import Fenced, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
+SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
+    "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
+)
 POLICIES = ("protect", "available", "performance")
 log = structlog.get_logger("twinlog.active")
 
@@ -131,37 +135,55 @@ class ActiveEpoch:
         self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch, start.first_seq)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
-        self.last_background_error: str | None = None
+        self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        for work in (self.shipper.run, self._keep_lease, self._degrade_loop, self._trim_loop, self._resync_loop):
-            self._tasks.append(loop.create_task(self._kept(work)))
+        loops = {
+            SHIPPING: self.shipper.run, LEASE: self._keep_lease, DEGRADE: self._degrade_loop, TRIMMING: self._trim_loop,
+            RESYNC: self._resync_loop,
+        }
+        self._tasks = [loop.create_task(self._kept(subject, work)) for subject, work in loops.items()]
 
-    async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _kept(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
         """Runs `work` as long as the epoch lives: a fault of ours must not leave it without lease, shipper or trimmer."""
         while True:
             try:
                 await work()
             except Exception as error:
-                self.last_background_error = f"internal error: {error!r}"
-                log.error("internal error", work=work.__name__, traceback=traceback.format_exc())
+                self._failed(subject, f"internal error: {error!r}")
+                log.error("internal error", work=subject, traceback=traceback.format_exc())
                 await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
             else:
                 return  # fenced: the epoch is about to end
+
+    def _failed(self, subject: str, error: TwinlogError | str) -> None:
+        self.work.failed(subject, self.ports.clock.monotonic_s(), error)
+
+    def _went_well(self, subject: str) -> None:
+        """The newest round of this work found nothing wrong, or nothing to do: what it said before is over."""
+        self.work.answered(subject, self.ports.clock.monotonic_s())
 
     @property
     def remote(self) -> RemoteWriter | None:
         return self.modes.remote
 
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """Says what is wrong with each segment of the remote log that cannot be read, and so not be trimmed."""
+        return self._trimmer.damaged
+
     def _peer_moved(self, view: PeerView) -> None:
         known = view.state == "following" and view.durable_seq is not None
+        if known:
+            self._went_well(SHIPPING)
         self.ports.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
 
     # ---- the lease
     @property
-    def _proof_age_s(self) -> float:
+    def proof_age_s(self) -> float:
+        """Returns the age of the newest proof that this epoch is not fenced."""
         return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease.lease_s)
 
     async def _keep_lease(self) -> None:
@@ -172,16 +194,18 @@ class ActiveEpoch:
             try:
                 if not self.core.needs_remote:
                     await self._renew()
+                    self._went_well(LEASE)
                     continue
-                if self._proof_age_s >= settings.lease.noop_interval_s and not self.core.frames_in_flight:
+                if self.proof_age_s >= settings.lease.noop_interval_s and not self.core.frames_in_flight:
                     self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease.lease_s)
-                if self._proof_age_s >= settings.lease.lease_s:
+                if self.proof_age_s >= settings.lease.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
+                self._went_well(LEASE)
             except Fenced as error:
                 self._on_end(error)
                 return
             except TwinlogError as error:
-                self.last_background_error = error.message  # the lease runs out by itself; status shows why
+                self._failed(LEASE, error)  # it runs out by itself; status shows why
 
     async def _degrade_loop(self) -> None:
         """The policy's degrade, when there is no proof by the remote log for too long. At once where async is the choice:
@@ -189,15 +213,15 @@ class ActiveEpoch:
         settings, after_s = self.settings, self.settings.degrade_after_s
         while after_s is not None:
             await self.ports.clock.sleep(settings.lease.noop_interval_s / 2)
-            if not self.core.needs_remote or self._proof_age_s < after_s:
-                continue
             try:
-                await self.degrade(by_command=False, unproved_s=after_s)
+                if self.core.needs_remote and self.proof_age_s >= after_s:
+                    await self.degrade(by_command=False, unproved_s=after_s)
+                self._went_well(DEGRADE)
             except Fenced as error:
                 self._on_end(error)
                 return
             except TwinlogError as error:
-                self.last_background_error = error.message
+                self._failed(DEGRADE, error)
 
     async def _read_own_state(self) -> PairState:
         """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""
@@ -220,7 +244,7 @@ class ActiveEpoch:
         self.modes.degrades_waiting += 1
         try:
             async with self._mode_lock:
-                if self._proof_age_s < unproved_s:
+                if self.proof_age_s < unproved_s:
                     return
                 was_async = self.core.mode is CommitMode.ASYNC
                 if by_command:
@@ -244,38 +268,42 @@ class ActiveEpoch:
 
     async def _resync_loop(self) -> None:
         """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
-        clock, after_s = self.ports.clock, self.settings.resync_after_s
         while True:
-            await clock.sleep(self.settings.lease.noop_interval_s)
-            if self.modes.unsettled:
-                await self._settle()
-            if after_s is None or not self.auto_resync or self.core.mode is CommitMode.SYNC or self._mode_lock.locked():
-                continue
-            if not await self._is_well():
+            await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
+            try:
+                if self.modes.unsettled:
+                    await self._settle()
+                await self._resync_when_well()
+            except Fenced as error:
+                self._on_end(error)
+                return
+            except TwinlogError as error:
                 self._well_since_s = None
-                continue
-            now = clock.monotonic_s()
-            self._well_since_s = self._well_since_s if self._well_since_s is not None else now
-            if now - self._well_since_s >= after_s:
-                try:
-                    await self.resync(by_command=False)
-                except Fenced as error:
-                    self._on_end(error)
-                    return
-                except TwinlogError as error:
-                    self._well_since_s = None
-                    self.last_background_error = error.message
+                self._failed(RESYNC, error)
+
+    async def _resync_when_well(self) -> None:
+        """An attempt's error is over when the next one succeeds, or when nothing is left to do."""
+        after_s = self.settings.resync_after_s
+        if after_s is None or not self.auto_resync or self.core.mode is CommitMode.SYNC:
+            for subject in (RESYNC, PROBE):
+                self._went_well(subject)
+            return
+        if self._mode_lock.locked():
+            return
+        if not await self._is_well():
+            self._well_since_s = None
+            return
+        now = self.ports.clock.monotonic_s()
+        self._well_since_s = self._well_since_s if self._well_since_s is not None else now
+        if now - self._well_since_s >= after_s:
+            await self.resync(by_command=False)
+            self._went_well(RESYNC)
 
     async def _settle(self) -> None:
         """Whatever the policy: as long as the coordinator says async, nobody may take over without force."""
-        try:
-            async with self._mode_lock:
-                if self.modes.unsettled and self.core.mode is CommitMode.SYNC:
-                    await self.modes.settle()
-        except Fenced as error:
-            self._on_end(error)
-        except TwinlogError as error:
-            self.last_background_error = error.message
+        async with self._mode_lock:
+            if self.modes.unsettled and self.core.mode is CommitMode.SYNC:
+                await self.modes.settle()
 
     async def _is_well(self) -> bool:
         if self.shipper.view.state != "following":
@@ -283,8 +311,9 @@ class ActiveEpoch:
         try:
             await self.ports.peer_dfs.probe()
         except TwinlogError as error:
-            self.last_background_error = error.message
+            self._failed(PROBE, error)
             return False
+        self._went_well(PROBE)
         return True
 
     # ---- trimming
@@ -293,8 +322,9 @@ class ActiveEpoch:
             await self.ports.clock.sleep(self.settings.trim_interval_s)
             try:
                 await self.trim()
+                self._went_well(TRIMMING)
             except TwinlogError as error:
-                self.last_background_error = error.message  # tried again at the next round
+                self._failed(TRIMMING, error)  # tried again at the next round
 
     async def trim(self) -> None:
         """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""

@@ -103,6 +103,9 @@ class CommitLog:
         self._quiet = asyncio.Event()
         self._flush_scheduled = False
         self._sealing = False
+        self.acknowledged_s: float | None = None  # when something was last acknowledged, by the monotonic clock
+        self.local_trouble: str | None = None  # why the WAL takes nothing at the moment
+        self._waiting_since_s: float | None = None  # somebody waits, and since then nothing was acknowledged
         self._stopped: TwinlogError | None = None
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -210,6 +213,7 @@ class CommitLog:
             self._broken_by(broken)
             return
         self._sealing = True
+        self.local_trouble = str(error)
         if self.remote is not None:
             self.remote.drop_after(failed.standing)
         self._wal.forget_after(failed.standing)
@@ -226,9 +230,10 @@ class CommitLog:
             try:
                 await self._wal.roll(self.core.next_seq)
                 break
-            except LogError:
+            except LogError as error:
+                self.local_trouble = error.message
                 await self._clock.sleep(self._settings.roll_retry_s)
-        self._sealing = False
+        self._sealing, self.local_trouble = False, None
         self._schedule_flush()
 
     # ---- the remote log
@@ -302,7 +307,8 @@ class CommitLog:
                 self._unproved.append((pending, Ack(frame.epoch, seq, version, group.label)))
 
     def _answer_proved(self) -> None:
-        if self._unproved and self._lease.valid_at(self._clock.monotonic_s()):
+        if self._unproved and self._lease.valid_at(now_s := self._clock.monotonic_s()):
+            self.acknowledged_s = now_s
             while self._unproved:
                 pending, ack = self._unproved.popleft()
                 if not pending.answer.done():
@@ -313,6 +319,7 @@ class CommitLog:
         while True:
             await self._clock.sleep(self._settings.sweep_interval_s)
             now = self._clock.monotonic_s()
+            self._note_waiting(now)
             for pending in [p for p in self._queue if p.deadline_s <= now]:
                 self._queue.remove(pending)
                 pending.fail(Unavailable("the write waited to its deadline and was not logged: try again", retry_after_s=1))
@@ -324,6 +331,18 @@ class CommitLog:
                 pending.fail(OutcomeUnknown("not acknowledged by its deadline: the write may or may not appear later"))
             if late:
                 self._unproved = deque(entry for entry in self._unproved if not entry[0].answer.done())
+
+    def _note_waiting(self, now_s: float) -> None:
+        """Notes since when requests wait in vain: looked at from time to time, so that no request pays for it."""
+        since_s = self._waiting_since_s
+        if not (self._queue or self._framed or self._unproved):
+            self._waiting_since_s = None
+        elif since_s is None or (self.acknowledged_s is not None and self.acknowledged_s >= since_s):
+            self._waiting_since_s = now_s
+
+    def waiting_age_s(self, now_s: float) -> float:
+        """Returns for how long requests have waited without one acknowledgement; 0 when nobody waits."""
+        return 0.0 if self._waiting_since_s is None else now_s - self._waiting_since_s
 
     def _note_quiet(self) -> None:
         if not (self._queue or self._framed or self._to_apply):

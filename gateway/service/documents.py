@@ -68,15 +68,48 @@ class ResyncDocument(Struct, frozen=True):
     records_left: int | None
 
 
+class ServingDocument(Struct, frozen=True):
+    """Shows what the asked site does now: `reads` and `writes` as the active, `follows` as a standby. `why` not, and what to
+    `do` about it; both null where it does all that its role is for."""
+
+    reads: bool
+    writes: bool
+    follows: bool
+    why: str | None = None
+    do: str | None = None
+
+
+class SiteTrouble(Struct, frozen=True):
+    """Something that keeps the site from being whole although it may serve. `do`: the way out; `error`: in its own words."""
+
+    about: str
+    seen: str
+    do: str
+    error: str | None = None
+
+
+class DependencyDocument(Struct, frozen=True):
+    """Shows when something that the site depends on last answered and last failed, as ages; null: never. `error`: why it
+    failed, as long as that is its newest word."""
+
+    answered_ago_s: Seconds | None
+    failed_ago_s: Seconds | None
+    error: str | None
+
+
 class ClusterDocument(Struct, frozen=True, kw_only=True):
     """The pair as one site sees it. `waiting_for`: what the site needs before it can serve. `operation`: the id of the role
-    change that runs here."""
+    change that runs here. `now_ms`: the site's clock, in milliseconds since 1970."""
 
     pair: str
     site: str
     role: Role
     reason: str
     waiting_for: str | None
+    serving: ServingDocument
+    troubles: list[SiteTrouble]
+    dependencies: Annotated[dict[str, DependencyDocument], Meta(description="own DFS, peer DFS, coordinator, peer, ...")]
+    now_ms: int
     epoch: int
     mode: Annotated[str, Meta(description="sync or async; unknown before the site has asked the coordinator")]
     mode_detail: CommitMode | None
@@ -91,8 +124,6 @@ class ClusterDocument(Struct, frozen=True, kw_only=True):
     at_risk: AtRisk | None
     resync: ResyncDocument | None
     operation: str | None
-    own_dfs_error: str | None
-    last_error: str | None
 
 
 Outcome = Literal["survived", "lost", "unknown"]

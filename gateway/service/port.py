@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.service.audits import Audit, Audits
-from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
+from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ServingDocument
 from gateway.service.histogram import Histogram
 from storage.engine import StoredRow
 from storage.log.record import Record, RequestMark
@@ -125,6 +125,9 @@ class Cluster(Protocol):
 
     def role(self) -> str:
         """Returns CLOSED | STANDBY | SWITCHING | DRAINING | ACTIVE | DOWNGRADE_ACTIVE | FENCED."""
+
+    def serving(self) -> ServingDocument:
+        """Returns what the site serves now, and why not: what health probes answer by."""
 
     def replication_lag_s(self) -> float | None:
         """Returns the age of the newest thing a standby lacks, in seconds; None: unknown."""

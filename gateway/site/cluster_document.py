@@ -18,14 +18,16 @@ from gateway.service.documents import (
     RemoteLogDocument,
     ReplicationLag,
     ResyncDocument,
+    ServingDocument,
     SiteDocument,
 )
 from gateway.service.histogram import Histogram
 from gateway.site.metrics import site_metrics
+from gateway.site.serving_facts import site_condition
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 
-ACTED_ON = ("role", "epoch", "mode", "active", "operation", "waiting_for")
+ACTED_ON = ("role", "serving", "epoch", "mode", "active", "operation", "waiting_for")
 CHANGE_POLL_S = 1.0
 
 
@@ -55,6 +57,9 @@ class ClusterView:
     def role(self) -> str:
         return str(self._site.role)
 
+    def serving(self) -> ServingDocument:
+        return site_condition(self._site).serving
+
     def replication_lag_s(self) -> float | None:
         return self._site.follower_silence_s()
 
@@ -65,9 +70,11 @@ class ClusterView:
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:
     epoch, engine, settings = site.active_epoch, site.ports.engine, site.settings
     committed = epoch.core.committed if epoch is not None else engine.applied.seq
-    active = site.active_address()
+    active, condition = site.active_address(), site_condition(site)
     return ClusterDocument(
-        pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for, epoch=site.epoch,
+        pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for,
+        serving=condition.serving, troubles=condition.troubles, dependencies=condition.dependencies,
+        now_ms=site.ports.clock.wall_ms(), epoch=site.epoch,
         mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
         active=None if active is None else ActiveSite(**active),
         sites={
@@ -76,8 +83,7 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
         replication_lag=_lag(site), remote_log=_remote_log(site), at_risk=_at_risk(site), resync=_resync(site),
-        operation=running_operation, own_dfs_error=site.own_dfs_error,
-        last_error=epoch.last_background_error if epoch is not None else None,
+        operation=running_operation,
     )
 
 
@@ -125,12 +131,19 @@ def _at_risk(site: Site) -> AtRisk | None:
     if site.active_epoch is None:
         return None
     core, view = site.active_epoch.core, _view(site)
-    if core.mode is CommitMode.SYNC:
+    if core.mode is CommitMode.SYNC and _has_remote_log(site):
         lacks_base = view is not None and _lacks_base(view, site.ports.wal.first_previous)
         return AtRisk(None, exact=False) if lacks_base else AtRisk(0, exact=True)
     if view is None or view.applied_seq is None or view.state != "following":
         return AtRisk(None, exact=False)
     return AtRisk(max(0, core.committed - view.applied_seq), exact=False)
+
+
+def _has_remote_log(site: Site) -> bool:
+    """Says whether the remote log still proves itself: one that does not answer may be gone, with what only it and this site
+    hold."""
+    epoch = site.active_epoch
+    return epoch is not None and epoch.proof_age_s < site.settings.lease.lease_s
 
 
 def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import crc32c
 
+from gateway.site.serving_facts import site_condition
 from gateway.site.site import Site
 from remote_log.dfs.retrying import within
 from remote_log.fencing.reading import begins_after, missing_from, segments_below
@@ -40,12 +41,13 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
-    now_s = ports.clock.monotonic_s()
+    now_s, serving = ports.clock.monotonic_s(), site_condition(site).serving
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
         lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,
         policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
         lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
+        serves_reads=serving.reads, serves_writes=serving.writes, serves_not=serving.why, serves_again=serving.do,
         applied_seq=ports.engine.applied.seq, durable_seq=ports.engine.durable_seq,
         committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied.seq,
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,

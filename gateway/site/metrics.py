@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from gateway.epoch.commit_rule import CommitMode
 from gateway.service.histogram import Histogram
+from gateway.site.serving_facts import site_condition
 from gateway.site.site import Site
 from switchover.roles.table import Role
 
@@ -11,10 +14,14 @@ ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 
 
 def site_metrics(site: Site) -> dict[str, float | Histogram]:
-    engine = site.ports.engine
+    engine, condition = site.ports.engine, site_condition(site)
     figures: dict[str, float | Histogram] = {
         "role": ROLE_NUMBERS[site.role],
         "is_active": float(site.active_epoch is not None),
+        "serves_reads": float(condition.serving.reads),
+        "serves_writes": float(condition.serving.writes),
+        "follows": float(condition.serving.follows),
+        "troubles": len(condition.troubles),
         "epoch": site.epoch,
         "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
@@ -29,11 +36,20 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
         **site.audits.figures(),
     }
+    for subject, word in condition.dependencies.items():
+        figures[f"{subject.lower().replace(' ', '_')}_ok"] = float(word.error is None)
     if site.pair_state is not None:
         figures["coordinator_state_id"] = site.pair_state.state_id
     epoch = site.active_epoch
     if epoch is not None:
-        figures["mode_sync"] = float(epoch.core.mode is CommitMode.SYNC)
+        now_s = site.ports.clock.monotonic_s()
+        if condition.serving.writes:  # else nobody is acknowledged, in no mode
+            figures["mode_sync"] = float(epoch.core.mode is CommitMode.SYNC)
+        if isfinite(epoch.proof_age_s):
+            figures["lease_proof_age_seconds"] = epoch.proof_age_s
+        if epoch.commit.acknowledged_s is not None:
+            figures["last_acknowledgement_age_seconds"] = now_s - epoch.commit.acknowledged_s
+        figures["waiting_write_age_seconds"] = epoch.commit.waiting_age_s(now_s)
         figures["committed_seq"] = epoch.core.committed
         figures["frames_in_flight"] = epoch.core.frames_in_flight
         figures["shipped_frames_total"] = epoch.shipper.frames_shipped

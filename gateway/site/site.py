@@ -17,6 +17,7 @@ import structlog
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
+from gateway.epoch.words import Words
 from gateway.service.admission import Admission
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
@@ -25,6 +26,7 @@ from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
+from gateway.site.serving_judgement import COORDINATOR
 from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
@@ -55,7 +57,7 @@ class Site:
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
-        self.own_dfs_error: str | None = None  # why a peer could not write its remote log here; None: all is well
+        self.words = Words()  # the newest of both DFSs and the coordinator
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
@@ -264,11 +266,15 @@ class Site:
         return None
 
     async def refresh_pair_state(self) -> PairState | None:
+        clock = self.ports.clock
         try:
             self.pair_state = await self.ports.coordinator.read()
-        except Unavailable:
-            self.pair_state = self.ports.coordinator.known or self.pair_state
+        except TwinlogError as error:
+            self.words.failed(COORDINATOR, clock.monotonic_s(), error)
+            if isinstance(error, Unavailable):
+                self.pair_state = self.ports.coordinator.known or self.pair_state
             raise
+        self.words.answered(COORDINATOR, clock.monotonic_s())
         return self.pair_state
 
     async def known_epochs(self) -> KnownEpochs:

@@ -11,9 +11,14 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import structlog
 
+from gateway.service.documents import SiteTrouble
+from gateway.site.serving_facts import site_condition
+from gateway.site.serving_judgement import OWN_DFS, PEER_DFS
 from gateway.site.site import Site
+from remote_log.dfs.port import Dfs
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
@@ -25,6 +30,7 @@ log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
 BACKOFF_MAX_S = 5.0
 PROBE_INTERVAL_S = 5.0
+CONDITION_INTERVAL_S = 0.25
 PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
 
 
@@ -41,6 +47,8 @@ class Supervisor:
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
         self._said = ""
+        self._done: tuple[bool, ...] = ()  # what it serves, as it was logged last
+        self._troubles: dict[str, SiteTrouble] = {}
         self._failed = 0  # attempts in a row: plans, and to open the storage anew
 
     def start(self) -> None:
@@ -48,7 +56,8 @@ class Supervisor:
         upkeep = (
             self._every(self._site.settings.engine.flush_interval_s, "flush", self._flush),
             self._every(PURGE_INTERVAL_S, "purge", self._purge),
-            self._every(PROBE_INTERVAL_S, "probe of the own DFS", self._probe),
+            self._every(PROBE_INTERVAL_S, "probe of both DFSs", self._probe),
+            self._every(CONDITION_INTERVAL_S, "look at itself", self._tell_changes),
         )
         self._tasks = [loop.create_task(work) for work in (self._watch(), *upkeep)]
 
@@ -167,15 +176,37 @@ class Supervisor:
         await self._site.barriers.expire()
 
     async def _probe(self) -> None:
-        """A standby needs its own DFS only at the takeover: that must be seen before."""
-        site = self._site
+        """A standby needs its own DFS only at the takeover, and an active the other one only for its next segment: what is
+        wrong must be seen before, and be over when it is."""
+        await asyncio.gather(
+            self._probe_one(OWN_DFS, self._site.ports.own_dfs), self._probe_one(PEER_DFS, self._site.ports.peer_dfs)
+        )
+
+    async def _probe_one(self, subject: str, dfs: Dfs) -> None:
+        words, clock = self._site.words, self._site.ports.clock
         try:
-            await site.ports.own_dfs.probe()
-            site.own_dfs_error = None
+            await dfs.probe()
+            words.answered(subject, clock.monotonic_s())
         except TwinlogError as error:
-            if site.own_dfs_error is None:
-                log.error("the own DFS is not usable", code=error.code, detail=error.message)
-            site.own_dfs_error = error.message
+            words.failed(subject, clock.monotonic_s(), error)
+
+    async def _tell_changes(self) -> None:
+        """Logs each change of what the site serves, and of what keeps it from being whole."""
+        serving, troubles, _ = site_condition(self._site)
+        done = serving.reads, serving.writes, serving.follows
+        if done != self._done:
+            served = serving.reads or serving.follows or (self._done and self._done != (False, False, False))
+            tell = log.warning if serving.why is not None and served else log.info  # a site that boots is not in trouble
+            tell("serves", **msgspec.to_builtins(serving))
+            self._done = done
+            self._site.touch()
+        now = {one.about: one for one in troubles}
+        for about in [about for about in self._troubles if about not in now]:
+            log.info("trouble is over", about=about)
+        for about, one in now.items():
+            if about not in self._troubles:
+                log.warning("trouble", **msgspec.to_builtins(one))
+        self._troubles = now
 
     async def _purge(self) -> None:
         """Old versions and request outcomes go, at the active and at the standby alike."""

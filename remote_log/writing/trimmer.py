@@ -45,10 +45,11 @@ class Trimmer:
         self._last_seqs: dict[str, int] = {}
         self._failures: dict[str, int] = {}  # segments of which a call has failed, by the number of the last failure
         self._claims_left = True
+        self.damaged: tuple[str, ...] = ()  # segments that the last whole round could not read, and so kept
 
     async def trim(self, writers: Writers, durable_seq: int) -> list[str]:
         """One round, and one at a time; the paths of the segments deleted. Raises DfsError at the first call that fails, so
-        that a DFS that does not answer costs one deadline; or after everything else was tried when a segment is damaged."""
+        that a DFS that does not answer costs one deadline. What is damaged is kept, and named by `damaged`."""
         deleted: list[str] = []
         damaged: list[DamagedLog] = []
         epochs = await self._segments(writers)
@@ -67,9 +68,8 @@ class Trimmer:
         for epoch, paths in epochs.items():
             if epoch < self._epoch and not set(paths) - set(deleted):
                 await self._dfs.delete(self._layout.epoch_folder(epoch))
-        if damaged:
-            raise _given_up(f"{len(damaged)} segments are damaged: {damaged[0]}")
-        if writers.remote is not None and self._claims_left:
+        self.damaged = tuple(error.message for error in damaged)
+        if writers.remote is not None and self._claims_left and not damaged:
             await self._delete_old_claims()
         return deleted
 

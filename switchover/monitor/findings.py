@@ -175,6 +175,9 @@ def _open(look: PairLook, register: PairState, told: SiteFacts) -> Iterator[Find
     site, other = told.site, OTHER[told.site]
     if told.lease_left_s is not None and told.lease_left_s > 0:
         yield from _resync(look, told)
+        if not told.serves_writes and permissions(told.role).writes:
+            yield Finding(f"writes-wait-{site}", AdviceKind.LOOK, site, told.serves_not or f"writes wait at site {site}",
+                          (f"site {site}: {told.serves_again or 'it does not say why'}",), "twinlog status")
         return
     said = [f"site {site}: its read lease has run out"]
     said += [f"site {site}: {told.peer_dfs_error}"] if told.peer_dfs_error else []

@@ -18,7 +18,7 @@ from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import checks_of
-from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument
+from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument, ServingDocument
 from gateway.service.port import SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
@@ -55,6 +55,7 @@ class DictService:
         self.catalog = Catalog(self.engine)
         self.role_now = role
         self.lag_s: float | None = 0.0
+        self.serving_now: ServingDocument | None = None  # other than by its role
         self.failure: BaseException | None = None  # raised by the next write
         self.deadlines_s: list[float | None] = []
         self.scanned_rows = 0
@@ -130,8 +131,8 @@ class DictService:
             pair="test", site=self.site, role=Role(self.role_now), reason="", waiting_for=None, epoch=1, mode="sync",
             mode_detail=None, policy="protect", active=None if active is None else ActiveSite(**active), sites={},
             committed_seq=self.engine.applied.seq, applied_seq=self.engine.applied.seq, durable_seq=self.engine.applied.seq,
-            replication_lag=None, remote_log=None, at_risk=None, resync=None, operation=None, own_dfs_error=None,
-            last_error=None,
+            replication_lag=None, remote_log=None, at_risk=None, resync=None, operation=None,
+            serving=self.serving(), troubles=[], dependencies={}, now_ms=CREATED_MS,
         )
 
     async def events(self) -> AsyncIterator[ClusterDocument]:
@@ -144,6 +145,12 @@ class DictService:
 
     def role(self) -> str:
         return self.role_now
+
+    def serving(self) -> ServingDocument:
+        if self.serving_now is not None:
+            return self.serving_now
+        is_active = self.role_now in ("ACTIVE", "DOWNGRADE_ACTIVE")
+        return ServingDocument(is_active, is_active, self.role_now == "STANDBY")
 
     def replication_lag_s(self) -> float | None:
         return self.lag_s

@@ -113,6 +113,9 @@ def _headline(best: Mapping[str, Any]) -> Text:
     mode, policy = best.get("mode"), best.get("policy")
     style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
     where = f"site [bold]{active['site']}[/] is active" if active.get("site") else "[bold red]no site is active[/]"
+    serving = best.get("serving") or {}
+    if active.get("site") and not serving.get("writes", True) and str(best.get("role", "")).endswith("ACTIVE"):
+        where += " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"
     return Text.from_markup(
         f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
         f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})"
@@ -145,16 +148,27 @@ def blockers(sites: Answers) -> list[str]:
         if isinstance(document, Exception):
             found.append(f"site {site} does not answer: {document}")
             continue
-        if document.get("waiting_for"):
-            found.append(f"site {site} is {document.get('role')} and waits for {document['waiting_for']}")
-        if document.get("last_error"):
-            found.append(f"site {site}: {document['last_error']}")
+        found += _said_by(site, document)
     best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
     if best and not best.get("active"):
         found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
     elif best.get("mode") == "async" and best.get("policy") != "performance":
         found.append(_not_synchronous(best.get("resync") or {}))
     return found
+
+
+def _said_by(site: str, document: Mapping[str, Any]) -> list[str]:
+    """Returns why a site does less than its role is for, and what else keeps it from being whole, each with the way out."""
+    serving, waits = document.get("serving") or {}, document.get("waiting_for")
+    said = [f"{serving['why']}: {serving['do']}" if serving.get("do") else serving["why"]] if serving.get("why") else []
+    does_its_part = serving.get("reads") or serving.get("follows")  # then it waits for nothing that the lines below do not name
+    if waits and not does_its_part and not any(waits in text for text in said):
+        said.append(f"site {site} is {document.get('role')} and waits for {waits}")
+    for trouble in document.get("troubles") or ():
+        error = f" ({trouble['error']})" if trouble.get("error") else ""
+        if not any(trouble["seen"] in text or (trouble.get("error") and trouble["error"] in text) for text in said):
+            said.append(f"{trouble['seen']}{error}: {trouble['do']}")
+    return said
 
 
 def _not_synchronous(resync: Mapping[str, Any]) -> str:

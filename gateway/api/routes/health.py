@@ -1,11 +1,13 @@
 """Load balancers and Prometheus ask these. None of these waits for anything.
 
-What always holds: `primary` is 200 on at most one site that serves writes; `standby` on a site that follows, not further
-behind than asked; `ready` on both of these; `live` whenever the process answers. Otherwise 503.
+What always holds: `primary` is 200 only on a site that takes writes now, by the one judgement (serving_judgement.py), and so on
+one at most; `standby` on a site that follows, not further behind than asked; `ready` on a site that answers reads or follows;
+`live` whenever the process answers. Otherwise 503, with the reason and the way out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -18,10 +20,8 @@ from gateway.api.documents import HealthAnswer
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.problems import Answer
 from gateway.api.routes.common import json_answer, to_response
+from gateway.service.documents import ServingDocument
 from twinlog.errors import Unavailable
-
-ACTIVE_ROLES = ("ACTIVE", "DOWNGRADE_ACTIVE")
-STANDBY_ROLES = ("STANDBY",)
 
 
 def router(context: ApiContext) -> APIRouter:
@@ -29,15 +29,18 @@ def router(context: ApiContext) -> APIRouter:
     service, cluster = context.service, context.service.cluster
     probe = api.answers({200: api.answer("yes", examples.HEALTH)}, 503)
 
-    def healthy_in(roles: tuple[str, ...]) -> Response:
-        role = cluster.role()
-        if role not in roles:
-            text = f"site {service.site} is {role}, not {' or '.join(roles)}; GET /v1/cluster shows more"
-            raise Unavailable(text, role=role, site=service.site)
+    def healthy(wanted: str, holds: Callable[[ServingDocument], bool]) -> Response:
+        serving = cluster.serving()
+        if not holds(serving):
+            said = serving.why or f"site {service.site} is {cluster.role()}"
+            way = f"; {serving.do}" if serving.do else ""
+            raise Unavailable(f"site {service.site} does not {wanted}: {said}{way}", role=cluster.role(), site=service.site)
         return shown_now()
 
     def shown_now() -> Response:
-        return json_answer(HealthAnswer(service.site, cluster.role()), 200, (b"cache-control", b"no-store"))
+        serving = cluster.serving()
+        answer = HealthAnswer(service.site, cluster.role(), serving.reads, serving.writes, serving.follows, serving.why)
+        return json_answer(answer, 200, (b"cache-control", b"no-store"))
 
     alive = api.answers({200: api.answer("yes", examples.HEALTH)})
 
@@ -47,18 +50,18 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.get("/health/ready", operation_id="getReady", summary="Check that this site serves or follows", responses=probe)
     async def ready() -> Response:
-        return healthy_in(ACTIVE_ROLES + STANDBY_ROLES)
+        return healthy("serve or follow", lambda serving: serving.reads or serving.follows)
 
     @routes.get("/health/primary", operation_id="getPrimary", summary="Check that this site takes writes", responses=probe)
     async def primary() -> Response:
-        return healthy_in(ACTIVE_ROLES)
+        return healthy("take writes", lambda serving: serving.writes)
 
     @routes.get(
         "/health/standby", operation_id="getStandby",
         summary="Check that this site follows the active, at most `lag` seconds behind", responses=probe,
     )
     async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
-        answer = healthy_in(STANDBY_ROLES)
+        answer = healthy("follow", lambda serving: serving.follows)
         behind_s = cluster.replication_lag_s()
         if lag is not None and (behind_s is None or behind_s > lag):
             shown_lag = "unknown" if behind_s is None else f"{behind_s:.3f} s"

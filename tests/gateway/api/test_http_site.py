@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gateway.service.documents import ServingDocument
 from switchover.roles.table import Role
 from tests.gateway.dict_service import ACTIVE
 from tests.gateway.door_client import ROWS, DoorClient, problem
@@ -130,13 +131,28 @@ async def test_receipts(plain: DoorClient) -> None:
 ])
 async def test_health_by_role(plain: DoorClient, role: str, healthy: set[str]) -> None:
     plain.service.role_now = role
+    serving = msgspec.to_builtins(plain.service.serving())
+    del serving["do"]
     for probe in ("live", "ready", "primary", "standby"):
         answer = await plain.http.get(f"/health/{probe}")
         if probe in healthy:
-            assert (answer.status_code, answer.json()) == (200, {"site": "a", "role": role})
+            assert (answer.status_code, answer.json()) == (200, {"site": "a", "role": role} | serving)
         else:
             problem(answer, 503, "unavailable", role=role)
             assert answer.headers["retry-after"] == "1"
+
+
+async def test_health_is_what_the_site_serves_and_not_its_role(plain: DoorClient) -> None:
+    """The other site's DFS is gone: an active by role, and nobody is answered."""
+    plain.service.serving_now = ServingDocument(False, False, False, "nothing reaches the remote log", "`twinlog degrade`")
+    for probe in ("ready", "primary"):
+        found = problem(await plain.http.get(f"/health/{probe}"), 503, "unavailable", role="ACTIVE")
+        assert "nothing reaches the remote log; `twinlog degrade`" in found["detail"]
+    live = (await plain.http.get("/health/live")).json()
+    assert (live["writes"], live["why"]) == (False, "nothing reaches the remote log")
+    plain.service.serving_now = ServingDocument(True, False, False, "writes wait", "see to the disk")
+    assert (await plain.http.get("/health/ready")).status_code == 200
+    assert (await plain.http.get("/health/primary")).status_code == 503
 
 
 async def test_a_standby_that_lags(plain: DoorClient) -> None:

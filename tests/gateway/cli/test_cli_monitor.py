@@ -30,7 +30,7 @@ REGISTER = PairState(state_id=2, epoch=1, epoch_allocated=1, active="a", opened_
 HEARD = StatusReply(
     site="a", role="ACTIVE", epoch=1, mode="sync", applied_seq=0, durable_seq=0, committed_seq=0, waiting_for=""
 )
-ACTIVE = replace(OWN, lease_left_s=0.5, policy="available")
+ACTIVE = replace(OWN, lease_left_s=0.5, policy="available", serves_reads=True, serves_writes=True)
 STANDBY = replace(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, remote_log_mark=7, lease_s=0.0)
 
 

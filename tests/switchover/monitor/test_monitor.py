@@ -26,8 +26,12 @@ REGISTER = PairState(state_id=7, epoch=3, epoch_allocated=3, active="a", opened_
 ACTIVE = SiteFacts(
     site="a", pair="shop", release="1", wall_ms=0, lease_s=1.0, drift_margin=0.2, initial_active="a", policy="available",
     role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90, lease_left_s=0.7, resyncs=True,
+    serves_reads=True, serves_writes=True,
 )
-STANDBY = changed(ACTIVE, site="b", role="STANDBY", lease_left_s=None, heard_s=0.1, remote_log_mark=100, resyncs=None)
+STANDBY = changed(
+    ACTIVE, site="b", role="STANDBY", serves_reads=False, serves_writes=False, lease_left_s=None, heard_s=0.1,
+    remote_log_mark=100, resyncs=None,
+)
 HEARD_A = StatusReply(site="a", role="ACTIVE", epoch=3, mode="sync", applied_seq=90, durable_seq=90, committed_seq=90,
                       waiting_for="")
 HEARD_B = changed(HEARD_A, site="b", role="STANDBY")
@@ -159,6 +163,15 @@ def test_what_was_degraded_by_command_may_go_back() -> None:
     assert last(of(by_command, resyncs=True), VIEW_B).kind is AdviceKind.NOTHING, "it goes back by itself"
     assert last(of(by_command, policy="performance"), VIEW_B).kind is AdviceKind.NOTHING, "it is wanted so"
     assert last(of(by_command, peer_dfs_error="away"), VIEW_B).kind is AdviceKind.LOOK
+
+
+def test_an_active_whose_own_disk_hangs_is_looked_at() -> None:
+    """Its remote appends still prove its lease: nothing but its own judgement shows that writes wait."""
+    stuck = of(VIEW_A, serves_writes=False, serves_not="writes wait at site a: its disk", serves_again="see to the disk")
+    advice = last(stuck, VIEW_B)
+    assert (advice.kind, advice.reason, advice.evidence) == (
+        AdviceKind.LOOK, "writes wait at site a: its disk", ("site a: see to the disk",)
+    )
 
 
 def test_errors_and_latency_are_told_of() -> None:

@@ -1,0 +1,92 @@
+"""A site's look at itself for the one judgement (serving_judgement.py): the newest words of what it depends on, and its epoch.
+
+What always holds: nothing is asked and nothing changed, so that a health probe waits for nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.epoch.words import Word, Words
+from gateway.service.documents import DependencyDocument, ServingDocument, SiteTrouble
+from gateway.site.serving_judgement import (
+    LOCAL_LOG,
+    PEER,
+    PEER_DFS,
+    STORAGE,
+    ServingFacts,
+    judge_serving,
+    site_troubles,
+)
+from gateway.site.site import Site
+
+
+class SiteCondition(NamedTuple):
+    """Everything that is shown of a site's health."""
+
+    serving: ServingDocument
+    troubles: list[SiteTrouble]
+    dependencies: dict[str, DependencyDocument]
+
+
+def site_condition(site: Site) -> SiteCondition:
+    """Returns the judgement as of now."""
+    now_s = site.ports.clock.monotonic_s()
+    facts = _facts(site, now_s)
+    serving = judge_serving(facts)
+    shown = {subject: _shown(word, now_s) for subject, word in facts.words.all().items()}
+    return SiteCondition(serving, site_troubles(facts, serving), shown)
+
+
+def _facts(site: Site, now_s: float) -> ServingFacts:
+    epoch, words = site.active_epoch, _words(site, now_s)
+    facts = ServingFacts(
+        site=site.site, peer=site.peer, role=site.role, reason=site.reason, waiting_for=site.waiting_for, words=words,
+        heard_age_s=site.follower_silence_s(),
+    )
+    if epoch is None:
+        return facts
+    has_coordinator = site.pair_state is not None and site.pair_state.home is None
+    return replace(
+        facts, needs_remote=epoch.core.needs_remote, degrades=has_coordinator and site.settings.degrade_after_s is not None,
+        lease_s=site.settings.lease.lease_s, proof_age_s=epoch.proof_age_s, waiting_age_s=epoch.commit.waiting_age_s(now_s),
+        work=tuple(epoch.work.errors()), damaged=epoch.damaged,
+    )
+
+
+def _shown(word: Word, now_s: float) -> DependencyDocument:
+    return DependencyDocument(_ago(now_s, word.answered_s), _ago(now_s, word.failed_s), word.error)
+
+
+def _ago(now_s: float, at_s: float | None) -> float | None:
+    return None if at_s is None else round(max(0.0, now_s - at_s), 3)
+
+
+def _words(site: Site, now_s: float) -> Words:
+    """The site's own words, and those that its parts keep for themselves."""
+    words, epoch = site.words.copy(), site.active_epoch
+    failure = site.ports.engine.failure
+    if failure is not None:
+        words.failed(STORAGE, now_s, failure)
+    else:
+        words.answered(STORAGE, now_s)
+    if epoch is None:
+        if site.sink.heard_s is not None:
+            words.answered(PEER, site.sink.heard_s)
+        return words
+    view, remote = epoch.shipper.view, epoch.remote
+    if view.at_s is not None:
+        words.answered(PEER, view.at_s)
+    if view.state in ("unreachable", "diverged"):
+        words.failed(PEER, now_s, view.why or f"site {site.peer} is {view.state}")
+    if epoch.core.writes_remote and remote is not None:
+        if remote.trouble is not None:
+            words.failed(PEER_DFS, now_s, remote.trouble)
+        elif epoch.core.needs_remote and epoch.proof_age_s < site.settings.lease.lease_s:
+            words.answered(PEER_DFS, now_s - epoch.proof_age_s)
+    if epoch.commit.local_trouble is not None:
+        words.failed(LOCAL_LOG, now_s, epoch.commit.local_trouble)
+    else:
+        words.answered(LOCAL_LOG, now_s)
+    return words

@@ -1,0 +1,127 @@
+"""The one judgement of a site: does it answer writes and reads now, and if not, why, and what does an operator type?
+
+Health, the cluster document, metrics, the log line at each change and the facts for monitor and other site all show this, so
+that none of them calls a site healthy that another one knows to serve nobody.
+What always holds: an active whose proof is older than its read lease serves nothing, whatever its role; an error of a
+dependency counts only while it is that dependency's newest word; whatever does not serve has a reason and a way out.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.epoch.words import Words
+from gateway.service.documents import ServingDocument, SiteTrouble
+from switchover.roles.table import Role, permissions
+
+OWN_DFS, PEER_DFS, COORDINATOR, PEER, STORAGE, LOCAL_LOG = (
+    "own DFS", "peer DFS", "coordinator", "peer", "storage", "local log",
+)
+STALLED_S = 3.0  # a write that waits for longer than this does not wait for its turn
+SILENCE_S = 5.0  # of the active, as its standby hears it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingFacts:
+    """All that is judged. Ages in seconds; None: there is none, or it is not known."""
+
+    site: str
+    peer: str
+    role: Role
+    reason: str  # why it has this role
+    waiting_for: str | None
+    words: Words  # of the dependencies above
+    # ---- of an open epoch
+    needs_remote: bool = False
+    degrades: bool = False  # the policy leaves the synchronous mode by itself
+    lease_s: float = 0.0
+    proof_age_s: float | None = None  # of the newest proof that it is not fenced; None: no epoch is open
+    waiting_age_s: float = 0.0  # of the oldest write that waits for its acknowledgement
+    work: tuple[tuple[str, str], ...] = ()  # its background work that failed last time, and why
+    damaged: tuple[str, ...] = ()  # what is wrong with each segment of its remote log that cannot be read, nor be trimmed
+    # ---- of a standby
+    heard_age_s: float | None = None
+
+
+def judge_serving(facts: ServingFacts) -> ServingDocument:
+    """Returns what the site serves; `why` and `do` are empty where it does all that its role is for."""
+    allowed = permissions(facts.role)
+    if facts.proof_age_s is None or not allowed.reads:
+        return _closed(facts)
+    if facts.proof_age_s >= facts.lease_s:
+        return ServingDocument(False, False, False, *_unproved(facts))
+    if allowed.writes and facts.waiting_age_s >= STALLED_S:
+        storage, disk = facts.words.of(STORAGE).error, facts.words.of(LOCAL_LOG).error
+        said = f"the storage failed: {storage}" if storage else f"its own log cannot be written: {disk}" if disk else \
+            "its disk or its storage does not answer"
+        return ServingDocument(True, False, False, f"writes wait at site {facts.site}: {said}",
+                               f"see to the disk of site {facts.site}; or `twinlog failover --to {facts.peer}`")
+    if not allowed.writes:
+        why = f"site {facts.site} is {facts.role}: {facts.reason}"
+        return ServingDocument(True, False, False, why, "wait, or `twinlog history`")
+    return ServingDocument(True, True, False)
+
+
+def _closed(facts: ServingFacts) -> ServingDocument:
+    storage = facts.words.of(STORAGE).error
+    if storage is not None:
+        return ServingDocument(False, False, False, f"the storage of site {facts.site} failed and is opened anew: {storage}",
+                               f"see to the disk or the database of site {facts.site}")
+    if facts.role is Role.STANDBY:
+        return ServingDocument(False, False, True)
+    why = f"site {facts.site} is {facts.role}: {facts.reason}"
+    if facts.waiting_for:
+        why = f"site {facts.site} is {facts.role} and waits for {facts.waiting_for}"
+    do = f"`twinlog rejoin {facts.site}`" if facts.role is Role.FENCED else "`twinlog advise`"
+    return ServingDocument(False, False, False, why, do)
+
+
+def _unproved(facts: ServingFacts) -> tuple[str, str]:
+    """Says why an active has no valid lease, and what ends that."""
+    site, peer = facts.site, facts.peer
+    coordinator = facts.words.of(COORDINATOR).error
+    if not facts.needs_remote:
+        return (f"site {site} answers nobody: it cannot renew its lease at the coordinator"
+                + (f" ({coordinator})" if coordinator else ""), "bring the coordinator back, or the way to it")
+    error = facts.words.of(PEER_DFS).error
+    why = f"site {site} answers nobody: nothing reaches its remote log on the DFS of site {peer}"
+    why += f" ({error})" if error else ""
+    if coordinator is not None:
+        return f"{why}, nor does it reach the coordinator", \
+            f"mend that DFS or the network; or `twinlog failover --to {peer}`, if `twinlog validate --for failover` allows it"
+    if facts.degrades:
+        return why, "nothing: it goes on with its own log by itself"
+    return why, "mend that DFS; or `twinlog degrade`, and writes go on with one copy"
+
+
+def site_troubles(facts: ServingFacts, serving: ServingDocument) -> list[SiteTrouble]:
+    """Lists what keeps the site from being whole although it may serve; what `serving` says already is left out."""
+    return [one for one in _troubles(facts) if serving.why is None or one.seen not in serving.why]
+
+
+def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
+    site, peer, words = facts.site, facts.peer, facts.words
+    is_active = facts.proof_age_s is not None
+    ways = {
+        OWN_DFS: (f"the DFS of site {site} takes no files", f"mend it: site {peer} writes its log there, a takeover its claim"),
+        PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "mend that DFS, or the network"),
+        COORDINATOR: (f"site {site} does not reach the coordinator", "bring it back: until then no role changes by itself"),
+        PEER: (f"site {peer} does not take what site {site} ships", f"see to the gateway of site {peer}, and the network"),
+        STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
+        LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),
+    }
+    for about, error in words.errors():
+        if about in ways and (is_active or about not in (PEER_DFS, PEER)):
+            seen, do = ways[about]
+            yield SiteTrouble(about, seen, do, error)
+    for about, error in facts.work:
+        yield SiteTrouble(about, f"the {about} of site {site} failed, and is tried again", "see why", error)
+    for error in facts.damaged:
+        yield SiteTrouble(
+            "damaged segment", f"a segment of the remote log on the DFS of site {peer} is damaged, and cannot be trimmed",
+            f"restart the gateway of site {site}: it begins a new epoch, and deletes the file once site {peer} has that", error,
+        )
+    if facts.role is Role.STANDBY and facts.heard_age_s is not None and facts.heard_age_s > SILENCE_S:
+        yield SiteTrouble("active", f"nothing comes from site {peer}, which site {site} follows", "`twinlog advise`")

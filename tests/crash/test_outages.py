@@ -1,0 +1,39 @@
+"""Two processes, and something that goes away: what health and `twinlog status` say meanwhile, and afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+
+from tests.crash.processes import Processes, open_pair
+from tests.gateway.cli.cli_rig import invoke
+
+
+def health(pair: Processes, site: str, probe: str) -> int:
+    try:
+        return pair.http.get(f"{pair.urls[site]}/health/{probe}").status_code
+    except httpx.HTTPError:
+        return 0
+
+
+def test_health_and_status_know_of_a_standbys_dfs_that_is_gone_and_that_it_is_back(tmp_path: Path) -> None:
+    with open_pair(tmp_path) as pair:
+        config = str(tmp_path / "operator.toml")
+        assert pair.write("a")
+        assert (health(pair, "a", "primary"), health(pair, "a", "ready"), health(pair, "b", "ready")) == (200, 200, 200)
+        dfs = tmp_path / "b" / "dfs"
+        dfs.rename(tmp_path / "b" / "away")
+        pair.until("a write fails", lambda: not pair.write("a"))
+        pair.until("the active is not healthy", lambda: health(pair, "a", "primary") == 503, timeout_s=10)
+        assert (health(pair, "a", "ready"), health(pair, "a", "live"), health(pair, "b", "standby")) == (503, 200, 200)
+        page = pair.http.get(f"{pair.urls['a']}/metrics").text
+        assert "twinlog_serves_writes 0.0" in page
+        assert "twinlog_mode_sync" not in page
+        status = invoke("status", "--config", config)
+        assert (status.exit_code, "serves nobody" in status.output, "twinlog degrade" in status.output) == (1, True, True)
+        (tmp_path / "b" / "away").rename(dfs)
+        pair.until("the active is healthy", lambda: health(pair, "a", "primary") == 200)
+        pair.until("the status is clean", lambda: invoke("status", "--config", config).exit_code == 0)
+        assert pair.write("a")
+        pair.check("a")

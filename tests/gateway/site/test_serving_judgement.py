@@ -1,0 +1,114 @@
+"""The one judgement of what a site serves: by the age of its proof and the newest words of what it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.epoch.words import Words
+from gateway.service.documents import ServingDocument
+from gateway.site.serving_judgement import (
+    COORDINATOR,
+    LOCAL_LOG,
+    OWN_DFS,
+    PEER,
+    PEER_DFS,
+    STALLED_S,
+    STORAGE,
+    ServingFacts,
+    judge_serving,
+    site_troubles,
+)
+from switchover.roles.table import Role, permissions
+
+ACTIVE = ServingFacts(
+    site="a", peer="b", role=Role.ACTIVE, reason="it opened", waiting_for=None, words=Words(), needs_remote=True, lease_s=1.0,
+    proof_age_s=0.2,
+)
+STANDBY = ServingFacts(site="b", peer="a", role=Role.STANDBY, reason="it follows", waiting_for=None, words=Words())
+
+
+def words(*failed: str) -> Words:
+    made = Words()
+    for subject in failed:
+        made.failed(subject, 1.0, f"{subject} is away")
+    return made
+
+
+def test_a_whole_site_serves_or_follows_and_has_nothing_to_say() -> None:
+    assert judge_serving(ACTIVE) == ServingDocument(True, True, False)
+    assert judge_serving(STANDBY) == ServingDocument(False, False, True)
+    assert site_troubles(ACTIVE, judge_serving(ACTIVE)) == []
+
+
+@pytest.mark.parametrize(("facts", "why", "do"), [
+    (replace(ACTIVE, proof_age_s=1.0, words=words(PEER_DFS)), "peer DFS is away", "`twinlog degrade`"),
+    (replace(ACTIVE, proof_age_s=1.0, degrades=True), "nothing reaches its remote log", "by itself"),
+    (replace(ACTIVE, proof_age_s=9.0, words=words(COORDINATOR)), "nor does it reach the coordinator", "failover --to b"),
+    (replace(ACTIVE, proof_age_s=9.0, needs_remote=False, words=words(COORDINATOR)), "coordinator is away", "coordinator back"),
+    (replace(ACTIVE, role=Role.FENCED, proof_age_s=None), "FENCED", "`twinlog rejoin a`"),
+    (replace(ACTIVE, role=Role.CLOSED, proof_age_s=None, waiting_for="the peer"), "waits for the peer", "`twinlog advise`"),
+    (replace(STANDBY, words=words(STORAGE)), "storage is away", "disk"),
+])
+def test_who_serves_nobody_says_why_and_what_to_do(facts: ServingFacts, why: str, do: str) -> None:
+    found = judge_serving(facts)
+    assert (found.reads, found.writes, found.follows) == (False, False, False)
+    assert why in str(found.why)
+    assert do in str(found.do)
+
+
+def test_writes_that_wait_in_vain_are_not_served_and_reads_are() -> None:
+    stuck = replace(ACTIVE, waiting_age_s=STALLED_S, words=words(LOCAL_LOG))
+    found = judge_serving(stuck)
+    assert (found.reads, found.writes) == (True, False)
+    assert "local log is away" in str(found.why)
+    assert judge_serving(replace(stuck, waiting_age_s=STALLED_S - 0.1)).writes
+    draining = judge_serving(replace(ACTIVE, role=Role.DRAINING))
+    assert (draining.reads, draining.writes) == (True, False)
+
+
+def test_an_error_is_over_with_the_next_success() -> None:
+    made = words(OWN_DFS, PEER)
+    assert [one.about for one in site_troubles(replace(ACTIVE, words=made), judge_serving(ACTIVE))] == [OWN_DFS, PEER]
+    made.answered(OWN_DFS, 1.0)  # at the same moment, and later
+    assert [subject for subject, _ in made.errors()] == [PEER]
+    made.failed(OWN_DFS, 2.0, "again")
+    assert made.of(OWN_DFS).error == "again"
+    assert (made.of(OWN_DFS).answered_s, made.of(OWN_DFS).failed_s) == (1.0, 2.0)
+
+
+def test_work_that_fails_and_segments_that_are_damaged_are_findings_with_a_way_out() -> None:
+    facts = replace(ACTIVE, work=(("trimming", "no list"),), damaged=("file x at 17",))
+    found = site_troubles(facts, judge_serving(facts))
+    assert [(one.about, one.error) for one in found] == [("trimming", "no list"), ("damaged segment", "file x at 17")]
+    assert "restart the gateway of site a" in found[1].do
+    silent = replace(STANDBY, heard_age_s=60.0)
+    assert [one.about for one in site_troubles(silent, judge_serving(silent))] == ["active"]
+
+
+SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, STORAGE, LOCAL_LOG)
+
+
+@given(
+    st.sampled_from(list(Role)), st.none() | st.floats(0, 10), st.floats(0, 10), st.booleans(), st.booleans(),
+    st.lists(st.sampled_from(SUBJECTS)),
+)
+def test_nothing_is_served_without_a_proof_and_what_is_not_served_has_a_reason_and_a_way_out(
+    role: Role, proof_age_s: float | None, waiting_age_s: float, needs_remote: bool, degrades: bool, failed: list[str]
+) -> None:
+    facts = replace(
+        ACTIVE, role=role, proof_age_s=proof_age_s, waiting_age_s=waiting_age_s, needs_remote=needs_remote, degrades=degrades,
+        words=words(*failed),
+    )
+    found = judge_serving(facts)
+    proved = proof_age_s is not None and proof_age_s < facts.lease_s
+    assert not (found.reads or found.writes) or proved
+    assert found.reads <= permissions(role).reads
+    assert found.writes <= permissions(role).writes
+    whole = found.writes if permissions(role).writes else found.follows
+    assert whole == (found.why is None) == (found.do is None)
+    for trouble in site_troubles(facts, found):
+        assert trouble.do

@@ -1,0 +1,112 @@
+"""A pair shows what is away, and no longer than it is away: health, status, metrics and facts say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.site.facts import own_facts
+from storage.log.segment import HEADER_BYTES
+from tests.pair.pair import Pair
+from tests.pair.pair_rig import open_pair, put, site
+from twinlog.cli.status import blockers
+from twinlog.errors import TwinlogError
+
+
+def shown(pair: Pair) -> dict[str, Any]:
+    """The cluster documents of both sites, as an operator's machine gets them."""
+    return {name: msgspec.to_builtins(one.service.cluster.document()) for name, one in pair.running.items()}
+
+
+def says_well(pair: Pair) -> bool:
+    return blockers(shown(pair)) == []
+
+
+async def test_a_standbys_dfs_that_is_gone_is_seen_everywhere_and_is_over_when_it_is_back(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, deadline_s=1.0) as pair:
+        await put(pair, "a", 1, "x")
+        a = pair.running["a"].service.cluster
+        assert a.serving().writes
+        assert a.figures()["mode_sync"] == 1
+        with capture_logs() as logs:
+            pair.faults["a"].remote_down = True
+            with pytest.raises(TwinlogError):
+                await put(pair, "a", 2, "y")
+            await pair.until(lambda: not a.serving().writes)
+            await pair.until(lambda: any(line["event"] == "serves" and line["why"] for line in logs))
+        serving, document, figures, facts = a.serving(), shown(pair)["a"], a.figures(), await own_facts(site(pair, "a"))
+        assert (serving.reads, serving.writes) == (False, False)
+        assert "injected" in str(serving.why)
+        assert "`twinlog degrade`" in str(serving.do)
+        assert document["serving"]["why"] == serving.why
+        assert document["at_risk"] == {"records": 0, "exact": False}, "the other site has applied it; the log may be gone"
+        assert (figures["serves_writes"], figures["serves_reads"], figures.get("mode_sync")) == (0, 0, None)
+        assert (facts.serves_writes, facts.serves_not) == (False, serving.why)
+        line = next(line for line in logs if line["event"] == "serves" and line["why"])
+        assert (line["log_level"], line["writes"], "nothing reaches its remote log" in line["why"]) == ("warning", False, True)
+        assert any("nothing reaches its remote log" in said and "`twinlog degrade`" in said for said in blockers(shown(pair)))
+        with capture_logs() as logs:
+            pair.faults["a"].remote_down = False
+            await pair.until(lambda: a.serving().writes and says_well(pair))
+            await pair.until(lambda: any(line["event"] == "serves" and line["writes"] for line in logs))
+        assert a.figures()["mode_sync"] == 1
+
+
+async def test_what_cannot_be_trimmed_or_renewed_is_said_no_longer_than_it_is_so(tmp_path: Path) -> None:
+    """An error of the background stays until that work succeeds: minutes later it was still on the screen."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        pair.faults["a"].coordinator_down = True
+        await pair.until(lambda: any("does not reach the coordinator" in said for said in blockers(shown(pair))))
+        assert pair.running["a"].service.cluster.serving().writes, "a synchronous active needs none"
+        pair.faults["a"].coordinator_down = False
+        await pair.until(lambda: says_well(pair))
+        pair.faults["a"].remote_down = True
+        await pair.until(lambda: not pair.running["a"].service.cluster.serving().writes)
+        await pair.until(lambda: any(one["about"] == "trimming" for one in shown(pair)["a"]["troubles"]))
+        pair.faults["a"].remote_down = False
+        await pair.until(lambda: says_well(pair))
+
+
+async def test_a_damaged_segment_is_a_finding_of_its_own_and_a_restart_ends_it(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        pair.cut = True  # so that nothing is trimmed yet
+        for key in range(5):
+            await put(pair, "a", key, "x")
+        await pair.operate("a", "degrade")
+        left = next(path for path in (tmp_path / "b" / "dfs" / "test" / "0").glob("0*/*") if not path.name.startswith("."))
+        data = bytearray(left.read_bytes())
+        data[HEADER_BYTES + 40] ^= 0xFF
+        left.write_bytes(bytes(data))
+        pair.cut = False
+
+        def said() -> list[str]:
+            return [text for text in blockers(shown(pair)) if "is damaged, and cannot be trimmed" in text]
+
+        await pair.until(lambda: said())
+        assert "restart the gateway of site a" in said()[0]
+        assert left.name in said()[0]
+        assert pair.running["a"].service.cluster.serving().writes
+        await pair.stop("a")
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE" and not said() and not left.exists())
+        await pair.until(lambda: pair.running["a"].operations.running_id is None)
+        assert (await pair.operate("a", "resync")).state == "succeeded"
+        await pair.until(lambda: says_well(pair))
+
+
+async def test_a_disk_that_hangs_is_no_healthy_active(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, deadline_s=0.5) as pair:
+        pair.faults["a"].fail_local = 1_000
+        pair.faults["a"].hold_local.clear()
+        with pytest.raises(TwinlogError):
+            await put(pair, "a", 1, "x")
+        a = pair.running["a"].service.cluster
+        await pair.until(lambda: not a.serving().writes)
+        pair.faults["a"].fail_local = 0
+        pair.faults["a"].hold_local.set()
+        await pair.until(lambda: a.serving().writes and says_well(pair))
