@@ -20,6 +20,7 @@ import msgspec
 
 from twinlog.errors import InvalidInput, PeerError
 from twinlog.flow import Call, Reply
+from twinlog.rows import Columns, columns_of
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # half a second to import, and most callers never need it
 JSON = "application/json"
 MSGPACK = "application/x-msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
+SCHEMA_HEADER = "twinlog-schema"
 Where = tuple[str, str, Any]  # (column, op, value); ops: = != < <= > >= in prefix, is_null and not_null (value None)
 _T = TypeVar("_T")
 
@@ -64,6 +66,13 @@ class ReceiptOutcome(msgspec.Struct, frozen=True):
     epoch: int | None = None
     seq: int | None = None
     mode: str | None = None
+
+
+class KnownColumns(msgspec.Struct, frozen=True):
+    """A table's columns, and the name of the schema that has them: rows of that schema, and no others, read by them."""
+
+    schema: str
+    types: Columns
 
 
 class _Tables(msgspec.Struct, frozen=True):
@@ -122,6 +131,18 @@ def drop_table(table: str, key: str) -> Asked[None]:
 
 def get_table(table: str) -> Asked[dict[str, Any]]:
     return Asked(_read(_table(table)), _document)
+
+
+def table_columns(table: str) -> Asked[KnownColumns]:
+    return Asked(_read(_table(table)), lambda reply: KnownColumns(schema_of(reply), columns_of(_document(reply))))
+
+
+def schema_of(reply: Reply) -> str:
+    """The name of the schema that an answer was made with. Raises PeerError."""
+    schema = reply.headers.get(SCHEMA_HEADER)
+    if schema is None:
+        raise PeerError(f"the answer has no header {SCHEMA_HEADER}: is it a twinlog gateway, and do proxies keep it?")
+    return schema
 
 
 def list_tables() -> Asked[list[dict[str, Any]]]:
