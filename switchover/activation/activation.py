@@ -78,7 +78,7 @@ class Activation:
         """One's own DFS for a takeover, the peer's for a restart: it holds the remote log in question."""
         return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
 
-    def _patient(self, dfs: Dfs) -> Dfs:
+    def _retrying(self, dfs: Dfs) -> Dfs:
         """One transient failure must not end the plan."""
         return RetryingDfs(dfs, self.ports.clock)
 
@@ -108,7 +108,7 @@ class Activation:
         request, ports = self.request, self.ports
         coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
-        claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
+        claims = await claimed_epochs(self._retrying(self._arbiter), ports.layout) if self._needs_arbiter else []
         met = [*claims, ports.engine.applied.epoch, *(segment.epoch for segment in ports.wal.segments())]
         seen = await self._known_epochs() if self._anew else None
         if seen is not None:
@@ -159,7 +159,7 @@ class Activation:
             site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
             wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
         )
-        await claim(self._patient(dfs), self.ports.layout, self.epoch, content)
+        await claim(self._retrying(dfs), self.ports.layout, self.epoch, content)
 
     async def fence(self) -> None:
         """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""
@@ -214,7 +214,7 @@ class Activation:
         if not self._needs_arbiter:
             return []
         self.progress.begin("segments read")
-        dfs, layout = self._patient(self._arbiter), self.ports.layout
+        dfs, layout = self._retrying(self._arbiter), self.ports.layout
         try:
             frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach)
         except DamagedLog as error:
@@ -233,7 +233,7 @@ class Activation:
         ports = self.ports
         try:
             await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
-            return await read_frames(self._patient(ports.peer_dfs), ports.layout, self.epoch, self._damaged)
+            return await read_frames(self._retrying(ports.peer_dfs), ports.layout, self.epoch, self._damaged)
         except DfsError:
             return []
 
@@ -271,7 +271,7 @@ class Activation:
         before, engine = self.before, self.ports.engine
         if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
-        missing = await missing_from(self._patient(self._arbiter), self.ports.layout, before.epoch)
+        missing = await missing_from(self._retrying(self._arbiter), self.ports.layout, before.epoch)
         if missing is None and engine.applied.epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
             missing = f"its frames, and the storage ends in epoch {engine.applied.epoch}"
         if missing is not None:
@@ -340,7 +340,7 @@ class Activation:
         await self.wait_lease()
         ports = self.ports
         if self._needs_arbiter:
-            await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
+            await check_not_fenced(self._retrying(self._arbiter), ports.layout, self.epoch)
         mode, last = self._opening_mode(), self._opening()
         value = await last.value(mode, self._end)
         start = self._start_frame(mode)
