@@ -64,6 +64,8 @@ PROBLEMS: dict[type[errors.TwinlogError], Row] = {
     errors.DamagedLog: Row(500, "The log is damaged"),
     errors.LogGap: Row(409, "Frames are missing"),
     errors.SyncFailed: Row(500, "The log could not be synced"),
+    errors.BrokenFrame: Row(500, "A frame is broken"),
+    errors.BrokenHeader: Row(500, "The header of a segment is broken"),
     errors.DfsError: Row(502, "The distributed file system failed"),
     errors.DfsExists: Row(409, "The file exists"),
     errors.DfsNotFound: Row(404, "The file is not there"),

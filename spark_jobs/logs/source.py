@@ -33,9 +33,9 @@ from spark_jobs.logs.records import raise_damage, read_segment, records
 from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.stream import LogStreamReader
 from spark_jobs.logs.walk import GONE, UNREADABLE, Mark, Walk, walk
-from storage.log.frame import BrokenFrame, sound_header
+from storage.log.frame import sound_header
 from storage.log.segment import HEADER_BYTES, parse_header
-from twinlog.errors import DfsError, LogError
+from twinlog.errors import BrokenFrame, DfsError, LogError
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this

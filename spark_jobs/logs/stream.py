@@ -23,8 +23,8 @@ from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.records import raise_damage, records
 from spark_jobs.logs.walk import Walk, add_frames, walk
 from storage.log.frame import MAGIC
-from storage.log.segment import HEADER_BYTES, BrokenHeader, parse_header
-from twinlog.errors import DamagedLog, LogGap, NotFound
+from storage.log.segment import HEADER_BYTES, parse_header
+from twinlog.errors import BrokenHeader, DamagedLog, LogGap, NotFound
 
 Offset = dict[str, Any]
 

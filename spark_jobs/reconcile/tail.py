@@ -20,11 +20,11 @@ from spark_jobs.logs.files import Place, list_log
 from spark_jobs.logs.records import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
-from storage.log.frame import BrokenFrame, Frame, parse_frame
+from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind, SchemaChange
 from storage.rows.codec import merge_values
 from storage.rows.schema import TableSchema, decode_schema
-from twinlog.errors import DamagedLog, InvalidInput, LogError, NotFound
+from twinlog.errors import BrokenFrame, DamagedLog, InvalidInput, LogError, NotFound
 
 FRAMES, MANIFEST = ".frames", ".json"
 OPERATIONS = {int(kind): kind.name.lower() for kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)}
