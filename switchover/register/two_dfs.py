@@ -167,16 +167,13 @@ class DfsCoordinator:
         now_s = self._clock.monotonic_s()
         hung_lately = not in_full and now_s - self._hung_s.get(site, -HUNG_FOR_S) < HUNG_FOR_S
         try:
-            async with asyncio.timeout(self._deadline_s * HURRY if hung_lately else self._deadline_s):
-                tip = await self._folders[site].tip()
-            self._hung_s.pop(site, None)
-            return tip
-        except TimeoutError:
-            if not hung_lately:
+            tip = await within(self._deadline_s * HURRY if hung_lately else self._deadline_s, self._folders[site].tip())
+        except DfsError as error:
+            if isinstance(error.__cause__, TimeoutError) and not hung_lately:
                 self._hung_s[site] = now_s
             return None
-        except DfsError:
-            return None
+        self._hung_s.pop(site, None)
+        return tip
 
     def _home_of(self, value: PairState | None) -> str:
         return self._first_home if value is None or value.home is None else value.home
