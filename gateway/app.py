@@ -79,7 +79,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
             config,
             SitePorts(
                 site=config.site, peer=config.peer.site, clock=clock, hybrid=HybridClock(clock, engine.applied.timestamp),
-                files=files, wal=wal, engine=engine, barriers=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
+                files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
                 free_bytes=files.free_bytes,

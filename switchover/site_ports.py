@@ -31,7 +31,7 @@ class SitePorts:
     files: Files
     wal: Wal
     engine: StorageEngine
-    barriers: FrameApplier  # the one way into the engine
+    applier: FrameApplier  # the one way into the engine
     coordinator: Coordinator
     transport: Transport
     own_dfs: Dfs

@@ -215,7 +215,7 @@ class World:
             SitePorts(
                 site=name, peer=OTHER[name], clock=here.clock, hybrid=HybridClock(here.clock, here.engine.applied.timestamp),
                 files=files, engine=here.engine, layout=RemoteLayout(PAIR),
-                barriers=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
+                applier=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=Hearing(self._coordinator(name, own_dfs, peer_dfs), name, lambda: self.loop.now_s, self.heard),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),

@@ -113,7 +113,7 @@ class ActiveEpoch:
         mode = CommitMode.SYNC if opened.mode == "sync" else CommitMode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
         self.commit = CommitLog(
-            self.core, wal=ports.wal, barriers=ports.barriers, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
+            self.core, wal=ports.wal, applier=ports.applier, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
             settings=settings.commit, on_applied=on_applied, on_broken=on_end,
             failpoints=ports.failpoints,
         )

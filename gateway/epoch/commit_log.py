@@ -84,7 +84,7 @@ class CommitLog:
     """The write path of one active epoch. `stop` ends it for good; the next epoch makes a new one."""
 
     def __init__(
-        self, core: CommitCore, *, wal: Wal, barriers: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
+        self, core: CommitCore, *, wal: Wal, applier: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
         failpoints: Failpoints,
     ) -> None:
@@ -92,7 +92,7 @@ class CommitLog:
         self.applied_seq = core.committed
         self.remote: RemoteLog | None = None
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
-        self._wal, self._barriers, self._clock, self._hybrid, self._lease = wal, barriers, clock, hybrid, lease
+        self._wal, self._applier, self._clock, self._hybrid, self._lease = wal, applier, clock, hybrid, lease
         self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
         self._hit = failpoints.hit
         self._queue: deque[Pending] = deque()
@@ -279,7 +279,7 @@ class CommitLog:
                 self._to_apply.clear()
                 frames = [frame for group in groups for frame in group.frames]
                 self._hit("commit.committed")
-                await self._barriers.apply(frames)
+                await self._applier.apply(frames)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
                 self._on_applied()

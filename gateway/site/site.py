@@ -59,11 +59,11 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
-        self.layout, self.barriers = ports.layout, ports.barriers
+        self.layout, self.applier = ports.layout, ports.applier
         self.catalog = Catalog(ports.engine)
         self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)
         self.sink = Sink(
-            ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
+            ports.engine, ports.clock, self.applier, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
         self.admission = Admission(settings.commit)
         engine, clock, deadline_s = ports.engine, ports.clock, settings.http.request_deadline_s
@@ -72,7 +72,7 @@ class Site:
         )
         self.tables = TablesService(self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s)
         self.barrier_calls = BarrierService(
-            self.serving, self.barriers, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
+            self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
         self.audits = AuditNotes(ports.engine, ports.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
@@ -239,7 +239,7 @@ class Site:
     async def rejoin(self) -> RejoinReport:
         """Become a clean follower of the active: raises PeerError when it does not answer."""
         rejoin = Rejoin(
-            site=self.site, engine=self.ports.engine, barriers=self.barriers, wal=self.ports.wal, files=self.ports.files,
+            site=self.site, engine=self.ports.engine, applier=self.applier, wal=self.ports.wal, files=self.ports.files,
             transport=self.ports.transport, sink=self.sink, failpoints=self.ports.failpoints,
         )
         report = await rejoin.run()

@@ -164,7 +164,7 @@ class Supervisor:
         engine = self._site.ports.engine
         if engine.failure is None and engine.applied.seq != engine.durable_seq:
             await engine.flush()
-        await self._site.barriers.expire()
+        await self._site.applier.expire()
 
     async def _probe(self) -> None:
         """A standby needs its own DFS only at the takeover: that must be seen before."""

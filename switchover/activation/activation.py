@@ -331,7 +331,7 @@ class Activation:
     async def _apply(self, frames: list[Frame]) -> None:
         """Applies what was read, and the start, and makes the storage durable. From then on what was read may be deleted."""
         self.progress.begin("frames applied", len(frames))
-        await self.ports.barriers.replay(frames, self.progress.reach)
+        await self.ports.applier.replay(frames, self.progress.reach)
         self.ports.failpoints.hit("activation.applied")
         await self.ports.engine.flush()
 

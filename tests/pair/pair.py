@@ -166,7 +166,7 @@ class Pair:
             chosen,
             SitePorts(
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
-                barriers=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
+                applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
                 transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",

@@ -70,8 +70,8 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        barriers = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
-        self.sink = Sink(self.engine, self._clock, barriers, refusal=lambda: None, on_applied=lambda: None)
+        applier = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
+        self.sink = Sink(self.engine, self._clock, applier, refusal=lambda: None, on_applied=lambda: None)
         calls: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self.sink.follow), REPLICATE: (ReplicateRequest, self.sink.replicate),
             BASE: (BaseRequest, self.sink.base), BASE_DONE: (BaseDoneRequest, self.sink.base_done),
