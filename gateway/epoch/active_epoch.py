@@ -22,7 +22,7 @@ from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings
 from gateway.epoch.modes import PINNED, Modes
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
-from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
+from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock
@@ -118,9 +118,8 @@ class ActiveEpoch:
             failpoints=ports.failpoints,
         )
         self.shipper = Shipper(
-            site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
-            clock=ports.clock, applied=lambda: self.commit.applied_seq, changed=self.commit.committed_changed,
-            on_position=self._peer_moved, on_fenced=on_end, settings=settings.replication,
+            ShipperPorts(ports.transport, ports.wal, ports.engine, ports.clock), self.commit, site=ports.site,
+            epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
         )
         self.modes = Modes(
             ports, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode
@@ -140,16 +139,19 @@ class ActiveEpoch:
             self._tasks.append(loop.create_task(self._kept(work)))
 
     async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` as long as the epoch lives: a fault of ours must not leave it without lease, shipper or trimmer."""
+        """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""
         while True:
             try:
                 await work()
+            except Fenced as error:
+                self._on_end(error)
+                return
             except Exception as error:
                 self.last_background_error = f"internal error: {error!r}"
                 log.error("internal error", work=work.__name__, traceback=traceback.format_exc())
                 await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
             else:
-                return  # fenced: the epoch is about to end
+                return  # there is none under this policy
 
     @property
     def remote(self) -> RemoteWriter | None:
@@ -177,9 +179,8 @@ class ActiveEpoch:
                     self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease.lease_s)
                 if self._proof_age_s >= settings.lease.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
-            except Fenced as error:
-                self._on_end(error)
-                return
+            except Fenced:
+                raise
             except TwinlogError as error:
                 self.last_background_error = error.message  # the lease runs out by itself; status shows why
 
@@ -193,9 +194,8 @@ class ActiveEpoch:
                 continue
             try:
                 await self.degrade(by_command=False, unproved_s=after_s)
-            except Fenced as error:
-                self._on_end(error)
-                return
+            except Fenced:
+                raise
             except TwinlogError as error:
                 self.last_background_error = error.message
 
@@ -259,9 +259,8 @@ class ActiveEpoch:
             if now - self._well_since_s >= after_s:
                 try:
                     await self.resync(by_command=False)
-                except Fenced as error:
-                    self._on_end(error)
-                    return
+                except Fenced:
+                    raise
                 except TwinlogError as error:
                     self._well_since_s = None
                     self.last_background_error = error.message
