@@ -41,7 +41,7 @@ from switchover.operations.sql_journal import SqlJournal
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import Unavailable
 
 log = structlog.get_logger("twinlog.app")
@@ -77,7 +77,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         cursors = await CursorRegistry.open(files)
         site = Site(
             config,
-            SitePorts(
+            SiteParts(
                 site=config.site, peer=config.peer.site, clock=clock, hybrid=HybridClock(clock, engine.applied.timestamp),
                 files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,

@@ -141,7 +141,7 @@ class Observer:
             life = self._world.alive(name)
             if life is None or life.site is None:
                 continue
-            wal = await life.site.ports.wal.read_all()
+            wal = await life.site.parts.wal.read_all()
             frames = tuple(_logged(frame) for frame in standing(wal)) if wal else ()
             self._recorder.note(SiteLog(name, name == active, frames))
             self._recorder.note(await self._dump(name, name == active))

@@ -51,7 +51,7 @@ from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
 from switchover.register.port import Coordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import TwinlogError
 
 OTHER = {"a": "b", "b": "a"}
@@ -212,7 +212,7 @@ class World:
         settings = site_settings(name, self.plan.knobs)
         site = Site(
             settings,
-            SitePorts(
+            SiteParts(
                 site=name, peer=OTHER[name], clock=here.clock, hybrid=HybridClock(here.clock, here.engine.applied.timestamp),
                 files=files, engine=here.engine, layout=RemoteLayout(PAIR),
                 applier=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),

@@ -11,14 +11,14 @@ ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 
 
 def site_metrics(site: Site) -> dict[str, float | Histogram]:
-    engine = site.ports.engine
+    engine = site.parts.engine
     figures: dict[str, float | Histogram] = {
         "role": ROLE_NUMBERS[site.role],
         "is_active": float(site.active_epoch is not None),
         "epoch": site.epoch,
         "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
-        "wal_bytes": site.ports.wal.bytes_held,
+        "wal_bytes": site.parts.wal.bytes_held,
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,
         "admission_refused_total": site.admission.refused,

@@ -51,7 +51,7 @@ from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 from twinlog.errors import DfsError, PeerError, Unavailable
 
@@ -164,7 +164,7 @@ class Pair:
         chosen = settings(name, **self.settings[name])
         site = Site(
             chosen,
-            SitePorts(
+            SiteParts(
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
                 applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,

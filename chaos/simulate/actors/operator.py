@@ -159,7 +159,7 @@ class Operator:
 
     def has_proof(self, site: Site) -> bool:
         """An append, or the coordinator, has said of late that it is not fenced: it answers reads and acknowledges writes."""
-        return site.active_epoch is not None and site.active_epoch.lease.valid_at(site.ports.clock.monotonic_s())
+        return site.active_epoch is not None and site.active_epoch.lease.valid_at(site.parts.clock.monotonic_s())
 
     def _is_empty(self, site: str) -> bool:
         """Its disk was replaced, and nothing has filled it since."""
