@@ -22,7 +22,7 @@ from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.server import serving
 from gateway.logs import configure_logs
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
@@ -55,7 +55,7 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, Operations]]:
+async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations]]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -85,7 +85,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
                 free_bytes=files.free_bytes,
             ),
         )
-        operations = Operations(site, journal)
+        operations = SiteOperations(site, journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
@@ -117,7 +117,7 @@ def _settle_interpreter() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def _stop(site: Site, supervisor: Supervisor, operations: Operations) -> None:
+async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) -> None:
     await supervisor.stop()
     await operations.close()
     await site.close_epoch(Unavailable(f"site {site.site} is stopping: try again at the other site, or later", retry_after_s=1))

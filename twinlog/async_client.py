@@ -14,7 +14,7 @@ import httpx
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AsyncAuditCalls
-from twinlog.calls import Ack, Asked, ReceiptOutcome, Row
+from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.client import EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
 from twinlog.errors import TwinlogError
 from twinlog.flow import Broken, Call, Flow, PairView, Patience, Pause, Reply, Resumed, call
@@ -143,7 +143,7 @@ class AsyncClient(AsyncAuditCalls):
             await asyncio.sleep(min(self.patience.retry_max_s, 0.05 * (1 + pauses)))
 
     async def _read(
-        self, table: str, asked: Asked[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
+        self, table: str, asked: TypedCall[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
     ) -> tuple[_T, list[rows.Row]]:
         """An answer, and its rows in Python's types. It is read again when the table changed between it and its columns."""
         for _ in range(READS_MAX):
@@ -156,7 +156,7 @@ class AsyncClient(AsyncAuditCalls):
                 return answer, rows.to_python(rows_of(answer), known.types)
         raise changing(table)
 
-    async def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T:
+    async def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T:
         return asked.parse(await self.send(asked.call, deadline_s))
 
     async def send(self, request: Call, deadline_s: float | None = None) -> Reply:

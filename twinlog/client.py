@@ -28,7 +28,7 @@ import msgspec
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AuditCalls
-from twinlog.calls import Ack, Asked, ReceiptOutcome, Row
+from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Broken, Call, PairView, Patience, Pause, Reply, Resumed, call
 from twinlog.http import Http
@@ -172,7 +172,7 @@ class Client(AuditCalls):
             time.sleep(min(self.patience.retry_max_s, 0.05 * (1 + pauses)))
 
     def _read(
-        self, table: str, asked: Asked[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
+        self, table: str, asked: TypedCall[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
     ) -> tuple[_T, list[rows.Row]]:
         """An answer, and its rows in Python's types. It is read again when the table changed between it and its columns."""
         for _ in range(READS_MAX):
@@ -185,7 +185,7 @@ class Client(AuditCalls):
                 return answer, rows.to_python(rows_of(answer), known.types)
         raise changing(table)
 
-    def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T:
+    def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T:
         return asked.parse(self.send(asked.call, deadline_s))
 
     def send(self, request: Call, deadline_s: float | None = None) -> Reply:

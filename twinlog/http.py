@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 
 from twinlog.errors import PeerError, TwinlogError
-from twinlog.flow import Broken, Reply, Request
+from twinlog.flow import Broken, Reply, SiteRequest
 from twinlog.problem_documents import error_from_problem
 
 CONNECT_TIMEOUT_S = 3.0
@@ -29,7 +29,7 @@ class Http:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, request: Request) -> Reply | Broken:
+    def send(self, request: SiteRequest) -> Reply | Broken:
         try:
             response = self._client.request(
                 request.method, request.url, headers=dict(request.headers), content=request.content,
@@ -64,7 +64,7 @@ class AsyncHttp:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def send(self, request: Request) -> Reply | Broken:
+    async def send(self, request: SiteRequest) -> Reply | Broken:
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await self._client.request(

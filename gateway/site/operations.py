@@ -42,7 +42,7 @@ CHANGES_MAX = 50  # operations that a view looks through for those that somebody
 LOOKED_BACK = 20  # operations; dry runs among them do not count
 
 
-class Operations:
+class SiteOperations:
     def __init__(self, site: Site, journal: Journal) -> None:
         self._site = site
         self._preflight = Preflight(site, partial(site_facts, site), self._unfinished)

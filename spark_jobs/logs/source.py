@@ -28,7 +28,7 @@ from spark_jobs.logs.columns import (
     mark_batch,
 )
 from spark_jobs.logs.files import Log, Segment, Store, place_of, whole_log
-from spark_jobs.logs.ranges import Range, Ranges
+from spark_jobs.logs.ranges import ColumnRange, Ranges
 from spark_jobs.logs.records import raise_damage, read_segment, records
 from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.stream import LogStreamReader
@@ -154,7 +154,7 @@ def packed(segments: Sequence[Segment]) -> list[SegmentsPartition]:
 def needed(log: Log, ranges: Ranges) -> list[Segment]:
     """The segments that may hold something wanted."""
     named = [each for each in log.segments if ranges.segment.has(each.name) and ranges.epoch.meets(None, each.epoch)]
-    if ranges.seq == Range():
+    if ranges.seq == ColumnRange():
         return named
     heads = {segment.ordinal: _head(log, segment) for segment in log.segments}
     return [segment for segment in named if ranges.seq.meets(*_bounds(log, segment, heads))]

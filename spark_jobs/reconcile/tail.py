@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.records import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
@@ -118,7 +118,7 @@ def _of_file(file: Path) -> Iterator[Frame]:
 
 
 def _of_log(folder: Path) -> Iterator[Frame]:
-    log = list_log(Place(str(folder)))
+    log = list_log(LogFolder(str(folder)))
     if not log.segments:
         raise NotFound(f"{folder} (setting tail) is empty: name {_SHAPES}")
     for segment in log.segments:

@@ -22,7 +22,7 @@ import msgspec
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
@@ -122,7 +122,7 @@ async def open_rocks(path: Path) -> StorageEngine:
 @dataclass
 class Running:
     site: Site
-    operations: Operations
+    operations: SiteOperations
     service: SiteService
     peer_api: PeerApi
     supervisor: Supervisor
@@ -172,7 +172,7 @@ class Pair:
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
         )
-        operations = Operations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        operations = SiteOperations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,
