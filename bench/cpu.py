@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from bench import measure
-from bench.load_generator import Plan
+from bench.load_generator import LoadPlan
 from bench.pair import BenchError, Pair
 from bench.requests import BENCH_TABLE, Workload
 
@@ -72,9 +72,9 @@ def run(pair: Pair, connections: int, seconds: float) -> None:
     pair.create_table("single", BENCH_TABLE)
     workload = Workload("put", "single", keys=measure.KEYS)
     pair.set_mode("sync")
-    measure.load(Plan(pair.host, pair.port, connections, workload, seconds=_WARM_SECONDS))
+    measure.load(LoadPlan(pair.host, pair.port, connections, workload, seconds=_WARM_SECONDS))
     before = spent(pair)
-    result = measure.load(Plan(pair.host, pair.port, connections, workload, seconds=seconds, warm_up_s=0.0))
+    result = measure.load(LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, warm_up_s=0.0))
     used = spent(pair) - before
     print(f"{result.per_second:,.0f} writes a second over {connections}, p50, p99 {result.p50_ms:.2f}, {result.p99_ms:.1f} ms")
     print("| CPU of | us a write |\n|---|---|")

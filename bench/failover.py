@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from bench import measure
 from bench.gate import Gate
-from bench.load_generator import Plan
+from bench.load_generator import LoadPlan
 from bench.pair import TWINLOG, BenchError, free_ports
 from bench.requests import BENCH_TABLE, Workload, row
 from chaos.servers.hdfs_cluster import HdfsCluster
@@ -66,7 +66,7 @@ class Trial:
             _until("b knows the table", READY_S, self._knows_table)
             gate.shut()
             workload = Workload("put", TABLE, first_key=0)
-            load = measure.load(Plan("127.0.0.1", self.ports["a"], CONNECTIONS, workload, requests_max=self.rows))
+            load = measure.load(LoadPlan("127.0.0.1", self.ports["a"], CONNECTIONS, workload, requests_max=self.rows))
             if load.count != self.rows:
                 raise BenchError(f"of {self.rows} rows {load.count} were acknowledged; failures: {load.failures}")
             os.kill(sites["a"].pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """A closed-loop HTTP/1.1 load generator: N connections, each sends its next request when the last one is answered.
 
-It runs as a process of its own: `python -m bench.load_generator` reads one JSON `Plan` from standard input and writes one
+It runs as a process of its own: `python -m bench.load_generator` reads one JSON `LoadPlan` from standard input and writes one
 JSON `Result` to standard output. What always holds: requests are prepared bytes; only answers that arrive within the
 measured time count; a failed request, a lost connection and an answer that is no 2xx are counted by what they were, never
 as successes. It parses as little as it may (status and Content-Length), since on a small machine it shares the cores
@@ -25,7 +25,7 @@ from bench.requests import Workload
 _HEAD_BYTES_MAX = 64 << 10
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Measure for `seconds` after `warm_up_s`, or send exactly `requests_max` without warm-up when that is given."""
 
     host: str
@@ -157,7 +157,7 @@ def _content_length(head: bytes) -> int | None:
     return int(lower[start + 17 : end if end >= 0 else len(lower)])
 
 
-async def generate(plan: Plan) -> Result:
+async def generate(plan: LoadPlan) -> Result:
     """Run `plan`. Raises OSError when the server cannot be reached."""
     loop = asyncio.get_running_loop()
     run = _Run(plan.workload.requests(), plan.requests_max)
@@ -204,7 +204,7 @@ def _percentile_ms(ordered_s: list[float], share: float) -> float | None:
 
 
 def main() -> None:
-    plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+    plan = msgspec.json.decode(sys.stdin.buffer.read(), type=LoadPlan)
     result = uvloop.run(generate(plan))
     sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
 

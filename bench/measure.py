@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bench.load_generator import Plan, Result
+from bench.load_generator import LoadPlan, Result
 from bench.pair import BenchError, Pair
 from bench.requests import ARROW, BATCH_ROWS, BENCH_TABLE, JSON, MSGPACK, Workload
 
@@ -97,7 +97,7 @@ def growth(pair: Pair, rows_max: int, note: Callable[[str], None]) -> list[dict[
     return steps
 
 
-def load(plan: Plan) -> Result:
+def load(plan: LoadPlan) -> Result:
     """Run one load generator in a process of its own. Raises BenchError with what it printed."""
     patience_s = 600.0 if plan.requests_max is not None else plan.warm_up_s + plan.seconds + 60.0
     done = subprocess.run(
@@ -161,8 +161,8 @@ def spread(values: list[float]) -> dict[str, float] | None:
 
 def _plan(
     pair: Pair, connections: int, workload: Workload, *, seconds: float = 0.0, requests_max: int | None = None
-) -> Plan:
-    return Plan(pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max)
+) -> LoadPlan:
+    return LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max)
 
 
 def _sound(result: Result, what: str) -> Result:

@@ -22,7 +22,7 @@ from gateway.http.app import build_app
 from gateway.http.peer_transport import HttpTransport
 from gateway.http.server import serving
 from gateway.logs import configure_logs
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
@@ -41,7 +41,7 @@ from switchover.operations.sql_journal import SqlJournal
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import Unavailable
 
 log = structlog.get_logger("twinlog.app")
@@ -55,7 +55,7 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, Operations]]:
+async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterator[tuple[Site, SiteOperations]]:
     """The site on its real parts, running but without a door."""
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -77,15 +77,15 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         cursors = await CursorRegistry.open(files)
         site = Site(
             config,
-            SitePorts(
+            SiteParts(
                 site=config.site, peer=config.peer.site, clock=clock, hybrid=HybridClock(clock, engine.applied.timestamp),
-                files=files, wal=wal, engine=engine, barriers=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
+                files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
                 free_bytes=files.free_bytes,
             ),
         )
-        operations = Operations(site, journal)
+        operations = SiteOperations(site, journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None,
@@ -117,7 +117,7 @@ def _settle_interpreter() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def _stop(site: Site, supervisor: Supervisor, operations: Operations) -> None:
+async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) -> None:
     await supervisor.stop()
     await operations.close()
     await site.close_epoch(Unavailable(f"site {site.site} is stopping: try again at the other site, or later", retry_after_s=1))

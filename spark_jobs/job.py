@@ -44,7 +44,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class JobRequest:
     """The sites and places that a job looks at. `source` is the active at the time of the barrier, `peer` the other site."""
 
     job: str
@@ -109,7 +109,7 @@ class Outcome:
     remarks: tuple[str, ...] = ()  # what the reader should know: sentences
 
 
-class Progress(Protocol):
+class JobProgress(Protocol):
     """A job reports its progress here. Tasks of Spark's stages are watched without its help."""
 
     def step(self, what: str) -> None:
@@ -122,4 +122,4 @@ class Progress(Protocol):
 class Job(Protocol):
     """The function `run` of a job's module."""
 
-    def __call__(self, spark: SparkSession, request: Request, progress: Progress) -> Outcome: ...
+    def __call__(self, spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome: ...

@@ -20,14 +20,14 @@ if __name__ == "__main__" and not __package__:  # a file given to spark-submit: 
 from rich.console import Console
 from rich.markup import escape
 
-from spark_jobs.audit.audit import JOBS, Ended, Plan, check_settings, perform
+from spark_jobs.audit.audit import JOBS, AuditPlan, Ended, check_settings, perform
 from spark_jobs.audit.gateways import HELD_DEADLINE_S
 from spark_jobs.audit.java import java_program
 from spark_jobs.audit.progress import Steps
 from spark_jobs.audit.schedule import run_every, seconds
 from spark_jobs.audit.session import check_installed
 from spark_jobs.audit.sites import load_pair
-from spark_jobs.report.folder import AUDITS, Audit, audit_id
+from spark_jobs.report.folder import AUDITS, AuditReport, audit_id
 from spark_jobs.report.screens import show_audit
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError
 
@@ -87,7 +87,7 @@ def _run(options: argparse.Namespace, given: list[str], notes: Console) -> int:
     return CODES[str(ended.summary["outcome"])]
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: argparse.Namespace) -> AuditPlan:
     """Everything that can be wrong before anything begins. Raises InvalidInput, ConfigError."""
     if options.job not in JOBS:
         raise InvalidInput(f"there is no job {options.job!r}: this release has {', '.join(JOBS)}")
@@ -104,7 +104,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has found its Java
         java_program()
     name = audit_id(options.job, datetime.now(UTC))
-    return Plan(
+    return AuditPlan(
         options.job, name, pair, options.out or options.audits / name,
         tuple(filter(None, options.tables.split(","))), options.master, seconds(options.barrier_deadline),
         settings, _pairs(options.conf, "--conf"),
@@ -140,7 +140,7 @@ def _show(ended: Ended, notes: Console, *, as_json: bool) -> None:
         sys.stdout.write(json.dumps({**ended.summary, "path": str(ended.path)}, indent=2, default=str) + "\n")
         sys.stdout.flush()
         return
-    show_audit(Console(highlight=False), Audit(ended.path, ended.summary), FINDINGS_SHOWN)
+    show_audit(Console(highlight=False), AuditReport(ended.path, ended.summary), FINDINGS_SHOWN)
 
 
 def _defect(error: Exception) -> TwinlogError:

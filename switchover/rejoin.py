@@ -68,10 +68,10 @@ class Rejoin:
     """One rejoin of this site to the site that `transport` leads to."""
 
     def __init__(
-        self, *, site: str, engine: StorageEngine, barriers: FrameApplier, wal: Wal, files: Files, transport: Transport,
+        self, *, site: str, engine: StorageEngine, applier: FrameApplier, wal: Wal, files: Files, transport: Transport,
         sink: Sink, failpoints: Failpoints,
     ) -> None:
-        self._site, self._engine, self._barriers, self._wal, self._files = site, engine, barriers, wal, files
+        self._site, self._engine, self._applier, self._wal, self._files = site, engine, applier, wal, files
         self._transport, self._sink, self._failpoints = transport, sink, failpoints
         self.report = RejoinReport()
         self._history: list[EpochEntry] = []
@@ -85,7 +85,7 @@ class Rejoin:
         await self._replay_own(frames)
         self._failpoints.hit("rejoin.replayed")
         await self._cut(frames)
-        await self._barriers.forget_after(self.report.end_seq)
+        await self._applier.forget_after(self.report.end_seq)
         self._failpoints.hit("rejoin.cut")
         await self._wal.clear()
         self._failpoints.hit("rejoin.cleared")
@@ -120,7 +120,7 @@ class Rejoin:
                 break
             good.append(frame)
         if good:
-            await self._barriers.replay(good)
+            await self._applier.replay(good)
             await self._engine.flush()
         self.report.replayed_frames = len(good)
 

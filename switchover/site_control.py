@@ -13,7 +13,7 @@ from switchover.activation.ports import ActivationRequest, OpenedEpoch
 from switchover.register.port import PairState
 from switchover.rejoin import RejoinReport
 from switchover.roles.table import Event, Role
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 
 
 class SiteControl(Protocol):
@@ -24,7 +24,7 @@ class SiteControl(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
-    def ports(self) -> SitePorts: ...
+    def parts(self) -> SiteParts: ...
     @property
     def sink(self) -> Sink: ...
     def event(self, event: Event) -> None:

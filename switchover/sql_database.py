@@ -112,7 +112,7 @@ def _server_settings(deadline_s: float) -> Callable[[Any, Any], None]:
     return apply
 
 
-def _patiently(timeout_s: float, change: Callable[[], object]) -> None:
+def _retry_while_locked(timeout_s: float, change: Callable[[], object]) -> None:
     """SQLite does not wait by itself where two make the same new file a journaled one: waiting could be for ever there."""
     Retrying(
         retry=retry_if_exception_type(sqlite3.OperationalError), stop=stop_after_delay(timeout_s),
@@ -124,7 +124,7 @@ def _sqlite_settings(busy_timeout_s: float) -> Callable[[Any, Any], None]:
     def apply(connection: Any, _record: Any) -> None:
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout={round(busy_timeout_s * 1000)}")  # first: the next one may have to wait
-        _patiently(busy_timeout_s, lambda: cursor.execute("PRAGMA journal_mode=WAL"))
+        _retry_while_locked(busy_timeout_s, lambda: cursor.execute("PRAGMA journal_mode=WAL"))
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
 

@@ -56,6 +56,18 @@ def test_every_test_that_a_table_names_exists() -> None:
     assert sorted(name for name in named if not re.search(rf"\bdef {name}\(", code)) == []
 
 
+def test_every_test_file_that_a_page_names_exists() -> None:
+    known = {path.name for path in repository_files(ROOT, ".py")}
+    named = {
+        (page.name, name)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for name in re.findall(r"\b(test_\w+\.py)\b", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 30
+    assert sorted((page, name) for page, name in named if name not in known) == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_path_on_a_page_exists(page: Path) -> None:
     if page.name == "CHANGELOG.md":

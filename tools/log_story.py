@@ -21,7 +21,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from gateway.demo.files import PAIR
 from gateway.load.sources import FLIGHTS, FLIGHTS_KEY, open_source
-from spark_jobs.logs.files import LocalStore, Place, list_log
+from spark_jobs.logs.files import LocalStore, LogFolder, list_log
 from spark_jobs.logs.walk import walk
 from spark_jobs.report.folder import first_findings
 from storage.log.frame import Flags, make_frame, parse_frame
@@ -64,7 +64,7 @@ def _tell(story: Story, copies: int) -> None:
     counters, took_s = whole["counters"], whole["took_s"]
     story.tell(f"  {counters['FRAMES']:,} frames, {counters['BYTES'] / 1e6:,.0f} MB in {took_s:.1f} s, Spark's start included")
     planted = plant(
-        Place(str(story.directory / "a" / "data" / "wal")), Place(str(story.directory / "b" / "dfs" / PAIR / "0"))
+        LogFolder(str(story.directory / "a" / "data" / "wal")), LogFolder(str(story.directory / "b" / "dfs" / PAIR / "0"))
     )
     for fault in planted:
         name = Path(fault.file).name
@@ -92,12 +92,12 @@ def _source(path: Path, rows: int, copies: int) -> Path:
     return path
 
 
-def plant(wal: Place, remote: Place) -> list[Fault]:
+def plant(wal: LogFolder, remote: LogFolder) -> list[Fault]:
     """One fault of each kind in logs that nobody writes: far from each other, and not at a log's end."""
     return [_damage(wal, 0.3), _duplicate(wal, 0.6), _gap(remote, 0.45)]
 
 
-def _damage(log: Place, share: float) -> Fault:
+def _damage(log: LogFolder, share: float) -> Fault:
     """A bit of a payload is turned."""
     file, begin, end = _frame(log, share)
     data = bytearray(file.read_bytes())
@@ -106,7 +106,7 @@ def _damage(log: Place, share: float) -> Fault:
     return Fault("damaged", str(file), begin)
 
 
-def _duplicate(log: Place, share: float) -> Fault:
+def _duplicate(log: LogFolder, share: float) -> Fault:
     """Behind a frame a second one for the same sequences, sound in itself, that says something else."""
     file, begin, end = _frame(log, share)
     data = file.read_bytes()
@@ -121,7 +121,7 @@ def _duplicate(log: Place, share: float) -> Fault:
     return Fault("duplicate", str(file), end)
 
 
-def _gap(log: Place, share: float) -> Fault:
+def _gap(log: LogFolder, share: float) -> Fault:
     """A frame is gone, and what followed it stands in its place."""
     file, begin, end = _frame(log, share)
     data = file.read_bytes()
@@ -129,7 +129,7 @@ def _gap(log: Place, share: float) -> Fault:
     return Fault("gap", str(file), begin)
 
 
-def _frame(log: Place, share: float) -> tuple[Path, int, int]:
+def _frame(log: LogFolder, share: float) -> tuple[Path, int, int]:
     """File, begin and end of the frame that so much of the log's bytes lies before."""
     frames: list[tuple[Path, int, int]] = []
     for segment in list_log(log).segments:

@@ -14,7 +14,7 @@ from gateway.demo.files import PAIR
 from gateway.demo.servers import ROOT
 from gateway.load.sources import open_source
 from remote_log.layout import RemoteLayout
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.segment import scan_segment
@@ -88,7 +88,7 @@ def directory_log_bytes(dfs: Path) -> int:
 
 def hdfs_log_bytes(cluster: dict[str, Any]) -> int:
     """Returns the same of a site's HDFS, by its entry in hdfs.json."""
-    place = Place(f"{ROOT}{RemoteLayout(PAIR).folder}", cluster["web_url"], cluster["user"])
+    place = LogFolder(f"{ROOT}{RemoteLayout(PAIR).folder}", cluster["web_url"], cluster["user"])
     store, found = place.store(), 0
     with suppress(InvalidInput):  # there is no log yet
         for segment in list_log(place).segments:

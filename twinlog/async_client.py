@@ -14,7 +14,7 @@ import httpx
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AsyncAuditCalls
-from twinlog.calls import Ack, Asked, ReceiptOutcome, Row
+from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.client import EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
 from twinlog.errors import TwinlogError
 from twinlog.flow import Broken, Call, Flow, PairView, Patience, Pause, Reply, Resumed, call
@@ -36,7 +36,7 @@ class AsyncClient(AsyncAuditCalls):
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
         self._http = AsyncHttp(connections_max, transport)
-        self._columns: dict[str, rows.Columns] = {}
+        self._columns: dict[str, calls.KnownColumns] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,19 +143,20 @@ class AsyncClient(AsyncAuditCalls):
             await asyncio.sleep(min(self.patience.retry_max_s, 0.05 * (1 + pauses)))
 
     async def _read(
-        self, table: str, asked: Asked[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
+        self, table: str, asked: TypedCall[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
     ) -> tuple[_T, list[rows.Row]]:
         """An answer, and its rows in Python's types. It is read again when the table changed between it and its columns."""
         for _ in range(READS_MAX):
-            answer = await self._run(asked, deadline_s)
-            for is_fresh in (table not in self._columns, True):
-                if is_fresh:
-                    self._columns[table] = rows.columns_of(await self.table(table))
-                with contextlib.suppress(TypeError):
-                    return answer, rows.to_python(rows_of(answer), self._columns[table])
+            reply = await self.send(asked.call, deadline_s)
+            schema, known = calls.schema_of(reply), self._columns.get(table)
+            if known is None or known.schema != schema:
+                known = self._columns[table] = await self._run(calls.table_columns(table))
+            if known.schema == schema:
+                answer = asked.parse(reply)
+                return answer, rows.to_python(rows_of(answer), known.types)
         raise changing(table)
 
-    async def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T:
+    async def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T:
         return asked.parse(await self.send(asked.call, deadline_s))
 
     async def send(self, request: Call, deadline_s: float | None = None) -> Reply:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from twinlog import calls
-from twinlog.calls import Asked
+from twinlog.calls import TypedCall
 
 _T = TypeVar("_T")
 
@@ -24,7 +24,7 @@ class AuditCalls(ABC):
     """Part of the blocking client. `site` None: the active."""
 
     @abstractmethod
-    def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...
+    def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T: ...
 
     def take_barrier(self, name: str | None = None) -> dict[str, Any]:
         """Both sites keep a snapshot exactly there; the other one once it is there. Raises Conflict when too many are held."""
@@ -55,7 +55,7 @@ class AsyncAuditCalls(ABC):
     """Part of the asynchronous client."""
 
     @abstractmethod
-    async def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T: ...
+    async def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T: ...
 
     async def take_barrier(self, name: str | None = None) -> dict[str, Any]:
         return await self._run(calls.take_barrier(name or _new_name(), _new_name()))

@@ -21,6 +21,7 @@ import msgspec
 from twinlog.errors import InvalidInput, PeerError
 from twinlog.flow import Call, Reply
 from twinlog.key_text import part_to_path
+from twinlog.rows import Columns, columns_of
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # half a second to import, and most callers never need it
 JSON = "application/json"
 MSGPACK = "application/x-msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
+SCHEMA_HEADER = "twinlog-schema"
 Where = tuple[str, str, Any]  # (column, op, value); ops: = != < <= > >= in prefix, is_null and not_null (value None)
 _T = TypeVar("_T")
 
@@ -67,6 +69,13 @@ class ReceiptOutcome(msgspec.Struct, frozen=True):
     mode: str | None = None
 
 
+class KnownColumns(msgspec.Struct, frozen=True):
+    """A table's columns, and the name of the schema that has them: rows of that schema, and no others, read by them."""
+
+    schema: str
+    types: Columns
+
+
 class _Tables(msgspec.Struct, frozen=True):
     tables: list[dict[str, Any]]
 
@@ -76,7 +85,7 @@ class _Barriers(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[_T]):
+class TypedCall(Generic[_T]):
     """A logical request, and how to read its reply."""
 
     call: Call
@@ -109,36 +118,48 @@ def _timestamp_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def create_table(body: Mapping[str, Any], key: str) -> Asked[dict[str, Any]]:
-    return Asked(_write("POST", "/v1/tables", body, key), _document)
+def create_table(body: Mapping[str, Any], key: str) -> TypedCall[dict[str, Any]]:
+    return TypedCall(_write("POST", "/v1/tables", body, key), _document)
 
 
-def alter_table(table: str, body: Mapping[str, Any], key: str) -> Asked[dict[str, Any]]:
-    return Asked(_write("PATCH", _table(table), body, key), _document)
+def alter_table(table: str, body: Mapping[str, Any], key: str) -> TypedCall[dict[str, Any]]:
+    return TypedCall(_write("PATCH", _table(table), body, key), _document)
 
 
-def drop_table(table: str, confirm: str | None, key: str) -> Asked[None]:
-    return Asked(Call("DELETE", _table(table) + _query(confirm=confirm), {"Accept": JSON}, key=key), lambda _: None)
+def drop_table(table: str, confirm: str | None, key: str) -> TypedCall[None]:
+    return TypedCall(Call("DELETE", _table(table) + _query(confirm=confirm), {"Accept": JSON}, key=key), lambda _: None)
 
 
-def get_table(table: str) -> Asked[dict[str, Any]]:
-    return Asked(_read(_table(table)), _document)
+def get_table(table: str) -> TypedCall[dict[str, Any]]:
+    return TypedCall(_read(_table(table)), _document)
 
 
-def list_tables() -> Asked[list[dict[str, Any]]]:
-    return Asked(_read("/v1/tables"), lambda reply: _tables(reply).tables)
+def table_columns(table: str) -> TypedCall[KnownColumns]:
+    return TypedCall(_read(_table(table)), lambda reply: KnownColumns(schema_of(reply), columns_of(_document(reply))))
 
 
-def put(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
-    return Asked(_row_write("PUT", _row(table, key), row, request_key, conditions), _ack)
+def schema_of(reply: Reply) -> str:
+    """The name of the schema that an answer was made with. Raises PeerError."""
+    schema = reply.headers.get(SCHEMA_HEADER)
+    if schema is None:
+        raise PeerError(f"the answer has no header {SCHEMA_HEADER}: is it a twinlog gateway, and do proxies keep it?")
+    return schema
 
 
-def update(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
-    return Asked(_row_write("PATCH", _row(table, key), row, request_key, conditions), _ack)
+def list_tables() -> TypedCall[list[dict[str, Any]]]:
+    return TypedCall(_read("/v1/tables"), lambda reply: _tables(reply).tables)
 
 
-def delete(table: str, key: Any, request_key: str, conditions: Mapping[str, str]) -> Asked[Ack]:
-    return Asked(Call("DELETE", _row(table, key), {"Accept": JSON, **conditions}, key=request_key), _ack)
+def put(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> TypedCall[Ack]:
+    return TypedCall(_row_write("PUT", _row(table, key), row, request_key, conditions), _ack)
+
+
+def update(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> TypedCall[Ack]:
+    return TypedCall(_row_write("PATCH", _row(table, key), row, request_key, conditions), _ack)
+
+
+def delete(table: str, key: Any, request_key: str, conditions: Mapping[str, str]) -> TypedCall[Ack]:
+    return TypedCall(Call("DELETE", _row(table, key), {"Accept": JSON, **conditions}, key=request_key), _ack)
 
 
 def preconditions(if_version: int | None, if_absent: bool) -> dict[str, str]:
@@ -151,69 +172,69 @@ def preconditions(if_version: int | None, if_absent: bool) -> dict[str, str]:
     return headers
 
 
-def mutate(table: str, mutations: Sequence[Mapping[str, Any]], request_key: str) -> Asked[Ack]:
+def mutate(table: str, mutations: Sequence[Mapping[str, Any]], request_key: str) -> TypedCall[Ack]:
     """All or nothing. A mutation is {"op": "upsert"|"insert"|"update", "row": {...}} or {"op": "delete", "key": {...}}."""
     path = f"{_table(table)}/rows:mutate"
-    return Asked(_row_write("POST", path, {"mutations": mutations}, request_key), _ack)
+    return TypedCall(_row_write("POST", path, {"mutations": mutations}, request_key), _ack)
 
 
-def upsert_arrow(table: str, batches: pa.RecordBatch | pa.Table, request_key: str) -> Asked[Ack]:
+def upsert_arrow(table: str, batches: pa.RecordBatch | pa.Table, request_key: str) -> TypedCall[Ack]:
     """Every row of `batches`, all or nothing, as one Arrow stream."""
     headers = {"Content-Type": ARROW, "Accept": JSON}
-    return Asked(Call("POST", f"{_table(table)}/rows:mutate", headers, arrow_stream(batches), request_key), _ack)
+    return TypedCall(Call("POST", f"{_table(table)}/rows:mutate", headers, arrow_stream(batches), request_key), _ack)
 
 
-def check(table: str, key: Any, body: Mapping[str, Any], request_key: str) -> Asked[Ack]:
-    return Asked(_row_write("POST", _row(table, key) + ":check", body, request_key), _ack)
+def check(table: str, key: Any, body: Mapping[str, Any], request_key: str) -> TypedCall[Ack]:
+    return TypedCall(_row_write("POST", _row(table, key) + ":check", body, request_key), _ack)
 
 
-def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | None) -> Asked[Row]:
-    return Asked(_read(_row(table, key) + _query(columns=_joined(columns), as_of=as_of), MSGPACK), _native_row)
+def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | None) -> TypedCall[Row]:
+    return TypedCall(_read(_row(table, key) + _query(columns=_joined(columns), as_of=as_of), MSGPACK), _native_row)
 
 
 def scan(
     table: str, *, start: Any, end: Any, where: Sequence[Where], columns: Sequence[str] | None, limit: int,
     as_of: int | str | None, reverse: bool, page_token: str | None,
-) -> Asked[Page]:
+) -> TypedCall[Page]:
     query = _query(
         start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=_where(where),
         columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None, page_token=page_token,
     )
-    return Asked(_read(f"{_table(table)}/rows{query}", MSGPACK), _native_page)
+    return TypedCall(_read(f"{_table(table)}/rows{query}", MSGPACK), _native_page)
 
 
-def receipt(text: str) -> Asked[ReceiptOutcome]:
-    return Asked(_read(f"/v1/receipts/{quote(text, safe='')}"), _receipt)
+def receipt(text: str) -> TypedCall[ReceiptOutcome]:
+    return TypedCall(_read(f"/v1/receipts/{quote(text, safe='')}"), _receipt)
 
 
-def cluster() -> Asked[dict[str, Any]]:
-    return Asked(Call("GET", "/v1/cluster", {"Accept": JSON}, anywhere=True), _document)
+def cluster() -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("GET", "/v1/cluster", {"Accept": JSON}, anywhere=True), _document)
 
 
-def take_barrier(name: str, key: str) -> Asked[dict[str, Any]]:
+def take_barrier(name: str, key: str) -> TypedCall[dict[str, Any]]:
     """The name stands for the request: sent again it is answered with the same barrier."""
-    return Asked(_write("POST", "/v1/barriers", {"name": name}, key), _document)
+    return TypedCall(_write("POST", "/v1/barriers", {"name": name}, key), _document)
 
 
-def barriers(site: str | None) -> Asked[list[dict[str, Any]]]:
-    return Asked(Call("GET", "/v1/barriers", {"Accept": JSON}, site=site), lambda reply: _barriers(reply).barriers)
+def barriers(site: str | None) -> TypedCall[list[dict[str, Any]]]:
+    return TypedCall(Call("GET", "/v1/barriers", {"Accept": JSON}, site=site), lambda reply: _barriers(reply).barriers)
 
 
-def barrier(name: str, site: str | None) -> Asked[dict[str, Any]]:
-    return Asked(Call("GET", _barrier(name), {"Accept": JSON}, site=site), _document)
+def barrier(name: str, site: str | None) -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("GET", _barrier(name), {"Accept": JSON}, site=site), _document)
 
 
-def release_barrier(name: str, site: str | None) -> Asked[None]:
-    return Asked(Call("DELETE", _barrier(name), {"Accept": JSON}, site=site), lambda _: None)
+def release_barrier(name: str, site: str | None) -> TypedCall[None]:
+    return TypedCall(Call("DELETE", _barrier(name), {"Accept": JSON}, site=site), lambda _: None)
 
 
-def note_audit(audit: Mapping[str, Any], site: str | None) -> Asked[dict[str, Any]]:
+def note_audit(audit: Mapping[str, Any], site: str | None) -> TypedCall[dict[str, Any]]:
     """A second report of the same audit changes nothing."""
-    return Asked(msgspec.structs.replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
+    return TypedCall(msgspec.structs.replace(_write("POST", "/v1/audits", audit, ""), key=None, site=site), _document)
 
 
-def last_audits(site: str | None) -> Asked[dict[str, Any]]:
-    return Asked(Call("GET", "/v1/audits/last", {"Accept": JSON}, site=site), _document)
+def last_audits(site: str | None) -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("GET", "/v1/audits/last", {"Accept": JSON}, site=site), _document)
 
 
 def _barrier(name: str) -> str:

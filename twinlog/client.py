@@ -28,7 +28,7 @@ import msgspec
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AuditCalls
-from twinlog.calls import Ack, Asked, ReceiptOutcome, Row
+from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Broken, Call, PairView, Patience, Pause, Reply, Resumed, call
 from twinlog.http import Http
@@ -56,7 +56,7 @@ class Client(AuditCalls):
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
         self._http = Http(transport)
-        self._columns: dict[str, rows.Columns] = {}  # of the tables that were read, as they last were
+        self._columns: dict[str, calls.KnownColumns] = {}  # of the tables that were read, as they last were
         self._threads = ThreadPoolExecutor(len(self.view.urls), "twinlog-probe")
 
     def __enter__(self) -> Self:
@@ -173,19 +173,20 @@ class Client(AuditCalls):
             time.sleep(min(self.patience.retry_max_s, 0.05 * (1 + pauses)))
 
     def _read(
-        self, table: str, asked: Asked[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
+        self, table: str, asked: TypedCall[_T], rows_of: Callable[[_T], list[rows.Row]], deadline_s: float | None
     ) -> tuple[_T, list[rows.Row]]:
         """An answer, and its rows in Python's types. It is read again when the table changed between it and its columns."""
         for _ in range(READS_MAX):
-            answer = self._run(asked, deadline_s)
-            for is_fresh in (table not in self._columns, True):
-                if is_fresh:
-                    self._columns[table] = rows.columns_of(self.table(table))
-                with contextlib.suppress(TypeError):
-                    return answer, rows.to_python(rows_of(answer), self._columns[table])
+            reply = self.send(asked.call, deadline_s)
+            schema, known = calls.schema_of(reply), self._columns.get(table)
+            if known is None or known.schema != schema:
+                known = self._columns[table] = self._run(calls.table_columns(table))
+            if known.schema == schema:
+                answer = asked.parse(reply)
+                return answer, rows.to_python(rows_of(answer), known.types)
         raise changing(table)
 
-    def _run(self, asked: Asked[_T], deadline_s: float | None = None) -> _T:
+    def _run(self, asked: TypedCall[_T], deadline_s: float | None = None) -> _T:
         return asked.parse(self.send(asked.call, deadline_s))
 
     def send(self, request: Call, deadline_s: float | None = None) -> Reply:
@@ -228,4 +229,4 @@ def followed(view: PairView, data: str) -> dict[str, Any]:
 
 def changing(table: str) -> TwinlogError:
     """The error of a read that met other columns each time."""
-    return PeerError(f"the answers for table {table!r} do not fit its columns, {READS_MAX} times: is it a twinlog gateway?")
+    return PeerError(f"table {table!r} changed {READS_MAX} times between an answer and its columns: read it again")

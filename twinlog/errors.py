@@ -16,6 +16,8 @@
     |  |- DamagedLog           damage with good frames behind it: file and offset
     |  |- LogGap               frames are missing between what is held and what is offered
     |  |- SyncFailed           an fsync or write failed; the descriptor must be sealed
+    |  |- BrokenFrame          no whole, sound frame begins here: a torn tail, or damage
+    |  |- BrokenHeader         no sound segment header begins here
     |- DfsError                the other site's (or one's own) DFS
     |  |- DfsExists            exclusive create lost
     |  |- DfsNotFound
@@ -119,6 +121,18 @@ class LogGap(LogError):
 
 class SyncFailed(LogError):
     code = "sync-failed"
+
+
+class BrokenFrame(LogError):
+    """The bytes at a place are no whole, sound frame: torn, zeroed or damaged; who reads the log finds out which."""
+
+    code = "broken-frame"
+
+
+class BrokenHeader(LogError):
+    """The bytes are no sound segment header: torn, zeroed or damaged; who reads the log finds out which."""
+
+    code = "broken-header"
 
 
 class DfsError(TwinlogError):

@@ -43,7 +43,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     site: str | None = None
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class SiteRequest(msgspec.Struct, frozen=True, gc=False):
     """One attempt, at one site, that must end within `timeout_s`."""
 
     url: str
@@ -69,7 +69,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    requests: tuple[Request, ...]
+    requests: tuple[SiteRequest, ...]
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
@@ -190,7 +190,7 @@ class _Attempt:
         """Ask every site who is active."""
         timeout_s = self._timeout(self.patience.probe_timeout_s)
         accept = {"Accept": "application/json"}
-        probes = tuple(Request(f"{url}/v1/cluster", "GET", accept, b"", timeout_s) for url in self.view.urls.values())
+        probes = tuple(SiteRequest(f"{url}/v1/cluster", "GET", accept, b"", timeout_s) for url in self.view.urls.values())
         resumed = yield Send(probes)
         self.now_s = resumed.now_s
         answers = dict(zip(self.view.urls.values(), resumed.answers, strict=True))
@@ -211,7 +211,7 @@ class _Attempt:
         headers = {**self.request.headers, DEADLINE_HEADER: f"{timeout_s * ANSWER_SHARE:.3f}"}
         if self.request.key is not None:
             headers["Idempotency-Key"] = self.request.key
-        attempt = Request(url + self.request.path, self.request.method, headers, self.request.content, timeout_s)
+        attempt = SiteRequest(url + self.request.path, self.request.method, headers, self.request.content, timeout_s)
         resumed = yield Send((attempt,))
         self.now_s = resumed.now_s
         (answer,) = resumed.answers

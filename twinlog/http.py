@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from twinlog.errors import InvalidInput, PeerError, TwinlogError
-from twinlog.flow import Broken, Reply, Request
+from twinlog.flow import Broken, Reply, SiteRequest
 from twinlog.problem_documents import error_from_problem
 
 CONNECT_TIMEOUT_S = 3.0
@@ -31,7 +31,7 @@ class Http:
     def close(self) -> None:
         self._client.close()
 
-    def send(self, request: Request) -> Reply | Broken:
+    def send(self, request: SiteRequest) -> Reply | Broken:
         try:
             response = self._client.request(
                 request.method, _unfolded(request.url), headers=dict(request.headers), content=request.content,
@@ -66,7 +66,7 @@ class AsyncHttp:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def send(self, request: Request) -> Reply | Broken:
+    async def send(self, request: SiteRequest) -> Reply | Broken:
         try:
             async with asyncio.timeout(request.timeout_s):
                 response = await self._client.request(

@@ -7,8 +7,8 @@
 | decimal | Decimal, without needless zeros |
 | json | what JSON has: dict, list, str, int, float, bool, None |
 
-What always holds: a value of another type than its column's raises TypeError, so that columns which have changed since they
-were read do not go unnoticed; null is None in every column.
+What always holds: rows and columns are of one schema, which both answers name; so a value of another type than its column's
+comes from no gateway of ours, and raises PeerError. Null is None in every column.
 This module is pure.
 """
 
@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+from twinlog.errors import PeerError
 
 Row = dict[str, Any]
 Columns = Mapping[str, str]  # name -> type
@@ -30,21 +32,21 @@ def columns_of(table: Mapping[str, Any]) -> Columns:
 
 
 def to_python(rows: Sequence[Row], columns: Columns) -> list[Row]:
-    """The rows of one answer, converted. Raises TypeError when they are not rows of these columns."""
+    """The rows of one answer, converted. Raises PeerError when they are not rows of these columns."""
     if not rows:
         return []
     names = rows[0].keys()
     if not names <= columns.keys():
-        raise TypeError(f"the table has no column {', '.join(sorted(names - columns.keys()))}")
+        raise PeerError(f"the table has no column {', '.join(sorted(names - columns.keys()))}: is it a twinlog gateway?")
     rules = [(name, *_RULES[columns[name]]) for name in names]
-    return [{name: _converted(row[name], kinds, convert) for name, kinds, convert in rules} for row in rows]
+    return [{name: _converted(name, row[name], kinds, convert) for name, kinds, convert in rules} for row in rows]
 
 
-def _converted(value: Any, kinds: tuple[type, ...], convert: Callable[[Any], Any] | None) -> Any:
+def _converted(name: str, value: Any, kinds: tuple[type, ...], convert: Callable[[Any], Any] | None) -> Any:
     if value is None:
         return None
     if kinds and type(value) not in kinds:
-        raise TypeError(f"{type(value).__name__} is no value of this column")
+        raise PeerError(f"the answer has a {type(value).__name__} in column {name!r}: is it a twinlog gateway?")
     return value if convert is None else convert(value)
 
 

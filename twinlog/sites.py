@@ -18,7 +18,7 @@ import msgspec
 
 from twinlog.addresses import resolve_address
 from twinlog.errors import PeerError, TwinlogError
-from twinlog.flow import Broken, Request
+from twinlog.flow import Broken, SiteRequest
 from twinlog.http import Http
 from twinlog.problem_documents import error_from_problem
 
@@ -102,7 +102,7 @@ class Sites:
         if key is not None:
             headers["Idempotency-Key"] = key
         url = self.urls[site]
-        answer = self._http.send(Request(url + path, method, headers, content, timeout_s))
+        answer = self._http.send(SiteRequest(url + path, method, headers, content, timeout_s))
         if isinstance(answer, Broken):
             problem = "does not answer" if answer.sent else "cannot be reached"
             raise PeerError(f"site {site} ({url}) {problem}: {answer.detail}", site=site, sent=answer.sent)

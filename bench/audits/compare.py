@@ -28,7 +28,7 @@ from bench.rounds import Rounds, told
 from gateway.load.sources import open_source
 from spark_jobs.audit.session import open_session
 from spark_jobs.compare import job as compare
-from spark_jobs.job import FORMAT, Barrier, Outcome, Request, SiteSource
+from spark_jobs.job import FORMAT, Barrier, JobRequest, Outcome, SiteSource
 from storage.engine import StoredRow
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
@@ -49,13 +49,13 @@ _ARROW_TYPES = {"int32": pa.int32(), "string": pa.string(), "timestamp": pa.time
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FilledPair:
     """Two filled storages with their snapshots: equal ones, and ones with the faults planted in the peer."""
 
     rows: int
     schema: TableSchema
-    equal: Request
-    planted: Request
+    equal: JobRequest
+    planted: JobRequest
 
 
 class Silent:
@@ -82,7 +82,7 @@ def log(schema: TableSchema, source: pa.Table, years: int) -> Iterator[Frame]:
             seq, records = frame.last_seq, []
 
 
-async def filled(folder: Path, years: int) -> Pair:
+async def filled(folder: Path, years: int) -> FilledPair:
     flights = open_source("flights", "", ())
     schema = parse_table(flights.table_body(), TABLE)
     engines = [await RocksEngine.open(folder / name, RocksSettings()) for name in "ab"]
@@ -91,17 +91,17 @@ async def filled(folder: Path, years: int) -> Pair:
             await engine.apply([frame])
     barrier = Barrier("bench", 1, engines[0].applied.seq)
 
-    async def kept(name: str) -> Request:
+    async def kept(name: str) -> JobRequest:
         sites = []
         for site, engine in zip("ab", engines, strict=True):
             await engine.keep_snapshot(name, 0)
             (place,) = (one.place for one in engine.kept_snapshots() if one.name == name)
             sites.append(SiteSource(site, "", place=place))
-        return Request("compare", "bench", sites[0], sites[1], folder, barrier=barrier)
+        return JobRequest("compare", "bench", sites[0], sites[1], folder, barrier=barrier)
 
     equal = await kept("equal")
     await plant(engines[1], schema)
-    pair = Pair(flights.rows.num_rows * years, schema, equal, await kept("planted"))
+    pair = FilledPair(flights.rows.num_rows * years, schema, equal, await kept("planted"))
     for engine in engines:
         await engine.close()
     return pair
@@ -125,7 +125,7 @@ async def plant(engine: RocksEngine, schema: TableSchema) -> None:
     )
 
 
-def audit(spark: SparkSession, asked: Request, faults: int) -> str:
+def audit(spark: SparkSession, asked: JobRequest, faults: int) -> str:
     outcome: Outcome = compare.run(spark, asked, Silent())
     kinds = sorted(row["kind"] for row in outcome.findings.collect())
     if kinds != ["damaged", "extra", "missing", "stale"][:faults] or outcome.counters["BADROWS"] != faults:
@@ -144,19 +144,19 @@ def typed_batches(schema: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[
         yield pa.RecordBatch.from_arrays([*arrays, batch.column("version")], [*(name for name, _ in kinds), "version"])
 
 
-def typed(spark: SparkSession, pair: Pair, site: SiteSource) -> DataFrame:
+def typed(spark: SparkSession, pair: FilledPair, site: SiteSource) -> DataFrame:
     columns = [f"{column.name} {_SPARK_TYPES[column.type]}" for column in pair.schema.columns]
     rows = spark.read.format(FORMAT).options(view="rows", place=site.place).load()
     return rows.mapInArrow(partial(typed_batches, encode_schema(pair.schema)), ", ".join([*columns, "version bigint"]))
 
 
-def export(spark: SparkSession, pair: Pair, folder: Path) -> str:
+def export(spark: SparkSession, pair: FilledPair, folder: Path) -> str:
     for name, site in zip("ab", (pair.planted.source, pair.planted.peer), strict=True):
         typed(spark, pair, site).write.parquet(str(folder / name))
     return ""
 
 
-def outer_join(spark: SparkSession, pair: Pair, folder: Path) -> str:
+def outer_join(spark: SparkSession, pair: FilledPair, folder: Path) -> str:
     from pyspark.sql import functions as f
 
     key = list(pair.schema.primary_key)

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from bench.rounds import Rounds, told
 from spark_jobs.audit.session import open_session
-from spark_jobs.job import Request, SiteSource
+from spark_jobs.job import JobRequest, SiteSource
 from spark_jobs.log_audit.job import run
 from spark_jobs.logs.columns import RUNS_SCHEMA
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.walk import walk
 from storage.log.frame import make_frame
@@ -70,7 +70,7 @@ def make_wal(folder: Path, size: int, records: int) -> int:
 
 def audit(spark: SparkSession, wal: Path) -> str:
     """Raises AssertionError when it finds something."""
-    request = Request("log-audit", "bench", SiteSource("a", _NOWHERE, wal=str(wal)), SiteSource("b", _NOWHERE), wal.parent)
+    request = JobRequest("log-audit", "bench", SiteSource("a", _NOWHERE, wal=str(wal)), SiteSource("b", _NOWHERE), wal.parent)
     outcome = run(spark, request, Silent())
     assert outcome.good, [row.asDict() for row in outcome.findings.collect()]
     spark.catalog.clearCache()
@@ -79,7 +79,7 @@ def audit(spark: SparkSession, wal: Path) -> str:
 
 def walk_s(wal: Path) -> float:
     """CPU seconds of what a task of Spark's does in Python, in this process."""
-    place = Place(str(wal))
+    place = LogFolder(str(wal))
     store, begun = place.store(), time.process_time()
     for segment in list_log(place).segments:
         found = walk(store.read(place.file(segment.name)), segment.name, segment)

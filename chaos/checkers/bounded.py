@@ -11,14 +11,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from chaos.checkers.violation import Violation
-from chaos.history.history import History, RemoteLog
+from chaos.history.history import History, RemoteLogLine
 
 NAME = "bounded"
 
 
 def check(history: History) -> list[Violation]:
     """Reports the first look of each epoch that finds too much."""
-    by_epoch: dict[int, list[RemoteLog]] = {}
+    by_epoch: dict[int, list[RemoteLogLine]] = {}
     for sample in sorted(history.remote_logs, key=lambda each: each.at_s):
         by_epoch.setdefault(sample.epoch, []).append(sample)
     found: list[Violation] = []
@@ -28,7 +28,7 @@ def check(history: History) -> list[Violation]:
     return found + _drained(history)
 
 
-def _needless(samples: Sequence[RemoteLog], modes: Sequence[tuple[float, str]], slack_s: float) -> list[Violation]:
+def _needless(samples: Sequence[RemoteLogLine], modes: Sequence[tuple[float, str]], slack_s: float) -> list[Violation]:
     since: dict[str, float] = {}
     for sample in samples:
         since = {name: since.get(name, sample.at_s) for name in sample.needless}

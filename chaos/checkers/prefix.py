@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 
 from chaos.checkers.violation import Violation
-from chaos.history.history import Dump, History, LoggedFrame, Position, SiteLog
+from chaos.history.history import Dump, History, LoggedFrame, PositionLine, SiteLog
 
 NAME = "prefix"
 
@@ -53,7 +53,7 @@ def _positions(history: History) -> list[Violation]:
     return found
 
 
-def _superseded(history: History, position: Position) -> bool:
+def _superseded(history: History, position: PositionLine) -> bool:
     return any(each.epoch > position.epoch and each.at_s <= position.at_s for each in history.opened)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history.lines import Blind, Kept, Line, Taken, Unheard
+from chaos.history.lines import BarrierLine, Blind, Kept, Line, Unheard
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -142,7 +142,7 @@ class ReadsServed(Line, tag="reads", frozen=True, omit_defaults=True):
     at_s: float
 
 
-class RemoteLog(Line, tag="remote_log", frozen=True, omit_defaults=True):
+class RemoteLogLine(Line, tag="remote_log", frozen=True, omit_defaults=True):
     """A look at the remote log of `epoch` (its writer is `site`). `needless`: its segments with nothing but what is durably
     applied at the peer, without the newest, if they can be deleted now: peer and DFS are in reach."""
 
@@ -167,7 +167,7 @@ class Copies(Line, tag="copies", frozen=True, omit_defaults=True):
     held_there: int | None = None
 
 
-class Position(Line, tag="position", frozen=True, omit_defaults=True):
+class PositionLine(Line, tag="position", frozen=True, omit_defaults=True):
     """The position of a site. `committed` is that of an active (of a standby: 0)."""
 
     site: str
@@ -178,7 +178,7 @@ class Position(Line, tag="position", frozen=True, omit_defaults=True):
     durable: int
 
 
-class RoleChange(Line, tag="role_change", frozen=True, omit_defaults=True):
+class RoleChangeLine(Line, tag="role_change", frozen=True, omit_defaults=True):
     """A switchover, failover, rejoin, ... `state` when it ended: done, failed or aborted."""
 
     id: str
@@ -214,7 +214,7 @@ class Moment(Line, tag="moment", frozen=True, omit_defaults=True):
 
 
 # ---- what was there at the end
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class DumpedRow(msgspec.Struct, frozen=True, gc=False):
     row: dict[str, Any]
     version: int
 
@@ -226,7 +226,7 @@ class Dump(Line, tag="dump", frozen=True, omit_defaults=True):
     active: bool
     at_s: float
     applied: int
-    tables: dict[str, dict[str, Stored]]
+    tables: dict[str, dict[str, DumpedRow]]
 
 
 class LoggedFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -296,14 +296,14 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 
 AnyLine = (
-    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLog | Copies | Position | RoleChange | GivenUp | Apart | Moment
-    | Dump | SiteLog | Quarantine | TableUse | Limits | Taken | Kept | Unheard | Blind
+    Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
+    | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
-    RemoteLog: "remote_logs", Copies: "copies", Position: "positions", RoleChange: "role_changes", Apart: "apart",
+    RemoteLogLine: "remote_logs", Copies: "copies", PositionLine: "positions", RoleChangeLine: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
-    Taken: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind",
+    BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -317,10 +317,10 @@ class History:
     closed: tuple[Closed, ...] = ()
     modes: tuple[ModeRecorded, ...] = ()
     reads_served: tuple[ReadsServed, ...] = ()
-    remote_logs: tuple[RemoteLog, ...] = ()
+    remote_logs: tuple[RemoteLogLine, ...] = ()
     copies: tuple[Copies, ...] = ()
-    positions: tuple[Position, ...] = ()
-    role_changes: tuple[RoleChange, ...] = ()
+    positions: tuple[PositionLine, ...] = ()
+    role_changes: tuple[RoleChangeLine, ...] = ()
     apart: tuple[Apart, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
     moments: tuple[Moment, ...] = ()
@@ -328,7 +328,7 @@ class History:
     logs: tuple[SiteLog, ...] = ()
     quarantines: tuple[Quarantine, ...] = ()
     tables: tuple[TableUse, ...] = ()
-    barriers: tuple[Taken, ...] = ()
+    barriers: tuple[BarrierLine, ...] = ()
     kept: tuple[Kept, ...] = ()
     unheard: tuple[Unheard, ...] = ()
     blind: tuple[Blind, ...] = ()

@@ -12,7 +12,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", gc=F
     """One line of a recorded history; `is` says which."""
 
 
-class Taken(Line, tag="barrier", frozen=True, omit_defaults=True):
+class BarrierLine(Line, tag="barrier", frozen=True, omit_defaults=True):
     """The active told that it took this barrier: its frame ends at `seq`."""
 
     name: str

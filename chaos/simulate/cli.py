@@ -30,7 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from chaos.simulate.bugs import BUGS, planted
-from chaos.simulate.plan import BY_NAME, Plan, draw, parse, text
+from chaos.simulate.plan import BY_NAME, SeedPlan, draw, parse, text
 from chaos.simulate.rates import Rate, rates
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
@@ -41,7 +41,7 @@ SHRINK_RUNS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeedReport:
     """The report of one seed."""
 
     seed: int
@@ -105,7 +105,7 @@ def main(given: list[str]) -> int:
 
 
 # ---- one run
-def execute(plan: Plan, bug: str = "") -> Result:
+def execute(plan: SeedPlan, bug: str = "") -> Result:
     with planted(bug) if bug else nullcontext():
         return Run(plan).execute()
 
@@ -118,15 +118,15 @@ def _settle() -> None:
     gc.disable()
 
 
-def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> Seen:
+def _seen(kinds: tuple[str, ...], bug: str, seed: int) -> SeedReport:
     seen = _told(seed, execute(draw(seed, kinds), bug))
     collect()  # its killed tasks are rubbish that only the collector sees, and now it is at hand
     return seen
 
 
-def _told(seed: int, result: Result) -> Seen:
+def _told(seed: int, result: Result) -> SeedReport:
     told = tuple(f"{each.promise} {each.checker}: {each.sentence}" for each in result.violations[:5])
-    return Seen(seed, result.operations, result.faults, result.virtual_s, told, result.trace_hash)
+    return SeedReport(seed, result.operations, result.faults, result.virtual_s, told, result.trace_hash)
 
 
 def _replay(chosen: argparse.Namespace) -> int:
@@ -168,7 +168,7 @@ def _brief(call: Any) -> str:
 def _simulate(chosen: argparse.Namespace) -> int:
     console = Console(stderr=chosen.json)
     began_s = time.monotonic()
-    failed: list[Seen] = []
+    failed: list[SeedReport] = []
     totals: Counter[str] = Counter()
     virtual_s = 0.0
     progress = Progress(
@@ -203,7 +203,7 @@ def _simulate(chosen: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[Seen]:
+def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[SeedReport]:
     """Every seed's, as they end. A worker's seeds follow one another, so a run is told of soon after it ended."""
     seeds = range(chosen.seed, chosen.seed + chosen.seeds)
     work = partial(_seen, _kinds(chosen), chosen.bug)

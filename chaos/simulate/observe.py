@@ -14,18 +14,18 @@ from typing import Any
 from chaos.history.history import (
     Apart,
     Dump,
+    DumpedRow,
     GivenUp,
     LoggedFrame,
     ModeRecorded,
     Moment,
     Opened,
-    Position,
+    PositionLine,
     Quarantine,
     QuarantinedRow,
     Recorder,
-    RemoteLog,
+    RemoteLogLine,
     SiteLog,
-    Stored,
 )
 from chaos.history.lines import Kept
 from chaos.simulate.copies import Segments, copies
@@ -113,7 +113,8 @@ class Observer:
         epoch = site.active_epoch
         if site.role != "SWITCHING":
             committed = epoch.core.committed if epoch is not None else 0
-            self._recorder.note(Position(name, engine.applied.epoch, now_s, committed, engine.applied.seq, engine.durable_seq))
+            applied = engine.applied
+            self._recorder.note(PositionLine(name, applied.epoch, now_s, committed, applied.seq, engine.durable_seq))
         if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
         if epoch is not None and epoch.remote is not None:
@@ -121,7 +122,7 @@ class Observer:
             durable = (epoch.shipper.view.durable_seq or 0) if self._can_trim(name, epoch.shipper.view) else -1
             needless = tuple(segment.path for segment in segments[:-1] if segment.last_seq <= durable)
             sizes = [segment.bytes for segment in segments]
-            self._recorder.note(RemoteLog(name, epoch.epoch, now_s, sum(sizes), len(sizes), needless))
+            self._recorder.note(RemoteLogLine(name, epoch.epoch, now_s, sum(sizes), len(sizes), needless))
 
     def _can_trim(self, name: str, view: PeerView) -> bool:
         """Nothing that was done to the world keeps it from deleting what it knows to be needless."""
@@ -141,7 +142,7 @@ class Observer:
             life = self._world.alive(name)
             if life is None or life.site is None:
                 continue
-            wal = await life.site.ports.wal.read_all()
+            wal = await life.site.parts.wal.read_all()
             frames = tuple(_logged(frame) for frame in standing(wal)) if wal else ()
             self._recorder.note(SiteLog(name, name == active, frames))
             self._recorder.note(await self._dump(name, name == active))
@@ -149,16 +150,16 @@ class Observer:
 
     async def _dump(self, name: str, active: bool) -> Dump:
         engine = self._world.machines[name].engine
-        tables: dict[str, dict[str, Stored]] = {}
+        tables: dict[str, dict[str, DumpedRow]] = {}
         codecs = RowCodecs()
         for number, schema in sorted(engine.applied.schemas().items()):
             table = decode_schema(schema)
             codec = codecs.get(table)
             key_column = table.primary_key[0]
-            rows: dict[str, Stored] = {}
+            rows: dict[str, DumpedRow] = {}
             for stored in await engine.scan(number, None, None, reverse=False, limit=1_000_000):
                 row = codec.decode_row(stored.key, stored.value)
-                rows[str(row.pop(key_column))] = Stored(row, stored.version)
+                rows[str(row.pop(key_column))] = DumpedRow(row, stored.version)
             tables[table.name] = rows
         return Dump(name, active, self._world.loop.now_s, engine.applied.seq, tables)
 

@@ -50,7 +50,7 @@ class Fault(msgspec.Struct, frozen=True):
     how: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SeedPlan(msgspec.Struct, frozen=True):
     seed: int
     workload: str
     clients: int
@@ -117,12 +117,12 @@ CHOSEN = 10  # one plan in so many has the policy performance
 AUDITED = 4  # in one plan in so many barriers are taken
 
 
-def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan of `seed`, of faults of `kinds` only."""
     return audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
 
 
-def audited(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan, with barriers if its seed is one of those: at any time, and at each change of roles or modes."""
     chance = random.Random(f"barriers {plan.seed}")
     if BARRIER.name not in kinds or (chance.randrange(AUDITED) and len(kinds) > 1):
@@ -133,18 +133,18 @@ def audited(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     return replace(plan, faults=tuple(sorted((*plan.faults, *barriers), key=lambda fault: fault.at_s)))
 
 
-def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> Plan:
+def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> SeedPlan:
     """Returns the plan without a disaster."""
     chance = random.Random(f"plan {seed}")
     clients = chance.randint(3, 8)
-    plan = Plan(
+    plan = SeedPlan(
         seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(196, 276),
         knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
     )
     return plan if random.Random(f"place {seed}").randrange(ALONE) else alone(plan, kinds)
 
 
-def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+def alone(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan for a pair without a coordinator. An operator may react to a loss with a degrade, too: it is not automatic."""
     chance = random.Random(f"alone {plan.seed}")
     more = [
@@ -155,7 +155,7 @@ def alone(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
 
 
-def chosen(plan: Plan) -> Plan:
+def chosen(plan: SeedPlan) -> SeedPlan:
     """The plan, with a pair that is asynchronous by choice if its seed is one of those."""
     if random.Random(f"choice {plan.seed}").randrange(CHOSEN):
         return plan
@@ -163,13 +163,13 @@ def chosen(plan: Plan) -> Plan:
     return replace(plan, knobs=replace(plan.knobs, policy="performance", lease_s=lease_s))
 
 
-def watched(plan: Plan) -> Plan:
+def watched(plan: SeedPlan) -> SeedPlan:
     """The plan, with an availability monitor if its seed is one of those; what it may do is a matter of the policy too."""
     monitor = random.Random(f"monitor {plan.seed}").choices(("off", "observe", "act"), (10, 1, 2))[0]
     return replace(plan, knobs=replace(plan.knobs, monitor=monitor))
 
 
-def hurried(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+def hurried(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan, with crashes in the middle of what changes roles or modes, by command or after another crash."""
     chance = random.Random(f"again {plan.seed}")
     more = []
@@ -183,7 +183,7 @@ def hurried(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
     return replace(plan, faults=tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s)))
 
 
-def struck(plan: Plan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> Plan:
+def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
     that may be all there is; but for a lost register, which nobody gets past otherwise. With rot the pair stays synchronous,
     for the rotten copy may be needed much later."""
@@ -243,7 +243,7 @@ def _draw_fault(chance: random.Random, kind: Kind, at_s: float) -> Fault:
 
 
 # ---- the text form
-def text(plan: Plan) -> str:
+def text(plan: SeedPlan) -> str:
     """The plan, one thing a line."""
     lines = [f"seed {plan.seed}", f"workload {plan.workload}", f"clients {plan.clients}", f"operations {plan.operations}"]
     if plan.skipped:
@@ -257,7 +257,7 @@ def text(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse(source: str) -> Plan:
+def parse(source: str) -> SeedPlan:
     """Raises InvalidInput that names the line. `#` begins a comment."""
     found: dict[str, Any] = {"seed": 0, "workload": "registers", "clients": 4, "operations": 100}
     knobs: dict[str, Any] = {}
@@ -280,7 +280,7 @@ def parse(source: str) -> Plan:
         except (IndexError, ValueError, KeyError, InvalidInput) as error:
             raise InvalidInput(f"line {number} of the plan, {line.strip()!r}: {error}", line=number) from error
     try:
-        plan = Plan(**found, knobs=msgspec.convert(knobs, Knobs, strict=False), faults=tuple(faults))
+        plan = SeedPlan(**found, knobs=msgspec.convert(knobs, Knobs, strict=False), faults=tuple(faults))
     except msgspec.ValidationError as error:
         raise InvalidInput(f"a knob of the plan is wrong: {error}") from error
     if plan.workload not in WORKLOADS:
@@ -300,6 +300,6 @@ def _parse_fault(words: list[str]) -> Fault:
     return Fault(float(words[1]), kind, words[3], float(options.get("for", 0)), options.get("how", ""))
 
 
-def without(plan: Plan, faults: frozenset[int]) -> Plan:
+def without(plan: SeedPlan, faults: frozenset[int]) -> SeedPlan:
     """The plan without the faults of these indices."""
     return replace(plan, faults=tuple(fault for index, fault in enumerate(plan.faults) if index not in faults))

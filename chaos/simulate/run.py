@@ -23,13 +23,13 @@ import structlog
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
 from chaos.history.history import History, Limits, Moment, Operation, Recorder
-from chaos.history.lines import Taken
+from chaos.history.lines import BarrierLine
 from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.observe import Observer, RegisterNotes
-from chaos.simulate.plan import FAULTS_END_S, SITES, Plan
+from chaos.simulate.plan import FAULTS_END_S, SITES, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
 from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, World, until
@@ -55,7 +55,7 @@ WHOLE = {"sync": "ACTIVE", "async": "DOWNGRADE_ACTIVE"}  # mode that is wanted -
 class Result:
     """The result of a run. `trace`: lines for people; `trace_hash`: of everything that happened."""
 
-    plan: Plan
+    plan: SeedPlan
     history: History
     violations: tuple[Violation, ...]
     trace: tuple[str, ...]
@@ -67,7 +67,7 @@ class Result:
 
 
 class Run:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SeedPlan) -> None:
         self.plan = plan
         self._mode = "async" if plan.knobs.policy == "performance" else "sync"
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
@@ -90,7 +90,7 @@ class Run:
         self.trace.append(f"{self.loop.now_s:10.4f} {what}")
 
     def _taken(self, taken: BarrierDocument) -> None:
-        self.recorder.note(Taken(taken.name, taken.epoch, taken.seq, self.loop.now_s))
+        self.recorder.note(BarrierLine(taken.name, taken.epoch, taken.seq, self.loop.now_s))
 
     def broken(self, promise: str, sentence: str) -> None:
         self.violations.append(Violation(promise, "liveness", sentence, (), (self.loop.now_s,)))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import asdict, replace
 
-from chaos.simulate.plan import Knobs, Plan, without
+from chaos.simulate.plan import Knobs, SeedPlan, without
 from chaos.simulate.run import Result
 
-Execute = Callable[[Plan], Result]
+Execute = Callable[[SeedPlan], Result]
 
 
 def signature(result: Result) -> frozenset[tuple[str, str]]:
@@ -38,7 +38,7 @@ def shrink(failed: Result, execute: Execute, *, runs_max: int = 300, told: Calla
     return best
 
 
-def _candidates(plan: Plan) -> Iterator[Plan]:
+def _candidates(plan: SeedPlan) -> Iterator[SeedPlan]:
     """Smaller plans, the boldest first."""
     count = len(plan.faults)
     for size in _halves(count):

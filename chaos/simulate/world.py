@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from chaos.simulate.plan import SITES, Knobs, Plan
+from chaos.simulate.plan import SITES, Knobs, SeedPlan
 from chaos.simulate.twins.clock import SimClock
 from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
 from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
@@ -33,7 +33,7 @@ from gateway.epoch.commit_rule import CommitSettings
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
@@ -51,7 +51,7 @@ from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
 from switchover.register.port import Coordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import TwinlogError
 
 OTHER = {"a": "b", "b": "a"}
@@ -89,7 +89,7 @@ class Life:
 
     process: Process
     site: Site | None = None
-    operations: Operations | None = None
+    operations: SiteOperations | None = None
     service: SiteService | None = None
     context: ApiContext | None = None
     peer_api: PeerApi | None = None
@@ -97,7 +97,7 @@ class Life:
 
 
 class World:
-    def __init__(self, plan: Plan, loop: VirtualLoop) -> None:
+    def __init__(self, plan: SeedPlan, loop: VirtualLoop) -> None:
         self.plan, self.loop = plan, loop
         self.network = Network(loop, self.stream("network"))
         drift = {"a": plan.knobs.drift_a, "b": plan.knobs.drift_b}
@@ -212,10 +212,10 @@ class World:
         settings = site_settings(name, self.plan.knobs)
         site = Site(
             settings,
-            SitePorts(
+            SiteParts(
                 site=name, peer=OTHER[name], clock=here.clock, hybrid=HybridClock(here.clock, here.engine.applied.timestamp),
                 files=files, engine=here.engine, layout=RemoteLayout(PAIR),
-                barriers=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
+                applier=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=Hearing(self._coordinator(name, own_dfs, peer_dfs), name, lambda: self.loop.now_s, self.heard),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
@@ -223,7 +223,7 @@ class World:
                 cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
             ),
         )
-        operations = Operations(site, here.journal)
+        operations = SiteOperations(site, here.journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,

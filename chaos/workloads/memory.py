@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from chaos.history.history import Ack, Condition, Dump, Mutation, Operation, Outcome, Row, Stored
+from chaos.history.history import Ack, Condition, Dump, DumpedRow, Mutation, Operation, Outcome, Row
 
-_Rows = dict[str, Stored]
+_Rows = dict[str, DumpedRow]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MemoryPair:
     faults: Faults = field(default_factory=Faults)
     tables: dict[str, _Rows] = field(default_factory=dict)
     columns: dict[str, list[str]] = field(default_factory=dict)
-    log: list[tuple[int, str, str, Stored | None]] = field(default_factory=list)
+    log: list[tuple[int, str, str, DumpedRow | None]] = field(default_factory=list)
     late: list[Operation] = field(default_factory=list)
     version: int = 1000
     seq: int = 0
@@ -119,7 +119,7 @@ class MemoryPair:
             row: dict[str, Any] = {column: None for column in self.columns[operation.table]} | old | mutation.row
             if "copy" in row and self.sin(self.faults.torn_rows):
                 row["copy"] = "torn"
-            rows[mutation.key] = Stored(row, version)
+            rows[mutation.key] = DumpedRow(row, version)
             self.log.append((version, operation.table, mutation.key, rows[mutation.key]))
         self.version += len(mutations)
 
@@ -160,11 +160,11 @@ class MemoryPair:
         self.columns[table] = [renamed.get(name, name) for name in self.columns[table] if name not in dropped] + added
         for key, stored in self.tables[table].items():
             row = {renamed.get(name, name): content for name, content in stored.row.items() if name not in dropped}
-            self.tables[table][key] = Stored(row | dict.fromkeys(added), stored.version)
+            self.tables[table][key] = DumpedRow(row | dict.fromkeys(added), stored.version)
         return Outcome("ok")
 
 
-def _holds(condition: Condition, stored: Stored | None) -> bool:
+def _holds(condition: Condition, stored: DumpedRow | None) -> bool:
     if condition.exists is not None:
         return (stored is not None) == condition.exists
     if stored is None:

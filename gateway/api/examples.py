@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.api.documents import BatchAnswer, HealthAnswer, OperationList, PageAnswer, RowAnswer, TableList, WriteAnswer
 from gateway.epoch.commit_rule import CommitMode
-from gateway.service.audits import Audit, Audits
+from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import (
     ActiveSite,
     AtRisk,
@@ -131,7 +131,7 @@ BARRIER = BarrierDocument(
     "rocksdb:/srv/twinlog/engine/kept/audit-1/rocksdb",
 )
 BARRIERS = BarrierList("a", [BARRIER])
-AUDIT = Audit(
+AUDIT = AuditRun(
     "20130101T050000-compare", "compare", datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 1, 5, 1, tzinfo=UTC), "good",
     "audit-1", 0, ["flights"], "ann@host",
 )

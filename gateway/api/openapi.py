@@ -33,7 +33,7 @@ from gateway.api.documents import (
 from gateway.api.problem_document import Problem
 from gateway.api.problems import HTTP_PROBLEMS, PROBLEMS
 from gateway.api.request import IDEMPOTENCY_KEY_LENGTH_MAX, JSON
-from gateway.service.audits import Audit, AuditBody, Audits
+from gateway.service.audits import AuditBody, AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument
 from storage.rows.schema import TableDocument
 from switchover.monitor.views import SiteView
@@ -64,7 +64,7 @@ _CODES = {row.status: kind.code for kind, row in reversed(PROBLEMS.items())}
 BODIES = (TableBody, TableChange, BatchBody, CheckBody, ConditionBody, OperationBody, BarrierBody, AuditBody)
 ANSWERS = (
     TableDocument, TableList, WriteAnswer, BatchAnswer, RowAnswer, PageAnswer, ReceiptDocument, ClusterDocument,
-    OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, Audit, Audits, HealthAnswer,
+    OperationDocument, OperationList, ChecksDocument, SiteView, BarrierDocument, BarrierList, AuditRun, Audits, HealthAnswer,
     Problem,
 )
 

@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Row(NamedTuple):
+class ProblemRow(NamedTuple):
     """Shows one class of errors. `outcome` is that of a write which failed with it."""
 
     status: int
@@ -47,37 +47,39 @@ class Row(NamedTuple):
 
 _NOTHING = "not_applied"
 
-PROBLEMS: dict[type[errors.TwinlogError], Row] = {
-    errors.TwinlogError: Row(500, "Internal error"),
-    errors.InvalidInput: Row(422, "The request is not valid", _NOTHING),
-    errors.MalformedBody: Row(400, "The body cannot be parsed", _NOTHING),
-    errors.TooLarge: Row(413, "A limit of size or count is exceeded", _NOTHING),
-    errors.HistoryNotHeld: Row(410, "History does not reach back so far", _NOTHING),
-    errors.NotFound: Row(404, "Not found", _NOTHING),
-    errors.Conflict: Row(409, "Conflict with what is there", _NOTHING),
-    errors.PreconditionFailed: Row(412, "The condition does not hold", _NOTHING),
-    errors.NotActive: Row(421, "This site is not the active", _NOTHING),
-    errors.Overloaded: Row(429, "Too many requests", _NOTHING),
-    errors.Unavailable: Row(503, "Not available now", _NOTHING),
-    errors.OutcomeUnknown: Row(504, "The outcome is not known"),
-    errors.LogError: Row(500, "The log failed"),
-    errors.DamagedLog: Row(500, "The log is damaged"),
-    errors.LogGap: Row(409, "Frames are missing"),
-    errors.SyncFailed: Row(500, "The log could not be synced"),
-    errors.DfsError: Row(502, "The distributed file system failed"),
-    errors.DfsExists: Row(409, "The file exists"),
-    errors.DfsNotFound: Row(404, "The file is not there"),
-    errors.LeaseLost: Row(502, "The file was closed by lease recovery"),
-    errors.LeaseNotRecovered: Row(504, "The file was not proven closed in time"),
-    errors.Fenced: Row(409, "A higher epoch was claimed"),
-    errors.ClaimLost: Row(409, "Another plan took the epoch"),
-    errors.PlanSuperseded: Row(409, "Another plan superseded this one"),
-    errors.Refused: Row(409, "Refused: a promise would break", _NOTHING),
-    errors.EngineFailed: Row(500, "The storage engine failed"),
-    errors.IllegalTransition: Row(409, "This role cannot do that", _NOTHING),
-    errors.PeerError: Row(502, "The other site failed"),
-    errors.ConfigError: Row(500, "The configuration is wrong", _NOTHING),
-    errors.DataDirectoryError: Row(500, "The data directory cannot be used", _NOTHING),
+PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
+    errors.TwinlogError: ProblemRow(500, "Internal error"),
+    errors.InvalidInput: ProblemRow(422, "The request is not valid", _NOTHING),
+    errors.MalformedBody: ProblemRow(400, "The body cannot be parsed", _NOTHING),
+    errors.TooLarge: ProblemRow(413, "A limit of size or count is exceeded", _NOTHING),
+    errors.HistoryNotHeld: ProblemRow(410, "History does not reach back so far", _NOTHING),
+    errors.NotFound: ProblemRow(404, "Not found", _NOTHING),
+    errors.Conflict: ProblemRow(409, "Conflict with what is there", _NOTHING),
+    errors.PreconditionFailed: ProblemRow(412, "The condition does not hold", _NOTHING),
+    errors.NotActive: ProblemRow(421, "This site is not the active", _NOTHING),
+    errors.Overloaded: ProblemRow(429, "Too many requests", _NOTHING),
+    errors.Unavailable: ProblemRow(503, "Not available now", _NOTHING),
+    errors.OutcomeUnknown: ProblemRow(504, "The outcome is not known"),
+    errors.LogError: ProblemRow(500, "The log failed"),
+    errors.DamagedLog: ProblemRow(500, "The log is damaged"),
+    errors.LogGap: ProblemRow(409, "Frames are missing"),
+    errors.SyncFailed: ProblemRow(500, "The log could not be synced"),
+    errors.BrokenFrame: ProblemRow(500, "A frame is broken"),
+    errors.BrokenHeader: ProblemRow(500, "The header of a segment is broken"),
+    errors.DfsError: ProblemRow(502, "The distributed file system failed"),
+    errors.DfsExists: ProblemRow(409, "The file exists"),
+    errors.DfsNotFound: ProblemRow(404, "The file is not there"),
+    errors.LeaseLost: ProblemRow(502, "The file was closed by lease recovery"),
+    errors.LeaseNotRecovered: ProblemRow(504, "The file was not proven closed in time"),
+    errors.Fenced: ProblemRow(409, "A higher epoch was claimed"),
+    errors.ClaimLost: ProblemRow(409, "Another plan took the epoch"),
+    errors.PlanSuperseded: ProblemRow(409, "Another plan superseded this one"),
+    errors.Refused: ProblemRow(409, "Refused: a promise would break", _NOTHING),
+    errors.EngineFailed: ProblemRow(500, "The storage engine failed"),
+    errors.IllegalTransition: ProblemRow(409, "This role cannot do that", _NOTHING),
+    errors.PeerError: ProblemRow(502, "The other site failed"),
+    errors.ConfigError: ProblemRow(500, "The configuration is wrong", _NOTHING),
+    errors.DataDirectoryError: ProblemRow(500, "The data directory cannot be used", _NOTHING),
 }
 
 HTTP_PROBLEMS: dict[int, tuple[str, str]] = {  # status -> code, what to do

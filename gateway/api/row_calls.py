@@ -1,8 +1,8 @@
 """One row over HTTP: put, change, delete, read, check-and-mutate. The hot path and the plain routes both end here.
 
-What always holds: the answer of a write carries its version as ETag; a read is of the version in its ETag; an answer that
-may be behind says so in `Twinlog-Stale`; a write that is sent again gets its first answer, also when its table has changed
-since and would not take it any more. Source: product.md section 2.
+What always holds: the answer of a write carries its version as ETag; a read is of the version in its ETag, and names its schema
+in `Twinlog-Schema`; an answer that may be behind says so in `Twinlog-Stale`; a write that is sent again gets its first answer,
+also when its table has changed since and would not take it any more. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from gateway.api.request import (
     wanted_type,
 )
 from gateway.service.port import Mutation, WriteResult
+from storage.rows.codec import RowCodec
 from twinlog.errors import InvalidInput, NotFound
 
 STALE_HEADER = b"twinlog-stale"
+SCHEMA_HEADER = b"twinlog-schema"
 ROW_TYPES = (JSON, MSGPACK)
 
 
@@ -80,7 +82,7 @@ async def get_row(
     row = await context.read(codec.schema, key, point_in_time(as_of), stale)
     if row is None:
         raise NotFound(f"table {table!r} has no row with the key {key_path[:200]}", table=table, key=key_path[:200])
-    headers = [(b"etag", etag(row.version)), *stale_headers(context, stale)]
+    headers = [(b"etag", etag(row.version)), schema_header(codec), *stale_headers(context, stale)]
     if head.if_none_match is not None:
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None or row.version in versions:
@@ -91,6 +93,11 @@ async def get_row(
 def write_answer(result: WriteResult, answer_type: str) -> Answer:
     answer = WriteAnswer(result.version, result.receipt, result.mode)  # type: ignore[arg-type]
     return encoded(answer, answer_type, (b"etag", etag(result.version)))
+
+
+def schema_header(codec: RowCodec) -> tuple[bytes, bytes]:
+    """Returns the name of the very schema that the rows of an answer were made with, so that nobody reads them by another."""
+    return SCHEMA_HEADER, codec.fingerprint
 
 
 def stale_headers(context: ApiContext, stale: bool) -> list[tuple[bytes, bytes]]:

@@ -52,7 +52,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScanParameters:
     """The parameters of a scan as the client sent them."""
 
     start: str | None = None
@@ -66,7 +66,7 @@ class Asked:
     stale: bool = False
 
 
-def plan_scan(codec: RowCodec, asked: Asked) -> Scan:
+def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
     """Returns the scan that the parameters ask for. Raises InvalidInput that names the parameter."""
     keys = codec.keys
     start = keys.prefix_from_path(asked.start) if asked.start is not None else None

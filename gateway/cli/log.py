@@ -39,21 +39,21 @@ WAL_FOLDER = "wal"
 _SiteConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML.")]
 
 
-class Place(StrEnum):
+class LogKind(StrEnum):
     ALL = "all"
     WAL = "wal"  # this site's local log
     OWN = "own"  # the remote log on this site's DFS, written by the other site
     PEER = "peer"  # the remote log on the other site's DFS, written by this one
 
 
-_PlaceOption = Annotated[Place, typer.Option("--place", help="wal, own (remote log on this DFS), peer (on the other's), all.")]
+_PlaceOption = Annotated[LogKind, typer.Option("--place", help="wal, own (remote log on this DFS), peer (on the other's), all")]
 
 
 @dataclass(slots=True)
 class SegmentFile:
     """One file, read. `fault`: why it cannot be read along to its end."""
 
-    place: Place
+    place: LogKind
     path: Path
     name: str
     length: int
@@ -63,16 +63,16 @@ class SegmentFile:
     frames: list[Frame] = field(default_factory=list)
 
 
-def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
+def segment_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
     """Every segment of `place`, in the order of its log, not yet read."""
     found = []
-    if place in (Place.ALL, Place.WAL):
+    if place in (LogKind.ALL, LogKind.WAL):
         folder = config.data_dir / WAL_FOLDER
         names = sorted(path.name for path in _listed(folder) if parse_wal_name(path.name) is not None)
-        found += [_file(Place.WAL, folder / name, f"{WAL_FOLDER}/{name}") for name in names]
+        found += [_file(LogKind.WAL, folder / name, f"{WAL_FOLDER}/{name}") for name in names]
     layout = RemoteLayout(config.pair)
-    for remote, dfs in ((Place.OWN, config.dfs.own), (Place.PEER, config.dfs.peer)):
-        if place not in (Place.ALL, remote):
+    for remote, dfs in ((LogKind.OWN, config.dfs.own), (LogKind.PEER, config.dfs.peer)):
+        if place not in (LogKind.ALL, remote):
             continue
         if dfs.path is None:
             found += asyncio.run(_hdfs_files(config, remote))
@@ -85,10 +85,10 @@ def segment_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
     return found
 
 
-async def _hdfs_files(config: SiteConfig, place: Place) -> list[SegmentFile]:
+async def _hdfs_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
     """Reads the segments with their content: trimming keeps a remote log small."""
     async with AsyncExitStack() as stack:
-        dfs = open_dfs(config.dfs, str(place), config.site if place is Place.OWN else config.peer.site, stack)
+        dfs = open_dfs(config.dfs, str(place), config.site if place is LogKind.OWN else config.peer.site, stack)
         paths = await segments_below(dfs, RemoteLayout(config.pair), sys.maxsize)
         contents = [await dfs.read(path) for path in paths]
     return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]
@@ -103,13 +103,13 @@ def _listed(folder: Path) -> list[Path]:
         raise NotFound(f"{folder} cannot be listed: {error.strerror}") from error
 
 
-def _file(place: Place, path: Path, name: str) -> SegmentFile:
+def _file(place: LogKind, path: Path, name: str) -> SegmentFile:
     return SegmentFile(place, path, name, path.stat().st_size)
 
 
 def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
     """The files with their frames or their fault, one after the other."""
-    last: dict[Place, int] = {}
+    last: dict[LogKind, int] = {}
     for file in files:
         try:
             data = file.path.read_bytes() if file.data is None else file.data
@@ -126,7 +126,7 @@ def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
 
 @app.command("ls", epilog=EXIT_CODES)
 @verb
-def list_segments(config: _SiteConfigOption, place: _PlaceOption = Place.ALL, as_json: JsonOption = False) -> None:
+def list_segments(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """The segments: epoch, sequences, size, and how each one ends."""
     files = list(read_all(segment_files(load_site_config(config), place)))
     if as_json:
@@ -172,7 +172,7 @@ def _ending(file: SegmentFile) -> str:
 @app.command(epilog=EXIT_CODES + " With --json: one frame, or with --records one record, a line.")
 @verb
 def cat(
-    config: _SiteConfigOption, place: _PlaceOption = Place.WAL,
+    config: _SiteConfigOption, place: _PlaceOption = LogKind.WAL,
     start: Annotated[int, typer.Option("--from", min=0, help="First sequence.")] = 0,
     end: Annotated[int | None, typer.Option("--to", help="Last sequence.")] = None,
     records: Annotated[bool, typer.Option("--records", help="Each record, not only each frame.")] = False,
@@ -237,12 +237,12 @@ def _readable(value: bytes) -> Any:
 
 @app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")
 @verb
-def verify(config: _SiteConfigOption, place: _PlaceOption = Place.ALL, as_json: JsonOption = False) -> None:
+def verify(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """Check every CRC, and the chain of the local log and of all that is found together: damage, gaps, torn tails."""
     files = list(read_all(segment_files(load_site_config(config), place)))
     faults = [_fault(file.fault, str(file.path)) for file in files if file.fault is not None]
     together = [frame for file in files for frame in file.frames]
-    local = [frame for file in files if file.place is Place.WAL for frame in file.frames]
+    local = [frame for file in files if file.place is LogKind.WAL for frame in file.frames]
     for name, frames in (("wal", local), ("all logs together", together)):
         try:
             standing(frames)

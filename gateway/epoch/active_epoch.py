@@ -23,7 +23,7 @@ from gateway.epoch.modes import PINNED, Modes
 from gateway.epoch.words import Words
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
-from remote_log.replication.shipper import PeerView, Shipper, ShipperSettings
+from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.clock import Clock
@@ -31,7 +31,7 @@ from storage.log.record import Record, RecordKind
 from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, PairState
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import Fenced, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
@@ -104,12 +104,12 @@ class ActiveEpoch:
     """`on_end` is called once when this epoch must end: fenced, or broken by an error that nothing here can repair."""
 
     def __init__(
-        self, opened: OpenedEpoch, reports: RemoteReports, ports: SitePorts, settings: ActiveSettings, *,
+        self, opened: OpenedEpoch, reports: RemoteReports, parts: SiteParts, settings: ActiveSettings, *,
         make_remote: Callable[[int], RemoteWriter], on_applied: Callable[[], None],
         on_end: Callable[[TwinlogError], None], on_mode: Callable[[], None], auto_resync: bool,
     ) -> None:
         self.epoch = opened.epoch
-        self.ports, self.settings = ports, settings
+        self.parts, self.settings = parts, settings
         self.lease = reports.lease
         self.auto_resync = auto_resync
         self._on_end = on_end
@@ -117,22 +117,21 @@ class ActiveEpoch:
         mode = CommitMode.SYNC if opened.mode == "sync" else CommitMode.ASYNC
         self.core = CommitCore(epoch=opened.epoch, standing=start.last_seq, next_seq=start.last_seq + 1, mode=mode)
         self.commit = CommitLog(
-            self.core, wal=ports.wal, barriers=ports.barriers, clock=ports.clock, hybrid=ports.hybrid, lease=self.lease,
+            self.core, wal=parts.wal, applier=parts.applier, clock=parts.clock, hybrid=parts.hybrid, lease=self.lease,
             settings=settings.commit, on_applied=on_applied, on_broken=on_end,
-            failpoints=ports.failpoints,
+            failpoints=parts.failpoints,
         )
         self.shipper = Shipper(
-            site=ports.site, epoch=opened.epoch, transport=ports.transport, wal=ports.wal, engine=ports.engine,
-            clock=ports.clock, applied=lambda: self.commit.applied_seq, changed=self.commit.committed_changed,
-            on_position=self._peer_moved, on_fenced=on_end, settings=settings.replication,
+            ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock), self.commit, site=parts.site,
+            epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
         )
         self.modes = Modes(
-            ports, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode
+            parts, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode
         )
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
         reports.commit, reports.fenced = self.commit, on_end
-        self._trimmer = Trimmer(ports.peer_dfs, ports.layout, opened.epoch, start.first_seq)
+        self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do
@@ -147,23 +146,26 @@ class ActiveEpoch:
         self._tasks = [loop.create_task(self._kept(subject, work)) for subject, work in loops.items()]
 
     async def _kept(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Runs `work` as long as the epoch lives: a fault of ours must not leave it without lease, shipper or trimmer."""
+        """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""
         while True:
             try:
                 await work()
+            except Fenced as error:
+                self._on_end(error)
+                return
             except Exception as error:
                 self._failed(subject, f"internal error: {error!r}")
                 log.error("internal error", work=subject, traceback=traceback.format_exc())
-                await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
+                await self.parts.clock.sleep(self.settings.lease.noop_interval_s)
             else:
-                return  # fenced: the epoch is about to end
+                return  # there is none under this policy
 
     def _failed(self, subject: str, error: TwinlogError | str) -> None:
-        self.work.failed(subject, self.ports.clock.monotonic_s(), error)
+        self.work.failed(subject, self.parts.clock.monotonic_s(), error)
 
     def _went_well(self, subject: str) -> None:
         """The newest round of this work found nothing wrong, or nothing to do: what it said before is over."""
-        self.work.answered(subject, self.ports.clock.monotonic_s())
+        self.work.answered(subject, self.parts.clock.monotonic_s())
 
     @property
     def remote(self) -> RemoteWriter | None:
@@ -178,17 +180,17 @@ class ActiveEpoch:
         known = view.state == "following" and view.durable_seq is not None
         if known:
             self._went_well(SHIPPING)
-        self.ports.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
+        self.parts.cursors.advance(PEER_HOLDER, self.epoch if known else 0, (view.durable_seq or 0) if known else 0)
 
     # ---- the lease
     @property
     def proof_age_s(self) -> float:
         """Returns the age of the newest proof that this epoch is not fenced."""
-        return self.ports.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease.lease_s)
+        return self.parts.clock.monotonic_s() - (self.lease.expires_s - self.settings.lease.lease_s)
 
     async def _keep_lease(self) -> None:
         """Proofs while idle."""
-        settings, clock = self.settings, self.ports.clock
+        settings, clock = self.settings, self.parts.clock
         while True:
             await clock.sleep(settings.lease.noop_interval_s / 2)
             try:
@@ -201,9 +203,8 @@ class ActiveEpoch:
                 if self.proof_age_s >= settings.lease.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
                 self._went_well(LEASE)
-            except Fenced as error:
-                self._on_end(error)
-                return
+            except Fenced:
+                raise
             except TwinlogError as error:
                 self._failed(LEASE, error)  # it runs out by itself; status shows why
 
@@ -212,30 +213,29 @@ class ActiveEpoch:
         a restart opens as it was, and that was synchronous if the policy was another one."""
         settings, after_s = self.settings, self.settings.degrade_after_s
         while after_s is not None:
-            await self.ports.clock.sleep(settings.lease.noop_interval_s / 2)
+            await self.parts.clock.sleep(settings.lease.noop_interval_s / 2)
             try:
                 if self.core.needs_remote and self.proof_age_s >= after_s:
                     await self.degrade(by_command=False, unproved_s=after_s)
                 self._went_well(DEGRADE)
-            except Fenced as error:
-                self._on_end(error)
-                return
+            except Fenced:
+                raise
             except TwinlogError as error:
                 self._failed(DEGRADE, error)
 
     async def _read_own_state(self) -> PairState:
         """The coordinator's value. Raises Fenced when it names a later epoch, or the other site."""
-        state = await self.ports.coordinator.read()
+        state = await self.parts.coordinator.read()
         if state is None:
             raise Refused("the coordinator has no record of this pair: it may have been replaced; restore it")
-        if state.epoch > self.epoch or (state.active is not None and state.active != self.ports.site):
+        if state.epoch > self.epoch or (state.active is not None and state.active != self.parts.site):
             raise Fenced(f"the coordinator names epoch {state.epoch} at {state.active}", epoch=self.epoch, by_epoch=state.epoch)
         return state
 
     async def _renew(self) -> None:
-        started_s = self.ports.clock.monotonic_s()
-        beat = Beat(self.core.committed, self.ports.clock.wall_ms(), self.settings.lease.lease_s)
-        await self.ports.coordinator.renew(self.ports.site, self.epoch, beat)
+        started_s = self.parts.clock.monotonic_s()
+        beat = Beat(self.core.committed, self.parts.clock.wall_ms(), self.settings.lease.lease_s)
+        await self.parts.coordinator.renew(self.parts.site, self.epoch, beat)
         self.commit.lease_proved(started_s)
 
     # ---- modes
@@ -253,7 +253,7 @@ class ActiveEpoch:
                 self._well_since_s = None
                 if not (by_command or was_async or self.auto_resync):  # a command of old failed: it does not bind this degrade
                     self.auto_resync = True
-                    await self.ports.engine.set_meta(PINNED, None)
+                    await self.parts.engine.set_meta(PINNED, None)
         finally:
             self.modes.degrades_waiting -= 1
 
@@ -269,7 +269,7 @@ class ActiveEpoch:
     async def _resync_loop(self) -> None:
         """After a failover or the policy's degrade: back to sync by itself once all has been well for a while."""
         while True:
-            await self.ports.clock.sleep(self.settings.lease.noop_interval_s)
+            await self.parts.clock.sleep(self.settings.lease.noop_interval_s)
             try:
                 if self.modes.unsettled:
                     await self._settle()
@@ -293,7 +293,7 @@ class ActiveEpoch:
         if not await self._is_well():
             self._well_since_s = None
             return
-        now = self.ports.clock.monotonic_s()
+        now = self.parts.clock.monotonic_s()
         self._well_since_s = self._well_since_s if self._well_since_s is not None else now
         if now - self._well_since_s >= after_s:
             await self.resync(by_command=False)
@@ -309,7 +309,7 @@ class ActiveEpoch:
         if self.shipper.view.state != "following":
             return False
         try:
-            await self.ports.peer_dfs.probe()
+            await self.parts.peer_dfs.probe()
         except TwinlogError as error:
             self._failed(PROBE, error)
             return False
@@ -319,7 +319,7 @@ class ActiveEpoch:
     # ---- trimming
     async def _trim_loop(self) -> None:
         while True:
-            await self.ports.clock.sleep(self.settings.trim_interval_s)
+            await self.parts.clock.sleep(self.settings.trim_interval_s)
             try:
                 await self.trim()
                 self._went_well(TRIMMING)
@@ -328,10 +328,10 @@ class ActiveEpoch:
 
     async def trim(self) -> None:
         """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""
-        cursors = self.ports.cursors
-        cursors.advance(ENGINE_HOLDER, self.epoch, self.ports.engine.durable_seq)
+        cursors = self.parts.cursors
+        cursors.advance(ENGINE_HOLDER, self.epoch, self.parts.engine.durable_seq)
         async with cursors.trimming(self.epoch) as safepoint:
-            await self.ports.wal.trim(safepoint + 1)
+            await self.parts.wal.trim(safepoint + 1)
         view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer
         if view.state == "following" and view.durable_seq is not None:
             await self._trimmer.trim(self.modes, view.durable_seq)

@@ -37,7 +37,7 @@ log = structlog.get_logger("twinlog.commit")
 _T = TypeVar("_T")
 
 
-class Ack(msgspec.Struct, frozen=True, gc=False):
+class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     """An acknowledgement: the place of a request's last record in the log, and the mode."""
 
     epoch: int
@@ -67,7 +67,7 @@ class Pending:
         self.deadline_s = deadline_s  # on the clock's monotonic scale
         self.settled = settled
         self.flags = flags  # of its frame, which ends with it if there are any
-        self.answer: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: TwinlogError) -> None:
         if not self.answer.done():
@@ -84,7 +84,7 @@ class CommitLog:
     """The write path of one active epoch. `stop` ends it for good; the next epoch makes a new one."""
 
     def __init__(
-        self, core: CommitCore, *, wal: Wal, barriers: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
+        self, core: CommitCore, *, wal: Wal, applier: FrameApplier, clock: Clock, hybrid: HybridClock, lease: ReadLease,
         settings: CommitSettings, on_applied: Callable[[], None], on_broken: Callable[[TwinlogError], None],
         failpoints: Failpoints,
     ) -> None:
@@ -92,13 +92,13 @@ class CommitLog:
         self.applied_seq = core.committed
         self.remote: RemoteLog | None = None
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
-        self._wal, self._barriers, self._clock, self._hybrid, self._lease = wal, barriers, clock, hybrid, lease
+        self._wal, self._applier, self._clock, self._hybrid, self._lease = wal, applier, clock, hybrid, lease
         self._settings, self._on_applied, self._on_broken = settings, on_applied, on_broken
         self._hit = failpoints.hit
         self._queue: deque[Pending] = deque()
         self._framed: dict[int, list[Pending]] = {}  # first_seq -> requests of that frame
         self._to_apply: deque[Committed] = deque()
-        self._unproved: deque[tuple[Pending, Ack]] = deque()  # applied, waiting for a valid lease
+        self._unproved: deque[tuple[Pending, Acknowledged]] = deque()  # applied, waiting for a valid lease
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._flush_scheduled = False
@@ -140,13 +140,13 @@ class CommitLog:
         self._queue.append(pending)
         self._schedule_flush()
 
-    def submit_mark(self, record: Record, timeout_s: float) -> asyncio.Future[Ack]:
+    def submit_mark(self, record: Record, timeout_s: float) -> asyncio.Future[Acknowledged]:
         """Log one record that is no client's (noop, barrier, mode)."""
         pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s)
         self.submit(pending)
         return pending.answer
 
-    def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Ack]:
+    def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Acknowledged]:
         """Log a barrier behind which every site keeps a snapshot. Acknowledged when this site has tried to."""
         record = Record(RecordKind.BARRIER, key=name.encode())
         pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=int(Flags.BARRIER))
@@ -284,7 +284,7 @@ class CommitLog:
                 self._to_apply.clear()
                 frames = [frame for group in groups for frame in group.frames]
                 self._hit("commit.committed")
-                await self._barriers.apply(frames)
+                await self._applier.apply(frames)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
                 self._on_applied()
@@ -304,7 +304,7 @@ class CommitLog:
                 seq += len(pending.records)
                 version += len(pending.records)
                 pending.settle()
-                self._unproved.append((pending, Ack(frame.epoch, seq, version, group.label)))
+                self._unproved.append((pending, Acknowledged(frame.epoch, seq, version, group.label)))
 
     def _answer_proved(self) -> None:
         if self._unproved and self._lease.valid_at(now_s := self._clock.monotonic_s()):

@@ -25,7 +25,7 @@ from storage.log.record import Record, RecordKind
 from switchover.register.port import PairState, update
 from switchover.register.transitions import downgrade, renew_lease, resync
 from switchover.rejoin import ASYNC_EPOCH
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import Fenced, PlanSuperseded, Refused, TwinlogError
 
 PINNED = "degraded_by_command"  # in the engine's meta: async until a resync is asked for
@@ -46,11 +46,11 @@ class Modes:
     """Changes the mode of one open epoch. `ended`: why it is over; `degrades_waiting`: a resync under way gives way to them."""
 
     def __init__(
-        self, ports: SitePorts, *, epoch: int, commit: CommitLog, peer: PeerSource,
+        self, parts: SiteParts, *, epoch: int, commit: CommitLog, peer: PeerSource,
         make_remote: Callable[[int], RemoteWriter], on_mode: Callable[[], None],
     ) -> None:
-        self._site, self._coordinator, self._engine, self._clock = ports.site, ports.coordinator, ports.engine, ports.clock
-        self._peer_dfs, self._layout, self._failpoints = ports.peer_dfs, ports.layout, ports.failpoints
+        self._site, self._coordinator, self._engine, self._clock = parts.site, parts.coordinator, parts.engine, parts.clock
+        self._peer_dfs, self._layout, self._failpoints = parts.peer_dfs, parts.layout, parts.failpoints
         self._epoch, self._commit, self._peer, self._make_remote, self._on_mode = epoch, commit, peer, make_remote, on_mode
         self.remote: RemoteWriter | None = None
         self.waiting_for: str | None = None  # what a resync waits for, for the status page

@@ -45,15 +45,15 @@ class AuditBody(Struct, forbid_unknown_fields=True, frozen=True):
     by: Annotated[str, Meta(max_length=200)] = ""
 
 
-class Audit(AuditBody, frozen=True):
+class AuditRun(AuditBody, frozen=True):
     """A run as it is kept and shown: every member is there."""
 
 
 class Audits(Struct):
     """The last run of each job, and the last comparison that found both sites equal."""
 
-    last: dict[str, Audit] = {}
-    last_good_compare: Audit | None = None
+    last: dict[str, AuditRun] = {}
+    last_good_compare: AuditRun | None = None
 
 
 _decode = msgspec.json.Decoder(Audits).decode
@@ -68,7 +68,7 @@ class AuditNotes:
         noted = self._engine.meta(AUDITS)
         return Audits() if noted is None else _decode(noted)
 
-    async def note(self, audit: Audit) -> None:
+    async def note(self, audit: AuditRun) -> None:
         """Durable when it returns."""
         async with self._lock:
             audits = self.all()
@@ -93,5 +93,5 @@ class AuditNotes:
         return {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
 
 
-def _is_later(audit: Audit, other: Audit | None) -> bool:
+def _is_later(audit: AuditRun, other: AuditRun | None) -> bool:
     return other is None or audit.finished_at >= other.finished_at

@@ -23,9 +23,9 @@ from twinlog.errors import Conflict, EngineFailed, NotFound, Unavailable
 
 class BarrierService:
     def __init__(
-        self, serving: Serving, barriers: FrameApplier, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
+        self, serving: Serving, applier: FrameApplier, *, site: str, engine: StorageEngine, clock: Clock, deadline_s: float
     ) -> None:
-        self._serving, self._barriers, self._site = serving, barriers, site
+        self._serving, self._applier, self._site = serving, applier, site
         self._engine, self._clock, self._deadline_s = engine, clock, deadline_s
         self._lock = asyncio.Lock()
 
@@ -35,14 +35,14 @@ class BarrierService:
         until_s = self._clock.monotonic_s() + self._deadline_s
         async with self._turn():
             name = name or self._new_name()
-            held = self._barriers.find(name)
+            held = self._applier.find(name)
             if held is not None:
                 return self._document(held), False
             self._check_room()
             await self._engine.flush()  # now, and not while writes wait for the snapshot
             commit = self._serving.for_writes().commit
             ack = await commit.submit_barrier(name, until_s - self._clock.monotonic_s())
-            held = self._barriers.find(name)
+            held = self._applier.find(name)
         if held is None or (held.epoch, held.seq) != (ack.epoch, ack.seq):
             raise EngineFailed(f"barrier {name} is in the log at {ack.seq}, but no snapshot of it could be kept: take another")
         return self._document(held), True
@@ -60,7 +60,7 @@ class BarrierService:
             self._lock.release()
 
     def _check_room(self) -> None:
-        held, most = [kept.name for kept in self._engine.kept_snapshots()], self._barriers.limits.kept_max
+        held, most = [kept.name for kept in self._engine.kept_snapshots()], self._applier.limits.kept_max
         if len(held) >= most:
             raise Conflict(
                 f"site {self._site} holds {len(held)} barriers, and at most {most} (barriers.kept_max): release one, "
@@ -76,7 +76,7 @@ class BarrierService:
 
     def get(self, name: str) -> BarrierDocument:
         """Raises NotFound."""
-        held = self._barriers.find(name)
+        held = self._applier.find(name)
         if held is None:
             raise NotFound(
                 f"site {self._site} holds no barrier {name!r}: it was not met here yet, or is over, or could not be kept, "
@@ -92,7 +92,7 @@ class BarrierService:
     def _document(self, kept: KeptSnapshot) -> BarrierDocument:
         return BarrierDocument(
             name=kept.name, epoch=kept.epoch, seq=kept.seq, taken_at=_text(kept.taken_ms),
-            expires_at=_text(self._barriers.ends_ms(kept.taken_ms)), engine=cast(EngineName, kept.place.partition(":")[0]),
+            expires_at=_text(self._applier.ends_ms(kept.taken_ms)), engine=cast(EngineName, kept.place.partition(":")[0]),
             place=kept.place,
         )
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.service.audits import Audit, Audits
+from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import BarrierDocument, BarrierList, ClusterDocument, ReceiptDocument, ServingDocument
 from gateway.service.histogram import Histogram
 from storage.engine import StoredRow
@@ -169,7 +169,7 @@ class Barriers(Protocol):
 
 
 class AuditLog(Protocol):
-    async def note(self, audit: Audit) -> None:
+    async def note(self, audit: AuditRun) -> None:
         """The note is durable when this returns."""
 
     def all(self) -> Audits: ...

@@ -68,13 +68,13 @@ class ClusterView:
 
 
 def cluster_document(site: Site, running_operation: str | None) -> ClusterDocument:
-    epoch, engine, settings = site.active_epoch, site.ports.engine, site.settings
+    epoch, engine, settings = site.active_epoch, site.parts.engine, site.settings
     committed = epoch.core.committed if epoch is not None else engine.applied.seq
     active, condition = site.active_address(), site_condition(site)
     return ClusterDocument(
         pair=settings.pair, site=site.site, role=site.role, reason=site.reason, waiting_for=site.waiting_for,
         serving=condition.serving, troubles=condition.troubles, dependencies=condition.dependencies,
-        now_ms=site.ports.clock.wall_ms(), epoch=site.epoch,
+        now_ms=site.parts.clock.wall_ms(), epoch=site.epoch,
         mode=site.mode, mode_detail=epoch.core.mode if epoch is not None else None, policy=settings.policy,
         active=None if active is None else ActiveSite(**active),
         sites={
@@ -94,7 +94,7 @@ def _view(site: Site) -> PeerView | None:
 def _age_s(site: Site, view: PeerView | None) -> float | None:
     if view is None or view.at_s is None:
         return None
-    return round(site.ports.clock.monotonic_s() - view.at_s, 3)
+    return round(site.parts.clock.monotonic_s() - view.at_s, 3)
 
 
 def _peer(site: Site, url: str) -> SiteDocument:
@@ -132,7 +132,7 @@ def _at_risk(site: Site) -> AtRisk | None:
         return None
     core, view = site.active_epoch.core, _view(site)
     if core.mode is CommitMode.SYNC and _has_remote_log(site):
-        lacks_base = view is not None and _lacks_base(view, site.ports.wal.first_previous)
+        lacks_base = view is not None and _lacks_base(view, site.parts.wal.first_previous)
         return AtRisk(None, exact=False) if lacks_base else AtRisk(0, exact=True)
     if view is None or view.applied_seq is None or view.state != "following":
         return AtRisk(None, exact=False)

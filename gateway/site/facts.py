@@ -34,22 +34,22 @@ except importlib.metadata.PackageNotFoundError:
 
 async def site_facts(site: Site, state: PairState | None, coordinator_error: str | None) -> SiteFacts:
     """`state`: the coordinator's value, or why there is none."""
-    settings, ports, epoch = site.settings, site.ports, site.active_epoch
+    settings, parts, epoch = site.settings, site.parts, site.active_epoch
     own_dfs_error, peer_dfs_error, missing, leases, free, remote_log_mark = await asyncio.gather(
-        _problem(ports.own_dfs.probe), _problem(ports.peer_dfs.probe), _missing(site, state), _open_leases(site),
+        _problem(parts.own_dfs.probe), _problem(parts.peer_dfs.probe), _missing(site, state), _open_leases(site),
         _free(site), _remote_log_mark(site, state),
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
-    now_s, serving = ports.clock.monotonic_s(), site_condition(site).serving
+    now_s, serving = parts.clock.monotonic_s(), site_condition(site).serving
     return SiteFacts(
-        site=site.site, pair=settings.pair, release=RELEASE, wall_ms=ports.clock.wall_ms(),
+        site=site.site, pair=settings.pair, release=RELEASE, wall_ms=parts.clock.wall_ms(),
         lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,
         policy=settings.policy, role=str(site.role), epoch=site.epoch, mode=site.mode, waiting_for=site.waiting_for,
         lease_left_s=None if epoch is None else max(0.0, epoch.lease.expires_s - now_s),
         serves_reads=serving.reads, serves_writes=serving.writes, serves_not=serving.why, serves_again=serving.do,
-        applied_seq=ports.engine.applied.seq, durable_seq=ports.engine.durable_seq,
-        committed_seq=epoch.core.committed if epoch is not None else ports.engine.applied.seq,
+        applied_seq=parts.engine.applied.seq, durable_seq=parts.engine.durable_seq,
+        committed_seq=epoch.core.committed if epoch is not None else parts.engine.applied.seq,
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
@@ -62,7 +62,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
 async def own_facts(site: Site) -> SiteFacts:
     """Collects the facts with this site's own look at the coordinator."""
     try:
-        return await site_facts(site, await site.ports.coordinator.read(), None)
+        return await site_facts(site, await site.parts.coordinator.read(), None)
     except TwinlogError as error:
         return await site_facts(site, None, error.message)
 
@@ -88,13 +88,13 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
     from this site's storage to it. That is deleted only once this storage holds it, so another disk is here now."""
     if state is None or state.mode != "sync" or state.active in (None, site.site):
         return None
-    dfs, layout, epoch = site.ports.own_dfs, site.layout, state.epoch
+    dfs, layout, epoch = site.parts.own_dfs, site.layout, state.epoch
 
     async def look() -> tuple[str | None, int | None]:
         return await missing_from(dfs, layout, epoch), await begins_after(dfs, layout, epoch)
 
     missing, after = await _seen(look()) or (None, None)
-    held = site.ports.engine.applied.seq  # asked for last: what it holds by now may be deleted by now
+    held = site.parts.engine.applied.seq  # asked for last: what it holds by now may be deleted by now
     if missing is not None or after is None or after <= held:
         return missing
     return f"sequences {held + 1} to {after}; this site's storage had them, or they would be there, and it ends at {held}"
@@ -105,7 +105,7 @@ async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
     its data, or learn the length of an open one late."""
     if state is None or state.active in (None, site.site):
         return None
-    dfs, folder = site.ports.own_dfs, site.layout.epoch_folder(state.epoch)
+    dfs, folder = site.parts.own_dfs, site.layout.epoch_folder(state.epoch)
 
     async def look() -> int:
         mark = 0
@@ -118,7 +118,7 @@ async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
 
 
 async def _open_leases(site: Site) -> int | None:
-    dfs = site.ports.own_dfs
+    dfs = site.parts.own_dfs
 
     async def look() -> int:
         paths = await segments_below(dfs, site.layout, site.epoch + 1)
@@ -129,4 +129,4 @@ async def _open_leases(site: Site) -> int | None:
 
 
 async def _free(site: Site) -> int | None:
-    return None if site.ports.free_bytes is None else await site.ports.free_bytes()
+    return None if site.parts.free_bytes is None else await site.parts.free_bytes()

@@ -14,7 +14,7 @@ ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
 
 
 def site_metrics(site: Site) -> dict[str, float | Histogram]:
-    engine, condition = site.ports.engine, site_condition(site)
+    engine, condition = site.parts.engine, site_condition(site)
     figures: dict[str, float | Histogram] = {
         "role": ROLE_NUMBERS[site.role],
         "is_active": float(site.active_epoch is not None),
@@ -25,7 +25,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         "epoch": site.epoch,
         "applied_seq": engine.applied.seq,
         "durable_seq": engine.durable_seq,
-        "wal_bytes": site.ports.wal.bytes_held,
+        "wal_bytes": site.parts.wal.bytes_held,
         "admission_queue_bytes": site.admission.queued_bytes,
         "admission_requests": site.admission.requests,
         "admission_refused_total": site.admission.refused,
@@ -42,7 +42,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         figures["coordinator_state_id"] = site.pair_state.state_id
     epoch = site.active_epoch
     if epoch is not None:
-        now_s = site.ports.clock.monotonic_s()
+        now_s = site.parts.clock.monotonic_s()
         if condition.serving.writes:  # else nobody is acknowledged, in no mode
             figures["mode_sync"] = float(epoch.core.mode is CommitMode.SYNC)
         if isfinite(epoch.proof_age_s):
@@ -54,6 +54,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         figures["frames_in_flight"] = epoch.core.frames_in_flight
         figures["shipped_frames_total"] = epoch.shipper.frames_shipped
         figures["shipped_bytes_total"] = epoch.shipper.bytes_shipped
+        figures["shipped_base_rows_total"] = epoch.shipper.base_rows_sent
         if epoch.shipper.view.applied_seq is not None:
             figures["replication_lag_records"] = max(0, epoch.core.committed - epoch.shipper.view.applied_seq)
         if epoch.remote is not None:

@@ -42,11 +42,11 @@ CHANGES_MAX = 50  # operations that a view looks through for those that somebody
 LOOKED_BACK = 20  # operations; dry runs among them do not count
 
 
-class Operations:
+class SiteOperations:
     def __init__(self, site: Site, journal: Journal) -> None:
         self._site = site
         self._preflight = Preflight(site, partial(site_facts, site), self._unfinished)
-        self._executor = Executor(journal, site.ports.clock, self._make_plan, site.ports.failpoints)
+        self._executor = Executor(journal, site.parts.clock, self._make_plan, site.parts.failpoints)
         self._gone_on: set[str] = set()  # operations that this process has resumed by itself
 
     @property
@@ -62,7 +62,7 @@ class Operations:
         return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site)
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
-        return await merge_quarantine(self._site.ports.files, self._site.ports.transport, put_absent=put_absent)
+        return await merge_quarantine(self._site.parts.files, self._site.parts.transport, put_absent=put_absent)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:
@@ -100,7 +100,7 @@ class Operations:
 
         Refused, with the loss manifest, unless a failover accepts what it may lose: before anything is journaled.
         """
-        operation_id = self._site.ports.new_id() if key is None else operation_of_key(key)
+        operation_id = self._site.parts.new_id() if key is None else operation_of_key(key)
         document = None if key is None else await self._executor.begun(operation_id, kind, to, options, dry_run)
         if document is None:
             self._check(kind, to, options)
@@ -113,7 +113,7 @@ class Operations:
     async def run_own(self, kind: str) -> OperationDocument:
         """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
         options = {"reason": f"site {self._site.site} is {self._site.role}"}
-        return await self._executor.run(self._site.ports.new_id(), kind, self._site.site, options, self._actor)
+        return await self._executor.run(self._site.parts.new_id(), kind, self._site.site, options, self._actor)
 
     @property
     def _actor(self) -> str:
@@ -140,7 +140,7 @@ class Operations:
         once = last.state == "interrupted" and last.id not in self._gone_on
         if not last.resumable or not (transient or once):
             return False  # once only: what ends the process ends it as often as the init system starts it, and no more
-        await self._site.ports.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
+        await self._site.parts.own_dfs.probe()  # the claim is made there: without it this one attempt would be wasted
         await self._executor.resume(last.id, self._actor, partial(self._make_plan, continues=plan_id))
         self._gone_on.add(last.id)
         return True
@@ -148,7 +148,7 @@ class Operations:
     async def _peer_serves(self) -> bool:
         """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
         try:
-            reply = await self._site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+            reply = await self._site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
         except TwinlogError:
             return False
         return permissions(from_message(StatusReply, reply).role).reads
@@ -180,7 +180,7 @@ class Operations:
 
     async def view(self) -> SiteView:
         """Shows what this site sees of the pair, for the availability monitor."""
-        now_ms = self._site.ports.clock.wall_ms()
+        now_ms = self._site.parts.clock.wall_ms()
         changes = [
             RoleChange(one.id, one.kind, one.actor, max(0, now_ms - one.created_ms) / 1000)
             for one in await self._executor.operations(CHANGES_MAX)

@@ -95,7 +95,7 @@ class PeerApi:
 
     # ---- what the other site asks
     async def _status(self, message: dict[str, Any]) -> msgspec.Struct:
-        site, engine = self._site, self._site.ports.engine
+        site, engine = self._site, self._site.parts.engine
         epoch = site.active_epoch
         return StatusReply(
             site=site.site, role=str(site.role), epoch=site.epoch, mode=site.mode, applied_seq=engine.applied.seq,
@@ -108,13 +108,13 @@ class PeerApi:
 
     async def _epochs(self, message: dict[str, Any]) -> msgspec.Struct:
         epoch = self._proved_epoch()
-        engine = self._site.ports.engine
+        engine = self._site.parts.engine
         return EpochsReply(epoch.epoch, engine.applied.seq, pack_history(engine.applied.epochs))
 
     async def _rows(self, message: dict[str, Any]) -> msgspec.Struct:
         request = from_message(RowsRequest, message)
         self._proved_epoch()
-        engine = self._site.ports.engine
+        engine = self._site.parts.engine
         rows = [await engine.get(table, key) for table, key in request.keys]
         found = [None if row is None else (row.value, row.version) for row in rows]
         return RowsReply(engine.applied.seq, engine.applied.timestamp, found)
@@ -122,7 +122,7 @@ class PeerApi:
     def _proved_epoch(self) -> ActiveEpoch:
         """The open epoch, while the lease proves that it still is the active one."""
         epoch = self._site.serving.for_reads()
-        if not epoch.lease.valid_at(self._site.ports.clock.monotonic_s()):
+        if not epoch.lease.valid_at(self._site.parts.clock.monotonic_s()):
             raise Unavailable("this site cannot prove now that it is still the active", retry_after_s=1)
         return epoch
 
@@ -140,7 +140,7 @@ class PeerApi:
 
     async def _undrain(self, message: dict[str, Any]) -> msgspec.Struct:
         self._site.undrain()
-        return DrainReply(self._site.ports.engine.applied.seq, self._site.epoch)
+        return DrainReply(self._site.parts.engine.applied.seq, self._site.epoch)
 
     async def _step_down(self, message: dict[str, Any]) -> msgspec.Struct:
         await self._check_plan(message)
@@ -169,13 +169,13 @@ class PeerApi:
 
     async def _is_absent(self, table_id: int, key: bytes) -> bool:
         """A delete leaves no version behind to compare with: whether it came later is the operator's to say."""
-        return await self._site.ports.engine.get(table_id, key) is None
+        return await self._site.parts.engine.get(table_id, key) is None
 
     async def _merge_row(self, table: TableSchema, changes: list[_Change], put_absent: bool) -> int:
         """All changes of one row in one request, so that the first one put back does not hide those after it."""
         key = changes[0].mutation.key
         for _ in range(MERGE_ATTEMPTS):
-            row = await self._site.ports.engine.get(table.id, key)
+            row = await self._site.parts.engine.get(table.id, key)
             newer = [change.mutation for change in changes if row is None or change.version > row.version]
             if row is None:
                 newer = list(dropwhile(lambda mutation: mutation.op == "update", newer))

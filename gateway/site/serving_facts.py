@@ -32,7 +32,7 @@ class SiteCondition(NamedTuple):
 
 def site_condition(site: Site) -> SiteCondition:
     """Returns the judgement as of now."""
-    now_s = site.ports.clock.monotonic_s()
+    now_s = site.parts.clock.monotonic_s()
     facts = _facts(site, now_s)
     serving = judge_serving(facts)
     shown = {subject: _shown(word, now_s) for subject, word in facts.words.all().items()}
@@ -66,7 +66,7 @@ def _ago(now_s: float, at_s: float | None) -> float | None:
 def _words(site: Site, now_s: float) -> Words:
     """The site's own words, and those that its parts keep for themselves."""
     words, epoch = site.words.copy(), site.active_epoch
-    failure = site.ports.engine.failure
+    failure = site.parts.engine.failure
     if failure is not None:
         words.failed(STORAGE, now_s, failure)
     else:

@@ -40,7 +40,7 @@ from switchover.register.port import PairState
 from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
 
 CANARY_TIMEOUT_S = 10.0
@@ -51,9 +51,9 @@ log = structlog.get_logger("twinlog.site")
 class Site:
     """State of one site's process."""
 
-    def __init__(self, settings: SiteSettings, ports: SitePorts) -> None:
-        self.settings, self.ports = settings, ports
-        self.site, self.peer = ports.site, ports.peer
+    def __init__(self, settings: SiteSettings, parts: SiteParts) -> None:
+        self.settings, self.parts = settings, parts
+        self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the coordinator"
@@ -61,22 +61,22 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
-        self.layout, self.barriers = ports.layout, ports.barriers
-        self.catalog = Catalog(ports.engine)
+        self.layout, self.applier = parts.layout, parts.applier
+        self.catalog = Catalog(parts.engine)
         self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)
         self.sink = Sink(
-            ports.engine, ports.clock, self.barriers, refusal=self._shipping_refusal, on_applied=self.catalog.applied
+            parts.engine, parts.clock, self.applier, refusal=self._shipping_refusal, on_applied=self.catalog.applied
         )
         self.admission = Admission(settings.commit)
-        engine, clock, deadline_s = ports.engine, ports.clock, settings.http.request_deadline_s
+        engine, clock, deadline_s = parts.engine, parts.clock, settings.http.request_deadline_s
         self.rows = RowsService(
             self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s
         )
         self.tables = TablesService(self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s)
         self.barrier_calls = BarrierService(
-            self.serving, self.barriers, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
+            self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
-        self.audits = AuditNotes(ports.engine, ports.clock)
+        self.audits = AuditNotes(parts.engine, parts.clock)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -97,7 +97,7 @@ class Site:
         """At a standby: seconds since the active was last heard; everything older has been applied. None: unknown."""
         if self.role is not Role.STANDBY or self.sink.heard_s is None:
             return None
-        return self.ports.clock.monotonic_s() - self.sink.heard_s
+        return self.parts.clock.monotonic_s() - self.sink.heard_s
 
     @property
     def epoch(self) -> int:
@@ -112,7 +112,7 @@ class Site:
     def _shipping_refusal(self) -> str | None:
         if not permissions(self.role).accepts_shipped:
             return f"it is {self.role}: {self.reason}"
-        failure = self.ports.engine.failure
+        failure = self.parts.engine.failure
         return None if failure is None else f"its storage failed and waits to be opened anew: {failure}"
 
     def active_address(self) -> dict[str, Any] | None:
@@ -143,37 +143,37 @@ class Site:
     def _make_remote(self, reports: RemoteReports, epoch: int) -> RemoteWriter:
         """A writer of the remote log, which reports to the epoch of `reports`."""
         return RemoteWriter(
-            self.ports.peer_dfs, self.layout, epoch, self.ports.clock, self.settings.remote_log,
-            on_synced=reports.on_synced, on_fenced=reports.on_fenced, wal_name=lambda: self.ports.wal.segments()[-1].name,
+            self.parts.peer_dfs, self.layout, epoch, self.parts.clock, self.settings.remote_log,
+            on_synced=reports.on_synced, on_fenced=reports.on_fenced, wal_name=lambda: self.parts.wal.segments()[-1].name,
         )
 
     def new_activation(self, request: ActivationRequest) -> Activation:
         settings = self.settings
         lease = ReadLease(settings.lease.lease_s, settings.lease.drift_margin)
-        self._reports = reports = RemoteReports(lease, self.remote_appends, self.ports.clock)
+        self._reports = reports = RemoteReports(lease, self.remote_appends, self.parts.clock)
         return Activation(
-            request, self.ports,
+            request, self.parts,
             ActivationSettings(lease, settings.remote_log.lease_recovery_deadline_s, settings.policy == "performance"),
             partial(self._make_remote, reports),
         )
 
     async def install(self, opened: OpenedEpoch) -> None:
         """Begins to serve the epoch that a plan has opened. One that was degraded by command waits for a command to resync."""
-        reports, ports = self._reports, self.ports
+        reports, parts = self._reports, self.parts
         assert reports is not None
         assert self.active_epoch is None
         try:
             for holder in (ENGINE_HOLDER, PEER_HOLDER):  # nothing is trimmed before both say what they hold
-                await ports.cursors.register(holder, holder)
+                await parts.cursors.register(holder, holder)
             await self.sink.set_followed_epoch(opened.epoch)
         except BaseException:
             if opened.remote is not None:
                 await opened.remote.close()
             raise
         self.catalog.reload()
-        auto_resync = ports.engine.meta(PINNED) is None
+        auto_resync = parts.engine.meta(PINNED) is None
         self.active_epoch = epoch = ActiveEpoch(
-            opened, reports, ports, self.settings, make_remote=partial(self._make_remote, reports),
+            opened, reports, parts, self.settings, make_remote=partial(self._make_remote, reports),
             on_applied=self.catalog.applied, on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
@@ -217,13 +217,13 @@ class Site:
         self.serving.set(self.role, None)
         if epoch is not None:
             await epoch.stop(reason)
-            if self.ports.engine.failure is None:  # else: what it lost is in the log
-                await self.ports.engine.flush()
+            if self.parts.engine.failure is None:  # else: what it lost is in the log
+                await self.parts.engine.flush()
         self.touch()
 
     def end_if_storage_failed(self) -> None:
         """Nothing can be written any more, and a clean start of the storage needs it closed."""
-        failure = self.ports.engine.failure
+        failure = self.parts.engine.failure
         if failure is not None:
             self._epoch_ended(EngineFailed(f"the storage failed: {failure}"))
 
@@ -241,8 +241,8 @@ class Site:
     async def rejoin(self) -> RejoinReport:
         """Become a clean follower of the active: raises PeerError when it does not answer."""
         rejoin = Rejoin(
-            site=self.site, engine=self.ports.engine, barriers=self.barriers, wal=self.ports.wal, files=self.ports.files,
-            transport=self.ports.transport, sink=self.sink, failpoints=self.ports.failpoints,
+            site=self.site, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal, files=self.parts.files,
+            transport=self.parts.transport, sink=self.sink, failpoints=self.parts.failpoints,
         )
         report = await rejoin.run()
         self.catalog.reload()
@@ -258,7 +258,7 @@ class Site:
 
     def takeover_blocker(self) -> str | None:
         """Returns why this site's storage cannot stand in for the active now; None when it can."""
-        engine = self.ports.engine
+        engine = self.parts.engine
         if engine.failure is not None:
             return f"its storage failed and waits to be opened anew: {engine.failure}"
         if self.sink.needs_base:
@@ -266,21 +266,21 @@ class Site:
         return None
 
     async def refresh_pair_state(self) -> PairState | None:
-        clock = self.ports.clock
+        clock = self.parts.clock
         try:
-            self.pair_state = await self.ports.coordinator.read()
+            self.pair_state = await self.parts.coordinator.read()
         except TwinlogError as error:
             self.words.failed(COORDINATOR, clock.monotonic_s(), error)
             if isinstance(error, Unavailable):
-                self.pair_state = self.ports.coordinator.known or self.pair_state
+                self.pair_state = self.parts.coordinator.known or self.pair_state
             raise
         self.words.answered(COORDINATOR, clock.monotonic_s())
         return self.pair_state
 
     async def known_epochs(self) -> KnownEpochs:
         """Returns which epochs this site knows of, whatever the coordinator says."""
-        ports = self.ports
-        return await known_epochs(ports.engine, ports.wal, {self.site: ports.own_dfs, self.peer: ports.peer_dfs}, self.layout)
+        parts = self.parts
+        return await known_epochs(parts.engine, parts.wal, {self.site: parts.own_dfs, self.peer: parts.peer_dfs}, self.layout)
 
     # ---- what plans do at the active
     async def canary(self) -> int:
@@ -295,20 +295,20 @@ class Site:
             await self._degrade_closed()
             return
         active = self.serving.for_writes()
-        await self.ports.engine.set_meta(PINNED, b"1")
+        await self.parts.engine.set_meta(PINNED, b"1")
         await active.degrade(by_command=True)
 
     async def _degrade_closed(self) -> None:
         """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
-        engine = self.ports.engine
+        engine = self.parts.engine
         await engine.set_meta(PINNED, b"1")
-        epochs = opened_here(engine, self.ports.wal)
-        await self.ports.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
+        epochs = opened_here(engine, self.parts.wal)
+        await self.parts.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
         await self.refresh_pair_state()
 
     async def resync(self) -> None:
         active = self.serving.for_writes()
-        await self.ports.engine.set_meta(PINNED, None)
+        await self.parts.engine.set_meta(PINNED, None)
         await active.resync(by_command=True)
 
     # ---- the drain of a planned switchover
@@ -337,7 +337,7 @@ class Site:
             ))
         if self.active_epoch is not None:
             raise Conflict(f"site {self.site} is {self.role}: it must be drained before it steps down")
-        return await self.ports.engine.flush()
+        return await self.parts.engine.flush()
 
 
 def not_kept(name: str, why: str) -> None:

@@ -79,7 +79,7 @@ class Supervisor:
                 site.waiting_for = f"the operator to fix an internal error: {error}"
                 log.error("internal error", traceback=traceback.format_exc())
             pause_s = self._poll_interval_s * 2 ** min(self._failed, 10)
-            await site.ports.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))
+            await site.parts.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))
 
     async def _run(self, kind: str) -> None:
         """A plan that failed is tried again, less and less often: it left an operation, an epoch and a claim behind."""
@@ -95,15 +95,15 @@ class Supervisor:
         elif site.role is Role.STANDBY or not self._is_busy():
             self._failed += 1  # that it could be opened proves little: a role that fits does
             await site.sink.reopen_storage()
-            log.info("the storage was opened anew", applied_seq=site.ports.engine.applied.seq)
+            log.info("the storage was opened anew", applied_seq=site.parts.engine.applied.seq)
             site.touch()
 
     async def _round(self) -> None:
         """One look at the coordinator, and what follows from it."""
         site = self._site
-        if site.ports.engine.failure is not None and not site.ending:
+        if site.parts.engine.failure is not None and not site.ending:
             await self._mend_storage()
-        if self._is_busy() or site.ending or site.ports.engine.failure is not None:
+        if self._is_busy() or site.ending or site.parts.engine.failure is not None:
             return
         role = site.role
         state = await site.refresh_pair_state()
@@ -136,7 +136,7 @@ class Supervisor:
                 site.event(Event.REJOIN_STARTED)
             await self._run(decision.action.value)
         elif decision.action is Action.REJOIN:
-            reply = await site.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+            reply = await site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._run("rejoin")
 
@@ -151,7 +151,7 @@ class Supervisor:
     async def _probe_arbiter(self, *, may_go_without: bool) -> None:
         """The other site's DFS, without which nobody knows whether that site has taken over."""
         try:
-            await self._site.ports.peer_dfs.probe()
+            await self._site.parts.peer_dfs.probe()
         except DfsError as error:
             if may_go_without:
                 error.message += "; if that DFS is lost for good, `twinlog degrade` opens this site without it"
@@ -160,7 +160,7 @@ class Supervisor:
     async def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Housekeeping: what fails is logged, and tried again at the next round."""
         while True:
-            await self._site.ports.clock.sleep(interval_s)
+            await self._site.parts.clock.sleep(interval_s)
             try:
                 await work()
             except TwinlogError as error:
@@ -170,20 +170,20 @@ class Supervisor:
 
     async def _flush(self) -> None:
         """Make what is applied durable: the logs can be trimmed behind it. And let go of barriers whose time is over."""
-        engine = self._site.ports.engine
+        engine = self._site.parts.engine
         if engine.failure is None and engine.applied.seq != engine.durable_seq:
             await engine.flush()
-        await self._site.barriers.expire()
+        await self._site.applier.expire()
 
     async def _probe(self) -> None:
         """A standby needs its own DFS only at the takeover, and an active the other one only for its next segment: what is
         wrong must be seen before, and be over when it is."""
         await asyncio.gather(
-            self._probe_one(OWN_DFS, self._site.ports.own_dfs), self._probe_one(PEER_DFS, self._site.ports.peer_dfs)
+            self._probe_one(OWN_DFS, self._site.parts.own_dfs), self._probe_one(PEER_DFS, self._site.parts.peer_dfs)
         )
 
     async def _probe_one(self, subject: str, dfs: Dfs) -> None:
-        words, clock = self._site.words, self._site.ports.clock
+        words, clock = self._site.words, self._site.parts.clock
         try:
             await dfs.probe()
             words.answered(subject, clock.monotonic_s())
@@ -210,5 +210,5 @@ class Supervisor:
 
     async def _purge(self) -> None:
         """Old versions and request outcomes go, at the active and at the standby alike."""
-        if self._site.ports.engine.failure is None:
-            await self._site.ports.engine.purge(self._site.ports.clock.wall_ms())
+        if self._site.parts.engine.failure is None:
+            await self._site.parts.engine.purge(self._site.parts.clock.wall_ms())

@@ -11,9 +11,9 @@ from contextlib import suppress
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.log.frame import BrokenFrame, Frame, parse_frame
-from storage.log.segment import HEADER_BYTES, BrokenHeader, frames_before_damage, parse_header, scan_segment
-from twinlog.errors import DamagedLog, DfsNotFound, LeaseNotRecovered
+from storage.log.frame import Frame, parse_frame
+from storage.log.segment import HEADER_BYTES, frames_before_damage, parse_header, scan_segment
+from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
 FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -58,22 +58,37 @@ class PeerView(msgspec.Struct, frozen=True, gc=False):
     why: str = ""
 
 
+class AppliedLog(Protocol):
+    """The part of gateway/epoch/commit_log.py that is shipped: how far it is applied, and a sign of more."""
+
+    @property
+    def applied_seq(self) -> int: ...
+    @property
+    def committed_changed(self) -> asyncio.Event: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShipperPorts:
+    transport: Transport
+    wal: Wal
+    engine: StorageEngine
+    clock: Clock
+
+
 class Shipper:
-    """`run` goes on until it is cancelled, or until the peer follows a later epoch (`on_fenced`)."""
+    """Ships `log` as `site`, in `epoch`. `on_position` is called with each view of the peer."""
 
     def __init__(
-        self, *, site: str, epoch: int, transport: Transport, wal: Wal, engine: StorageEngine, clock: Clock,
-        applied: Callable[[], int], changed: asyncio.Event, on_position: Callable[[PeerView], None],
-        on_fenced: Callable[[Fenced], None], settings: ShipperSettings,
+        self, ports: ShipperPorts, log: AppliedLog, *, site: str, epoch: int, on_position: Callable[[PeerView], None],
+        settings: ShipperSettings,
     ) -> None:
-        self._site, self._epoch, self._transport = site, epoch, transport
-        self._wal, self._engine, self._clock = wal, engine, clock
-        self._applied, self._changed = applied, changed
-        self._on_position, self._on_fenced = on_position, on_fenced
-        self._settings = settings
+        self._ports, self._log, self._site, self._epoch = ports, log, site, epoch
+        self._on_position, self._settings = on_position, settings
         self.view = PeerView()
         self._flush_wanted = False
-        self._base = BaseSender(epoch=epoch, engine=engine, wal=wal, clock=clock, call=self._call, settings=settings.base)
+        self._base = BaseSender(
+            epoch=epoch, engine=ports.engine, wal=ports.wal, clock=ports.clock, call=self._call, settings=settings.base
+        )
         self.frames_shipped = 0
         self.bytes_shipped = 0
 
@@ -82,25 +97,25 @@ class Shipper:
         return self._base.rows_sent
 
     async def run(self) -> None:
+        """Ships until it is cancelled. Raises Fenced when the peer follows a later epoch."""
         try:
             while True:
                 try:
                     await self._session()
-                except Fenced as error:
-                    self._on_fenced(error)
-                    return
+                except Fenced:
+                    raise
                 except TwinlogError as error:
                     view = self.view
                     self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
                 self._base.release_unused()
-                await self._clock.sleep(self._settings.retry_s)
+                await self._ports.clock.sleep(self._settings.retry_s)
         finally:
             self._base.release()
 
     def ask_flush(self) -> None:
         """Have the peer make what it has applied durable with the next call."""
         self._flush_wanted = True
-        self._changed.set()
+        self._log.committed_changed.set()
 
     def _see(self, view: PeerView) -> None:
         self.view = view
@@ -108,17 +123,17 @@ class Shipper:
 
     def _note(self, position: Position) -> Position:
         self._see(
-            PeerView(position.state, position.applied_seq, position.durable_seq, self._clock.monotonic_s(), position.why)
+            PeerView(position.state, position.applied_seq, position.durable_seq, self._ports.clock.monotonic_s(), position.why)
         )
         return position
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        reply = await self._transport.call(method, to_message(request), self._settings.call_timeout_s)
+        reply = await self._ports.transport.call(method, to_message(request), self._settings.call_timeout_s)
         return self._note(from_message(Position, reply))
 
     async def _session(self) -> None:
         """Agree on a position, then ship until something goes wrong."""
-        history = pack_history(self._engine.applied.epochs)
+        history = pack_history(self._ports.engine.applied.epochs)
         position = await self._call(FOLLOW, FollowRequest(self._epoch, self._site, history))
         if position.state == "loading":
             position = await self._base.send(position.base)
@@ -126,13 +141,13 @@ class Shipper:
             return
         self._base.release()
         while True:
-            upto = self._applied()
+            upto = self._log.applied_seq
             if position.applied_seq >= upto:
                 await self._wait_for_more()
                 frames_data = b""
             else:
                 try:
-                    frames = await self._wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
+                    frames = await self._ports.wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
                 except LogGap:
                     position = await self._base.send(None)
                     continue
@@ -142,12 +157,12 @@ class Shipper:
             flush, self._flush_wanted = self._flush_wanted, False
             position = await self._call(REPLICATE, ReplicateRequest(self._epoch, frames_data, flush))
             if len(frames_data) < self._settings.batch_bytes_max // 2:
-                await self._clock.sleep(self._settings.batch_interval_s)
+                await self._ports.clock.sleep(self._settings.batch_interval_s)
 
     async def _wait_for_more(self) -> None:
-        self._changed.clear()
+        self._log.committed_changed.clear()
         try:
             async with asyncio.timeout(self._settings.idle_poll_s):
-                await self._changed.wait()
+                await self._log.committed_changed.wait()
         except TimeoutError:
             return  # nothing new: ask for the durable position

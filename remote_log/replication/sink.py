@@ -46,10 +46,10 @@ class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, barriers: FrameApplier, *, refusal: Callable[[], str | None],
+        self, engine: StorageEngine, clock: Clock, applier: FrameApplier, *, refusal: Callable[[], str | None],
         on_applied: Callable[[], None],
     ) -> None:
-        self._engine, self._clock, self._barriers = engine, clock, barriers
+        self._engine, self._clock, self._applier = engine, clock, applier
         self._on_applied = on_applied
         self.heard_s: float | None = None
         self._refusal = refusal
@@ -155,7 +155,7 @@ class Sink:
                 frames.append(frame)
                 offset += len(frame.data)
             if frames:
-                await self._barriers.apply(frames)
+                await self._applier.apply(frames)
                 self._on_applied()
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, cast
 from spark_jobs.audit.gateways import HELD_DEADLINE_S, Gateways
 from spark_jobs.audit.progress import Steps
 from spark_jobs.audit.session import in_words, own_session
-from spark_jobs.audit.sites import Pair
+from spark_jobs.audit.sites import AuditedPair
 from spark_jobs.audit.stopping import stopping, undisturbed
-from spark_jobs.job import Barrier, Chart, Job, Outcome, Request
+from spark_jobs.job import Barrier, Chart, Job, JobRequest, Outcome
 from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
@@ -68,12 +68,12 @@ JOBS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AuditPlan:
     """The audit that was asked for."""
 
     job: str
     id: str
-    pair: Pair
+    pair: AuditedPair
     out: Path
     tables: tuple[str, ...] = ()
     master: str | None = None
@@ -102,7 +102,7 @@ def check_settings(job: str, given: Mapping[str, str]) -> None:
             raise InvalidInput(missing)
 
 
-def perform(plan: Plan, steps: Steps, session: OpenSession = own_session) -> Ended:
+def perform(plan: AuditPlan, steps: Steps, session: OpenSession = own_session) -> Ended:
     """Run it; `session` opens Spark.
 
     Raises ConfigError before anything is written, KeyboardInterrupt after a signal, Unavailable when the folder cannot be
@@ -133,7 +133,7 @@ class _Work:
     """The state of one audit. `summary` grows; what is in it already may be written at any time."""
 
     def __init__(
-        self, plan: Plan, folder: AuditFolder, gateways: Gateways, steps: Steps, session: OpenSession
+        self, plan: AuditPlan, folder: AuditFolder, gateways: Gateways, steps: Steps, session: OpenSession
     ) -> None:
         self.plan, self.folder, self.gateways, self.steps, self.session = plan, folder, gateways, steps, session
         self.charts: tuple[Chart, ...] = ()
@@ -162,7 +162,7 @@ class _Work:
             job = cast(Job, importlib.import_module(kind.module).run)
             self._write(job(spark, request, self.steps))
 
-    def _request(self, stack: ExitStack, *, at_barrier: bool) -> Request:
+    def _request(self, stack: ExitStack, *, at_barrier: bool) -> JobRequest:
         pair = self.plan.pair
         barrier: Barrier | None = None
         source, peer = pair.sites[pair.own], next(site for name, site in pair.sites.items() if name != pair.own)
@@ -182,7 +182,7 @@ class _Work:
             self.summary["barrier"] = {
                 "name": barrier.name, "epoch": barrier.epoch, "seq": barrier.seq, "taken_at": barrier.taken_at
             }
-        return Request(
+        return JobRequest(
             self.plan.job, pair.name, source, peer, self.folder.part, self.plan.tables, barrier, self.plan.options
         )
 

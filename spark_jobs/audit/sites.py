@@ -29,7 +29,7 @@ LOG = 0  # of a pair there is one so far
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class AuditedPair:
     """`own`: the site of the file given first; in a demo.json and an operator's configuration, a."""
 
     name: str
@@ -37,7 +37,7 @@ class Pair:
     sites: Mapping[str, SiteSource]
 
 
-def load_pair(config: Path, peer_config: Path | None = None) -> Pair:
+def load_pair(config: Path, peer_config: Path | None = None) -> AuditedPair:
     """Both sites, as far as the files tell. Raises ConfigError."""
     document = _read(config)
     if config.suffix == ".json":
@@ -76,7 +76,7 @@ def _unfit(path: Path, problem: str) -> ConfigError:
     return ConfigError(f"{path} {problem}")
 
 
-def _of_demo(path: Path, document: Mapping[str, Any]) -> Pair:
+def _of_demo(path: Path, document: Mapping[str, Any]) -> AuditedPair:
     try:
         configs = {name: Path(entry["config"]) for name, entry in document["sites"].items()}
     except (KeyError, TypeError, AttributeError) as error:
@@ -84,17 +84,17 @@ def _of_demo(path: Path, document: Mapping[str, Any]) -> Pair:
     keys = {name: _Keys(config, _read(config), {}) for name, config in configs.items()}
     if sorted(keys) != ["a", "b"]:
         raise _unfit(path, "does not name the sites a and b")
-    return Pair(keys["a"].text("pair"), "a", {name: _own_source(each) for name, each in keys.items()})
+    return AuditedPair(keys["a"].text("pair"), "a", {name: _own_source(each) for name, each in keys.items()})
 
 
-def _of_operator(path: Path, document: Mapping[str, Any]) -> Pair:
+def _of_operator(path: Path, document: Mapping[str, Any]) -> AuditedPair:
     keys = _Keys(path, document, {})
-    return Pair(
+    return AuditedPair(
         keys.text("pair"), "a", {name: SiteSource(name, keys.text(f"sites.{name}.url").rstrip("/")) for name in ("a", "b")}
     )
 
 
-def _of_site(path: Path, keys: _Keys) -> Pair:
+def _of_site(path: Path, keys: _Keys) -> AuditedPair:
     """The peer as far as this site knows it: its address, and its DFS."""
     own = _own_source(keys)
     name = keys.text("peer.site")
@@ -102,7 +102,7 @@ def _of_site(path: Path, keys: _Keys) -> Pair:
         raise _unfit(path, f"is site {own.name!r} with the peer {name!r}: a pair is a and b")
     remote_log, hdfs = _remote_log(keys, "dfs.peer")
     peer = SiteSource(name, keys.text("peer.url").rstrip("/"), remote_log=remote_log, hdfs=hdfs)
-    return Pair(keys.text("pair"), own.name, {own.name: own, name: peer})
+    return AuditedPair(keys.text("pair"), own.name, {own.name: own, name: peer})
 
 
 def _own_source(keys: _Keys) -> SiteSource:

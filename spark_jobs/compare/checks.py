@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from spark_jobs.job import Barrier
-from spark_jobs.snapshots.snapshot import Catalog
+from spark_jobs.snapshots.snapshot import SnapshotCatalog
 from storage.rows.schema import Column, TableSchema
 from twinlog.errors import NotFound, Refused
 
@@ -30,7 +30,7 @@ class Chosen:
     local: tuple[str, ...]
 
 
-def check_moments(source: Catalog, peer: Catalog, barrier: Barrier | None, names: tuple[str, str]) -> None:
+def check_moments(source: SnapshotCatalog, peer: SnapshotCatalog, barrier: Barrier | None, names: tuple[str, str]) -> None:
     """Raises Refused unless both snapshots are of the same moment, that of `barrier`. `names` of source and peer."""
     moments = {(source.seq, source.epoch), (peer.seq, peer.epoch)}
     if barrier is not None:
@@ -43,7 +43,7 @@ def check_moments(source: Catalog, peer: Catalog, barrier: Barrier | None, names
         )
 
 
-def choose(source: Catalog, peer: Catalog, wanted: Sequence[str], names: tuple[str, str]) -> Chosen:
+def choose(source: SnapshotCatalog, peer: SnapshotCatalog, wanted: Sequence[str], names: tuple[str, str]) -> Chosen:
     """The tables named `wanted`, or all. Raises NotFound for a name that neither site has, Refused when schemas differ."""
     both = {**peer.tables, **source.tables}
     known = {schema.name for catalog in (source, peer) for schema in catalog.tables.values()}

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.compare.checks import Chosen, check_moments, choose
-from spark_jobs.compare.ranges import RANGES, Counts, Pair, check_explained, counters, digested, lines, paired
+from spark_jobs.compare.ranges import RANGES, Counts, RangePair, check_explained, counters, digested, lines, paired
 from spark_jobs.compare.rows import DIFFERENCES, EXTRA_TABLE, KINDS, MISSING_TABLE, differing_rows, shown_rows
-from spark_jobs.job import FORMAT, Chart, Outcome, Progress, Request, Series, SiteSource
+from spark_jobs.job import FORMAT, Chart, JobProgress, JobRequest, Outcome, Series, SiteSource
 from spark_jobs.snapshots.dividing import pieces_of
-from spark_jobs.snapshots.snapshot import Range, encode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import KeyRange, encode_ranges, open_snapshot
 from storage.rows.schema import encode_schema
 
 TASKS_PER_CORE = 4
@@ -30,7 +30,7 @@ BARS_MAX = 100
 TABLES_MAX = 6
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises NotFound, Refused, EngineFailed, ConfigError, InvalidInput: then nothing is known."""
     source, peer = request.source, request.peer
     progress.step("comparing the schemas")
@@ -68,7 +68,7 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     )
 
 
-def _prepared(request: Request) -> tuple[Chosen, list[Range]]:
+def _prepared(request: JobRequest) -> tuple[Chosen, list[KeyRange]]:
     """Returns the tables to compare, and the pieces in which the source is read."""
     names = request.source.name, request.peer.name
     with open_snapshot(request.peer.place, request.peer.engine_url) as snapshot:
@@ -80,7 +80,7 @@ def _prepared(request: Request) -> tuple[Chosen, list[Range]]:
         return chosen, pieces_of(snapshot, chosen.tables)
 
 
-def _view(spark: SparkSession, view: str, site: SiteSource, ranges: Sequence[Range], **options: str) -> DataFrame:
+def _view(spark: SparkSession, view: str, site: SiteSource, ranges: Sequence[KeyRange], **options: str) -> DataFrame:
     tasks = spark.sparkContext.defaultParallelism * TASKS_PER_CORE
     given = {
         "view": view, "place": site.place, "url": site.engine_url, "partitions": str(tasks), "ranges": encode_ranges(ranges),
@@ -99,7 +99,7 @@ def _whole_tables(chosen: Chosen) -> list[tuple[str | None, ...]]:
     ]
 
 
-def charts(pairs: Sequence[Pair], counts: Counts, names: Mapping[int, str]) -> tuple[Chart, ...]:
+def charts(pairs: Sequence[RangePair], counts: Counts, names: Mapping[int, str]) -> tuple[Chart, ...]:
     """Charts of how many differences lie along the order of the keys, for each of the tables with the most."""
     worst: Counter[int] = Counter()
     for (table, _, _), count in counts.items():

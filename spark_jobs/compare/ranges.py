@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE
-from spark_jobs.snapshots.snapshot import Range
+from spark_jobs.snapshots.snapshot import KeyRange
 from twinlog.errors import EngineFailed
 
 RANGES = "table string, range int, start binary, end binary, source_rows bigint, peer_rows bigint, equal boolean, " + ", ".join(
@@ -28,7 +28,7 @@ Counts = Mapping[tuple[int, int, str], int]  # (table, range, kind): differing r
 class Digested:
     """One range on one site. `digest` of `count` rows."""
 
-    range: Range
+    range: KeyRange
     count: int
     digest: bytes
 
@@ -40,32 +40,32 @@ def digested(found: pa.Table) -> list[Digested]:
     answer = []
     for table, start, end, count, size, digest in lines:
         number = numbers[table] = numbers.get(table, -1) + 1
-        answer.append(Digested(Range(table & _UNSIGNED, number, start, end, size + _SEEK_BYTES), count, digest))
+        answer.append(Digested(KeyRange(table & _UNSIGNED, number, start, end, size + _SEEK_BYTES), count, digest))
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RangePair:
     """The same range on both sites."""
 
-    range: Range
+    range: KeyRange
     source_rows: int
     peer_rows: int
     equal: bool
 
 
-def paired(source: Iterable[Digested], peer: Iterable[Digested]) -> list[Pair]:
+def paired(source: Iterable[Digested], peer: Iterable[Digested]) -> list[RangePair]:
     """Digests of the same ranges, side by side."""
     theirs = {(one.range.table, one.range.start): one for one in peer}
     pairs = []
     for ours in source:
         other = theirs[ours.range.table, ours.range.start]
         equal = (ours.count, ours.digest) == (other.count, other.digest)
-        pairs.append(Pair(ours.range, ours.count, other.count, equal))
+        pairs.append(RangePair(ours.range, ours.count, other.count, equal))
     return pairs
 
 
-def check_explained(pairs: Iterable[Pair], counts: Counts, names: Mapping[int, str]) -> None:
+def check_explained(pairs: Iterable[RangePair], counts: Counts, names: Mapping[int, str]) -> None:
     """Raises EngineFailed when the rows of a range do not say why its digests differ."""
     for pair in pairs:
         missing, extra, stale, damaged = _of(pair, counts)
@@ -77,7 +77,7 @@ def check_explained(pairs: Iterable[Pair], counts: Counts, names: Mapping[int, s
             )
 
 
-def counters(pairs: Sequence[Pair], counts: Counts) -> dict[str, int]:
+def counters(pairs: Sequence[RangePair], counts: Counts) -> dict[str, int]:
     """HBase's, the two parts of CONTENT_DIFFERENT, and how many ranges there were."""
     sums = {kind: sum(count for (_, _, of), count in counts.items() if of == kind) for kind in KINDS}
     different = sums[STALE] + sums[DAMAGED]
@@ -90,7 +90,7 @@ def counters(pairs: Sequence[Pair], counts: Counts) -> dict[str, int]:
     }
 
 
-def lines(pairs: Iterable[Pair], counts: Counts, names: Mapping[int, str]) -> list[tuple[object, ...]]:
+def lines(pairs: Iterable[RangePair], counts: Counts, names: Mapping[int, str]) -> list[tuple[object, ...]]:
     """Every range as a line of RANGES."""
     return [
         (names[one.range.table], one.range.number, one.range.start, one.range.end, one.source_rows, one.peer_rows, one.equal,
@@ -99,5 +99,5 @@ def lines(pairs: Iterable[Pair], counts: Counts, names: Mapping[int, str]) -> li
     ]
 
 
-def _of(pair: Pair, counts: Counts) -> list[int]:
+def _of(pair: RangePair, counts: Counts) -> list[int]:
     return [counts.get((pair.range.table, pair.range.number, kind), 0) for kind in KINDS]

@@ -21,13 +21,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs.audit.gateways import Gateways
-from spark_jobs.job import FORMAT, Outcome, Progress, Request, SiteSource
+from spark_jobs.job import FORMAT, JobProgress, JobRequest, Outcome, SiteSource
 from spark_jobs.log_audit import between_logs as log_between
 from spark_jobs.log_audit import one_log as log_chain
 from spark_jobs.log_audit.charts import Lane, lag, lag_chart, timeline
 from spark_jobs.logs import runs
 from spark_jobs.logs.columns import RUN, SEGMENT
-from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, Place, Store, list_log, place_of
+from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, LogFolder, Store, list_log, place_of
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
 from twinlog.errors import ConfigError, LogError, TwinlogError
 
@@ -66,7 +66,7 @@ class Audited:
 
     site: str
     log: str
-    place: Place
+    place: LogFolder
     view: DataFrame  # kept by Spark; what follows stands in this process
     marks: Here
     limits: Here
@@ -86,7 +86,7 @@ class Audited:
         )
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises ConfigError, InvalidInput, DfsError when a log that was named cannot be listed at all."""
     remarks: list[str] = []
     progress.step("asking both gateways")
@@ -141,7 +141,7 @@ def lacking(spark: SparkSession, wal: Audited, remote: Audited, faults: DataFram
 
 
 # ---- reading
-def _facts(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
+def _facts(request: JobRequest, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
     """Both cluster documents; nothing when a site does not answer."""
     gateways = Gateways({site.name: site for site in request.sites})
     try:
@@ -153,7 +153,7 @@ def _facts(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, An
         gateways.close()
 
 
-def _place(site: SiteSource, log: str) -> Place | None:
+def _place(site: SiteSource, log: str) -> LogFolder | None:
     """Returns the place of the site's WAL, or of the remote log on its DFS; None where that is not known."""
     if log == WAL:
         return place_of({PATH: site.wal}) if site.wal else None
@@ -174,7 +174,7 @@ def _name_nodes(hdfs: Mapping[str, str]) -> str:
 
 
 def _read(
-    spark: SparkSession, progress: Progress, site: str, log: str, place: Place, remarks: list[str]
+    spark: SparkSession, progress: JobProgress, site: str, log: str, place: LogFolder, remarks: list[str]
 ) -> Audited | None:
     """Read once, and kept: what follows does not read the files again. None: there is nothing in it."""
     if _not_begun(log, place):
@@ -190,7 +190,7 @@ def _read(
     return audited(spark, site, log, place, view)
 
 
-def audited(spark: SparkSession, site: str, log: str, place: Place, view: DataFrame) -> Audited:
+def audited(spark: SparkSession, site: str, log: str, place: LogFolder, view: DataFrame) -> Audited:
     """`view`: the view `runs` of the log, kept."""
     marks = Here.take(spark, view.where(f.col("entry") != RUN).drop(*runs.ARRAYS))
     overlapping = Here.take(spark, runs.overlapping(view))
@@ -198,7 +198,7 @@ def audited(spark: SparkSession, site: str, log: str, place: Place, view: DataFr
     return Audited(site, log, place, view, marks, limits, Here.take(spark, log_chain.linked(view, limits.frame)))
 
 
-def _not_begun(log: str, place: Place) -> bool:
+def _not_begun(log: str, place: LogFolder) -> bool:
     """A site that was never active has no WAL, its peer's DFS no remote log; but the folder that they would be in is there."""
     store, folder = place.store(), PurePosixPath(place.folder)
     return not _is_there(store, folder) and _is_there(store, folder.parents[0 if log == WAL else 1])
@@ -231,7 +231,7 @@ def _held(logs: list[Audited], facts: Mapping[str, Mapping[str, Any]], log: Audi
 
 # ---- checking
 def _between(
-    spark: SparkSession, request: Request, logs: list[Audited], own: Mapping[tuple[str, str], Here],
+    spark: SparkSession, request: JobRequest, logs: list[Audited], own: Mapping[tuple[str, str], Here],
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]],
 ) -> list[Here]:
     """Each site's WAL against the remote log on the other one's DFS, and against what its storage holds."""

@@ -77,7 +77,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _ARROW[field.dataType], field.nullable) for field in schema])
 
 
-class Taken(NamedTuple):
+class TakenFrame(NamedTuple):
     """A frame to make rows of, where it begins, and the places of its records that are wanted; None: all."""
 
     frame: Frame
@@ -88,7 +88,7 @@ class Taken(NamedTuple):
 class _Records:
     """The wanted records of some frames of one segment."""
 
-    def __init__(self, taken: Sequence[Taken], segment: Segment, site: str) -> None:
+    def __init__(self, taken: Sequence[TakenFrame], segment: Segment, site: str) -> None:
         self.taken, self.segment, self.site = taken, segment, site
         self.places = [range(each.frame.count) if each.places is None else each.places for each in taken]
         self.count = sum(map(len, self.places))
@@ -98,7 +98,7 @@ class _Records:
             records = each.frame.records
             yield from records if each.places is None else [records[place] for place in places]
 
-    def same(self, value: Callable[[Taken], int]) -> list[int]:
+    def same(self, value: Callable[[TakenFrame], int]) -> list[int]:
         """One value for all records of a frame."""
         found: list[int] = []
         for each, places in zip(self.taken, self.places, strict=True):
@@ -133,7 +133,7 @@ _RECORD_COLUMNS: dict[str, Callable[[_Records], Any]] = {
 }
 
 
-def record_batch(taken: Sequence[Taken], segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
+def record_batch(taken: Sequence[TakenFrame], segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:
     """A row for each wanted record. Raises LogError for a payload that does not decode."""
     rows = _Records(taken, segment, site)
     try:

@@ -43,7 +43,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogFolder:
     """Folder of a log. `webhdfs`: addresses of NameNodes, separated by commas; empty: a folder of this machine."""
 
     path: str
@@ -78,12 +78,12 @@ class Segment:
 class Log:
     """`kind` is empty where the folder is."""
 
-    place: Place
+    place: LogFolder
     kind: Literal["wal", "remote", ""]
     segments: tuple[Segment, ...]
 
 
-def place_of(options: Mapping[str, str]) -> Place:
+def place_of(options: Mapping[str, str]) -> LogFolder:
     """The place that the options of a read name. Raises InvalidInput."""
     path = options.get(PATH, "")
     if not path:
@@ -92,14 +92,14 @@ def place_of(options: Mapping[str, str]) -> Place:
     if address.scheme not in ("", "file", "hdfs"):
         raise InvalidInput(f"the option {PATH} is {path!r}: a folder or an hdfs:// address is wanted")
     if address.scheme != "hdfs":
-        return Place(address.path if address.scheme else path)
+        return LogFolder(address.path if address.scheme else path)
     web = options.get(WEBHDFS, "")
     if not web and not address.hostname:
         raise InvalidInput(f"the option {PATH} is {path!r}, which names no host: give the option {WEBHDFS}")
-    return Place(path, web or f"http://{address.hostname}:{WEB_PORT}", options.get(USER, ""))
+    return LogFolder(path, web or f"http://{address.hostname}:{WEB_PORT}", options.get(USER, ""))
 
 
-def list_log(place: Place) -> Log:
+def list_log(place: LogFolder) -> Log:
     """The segments there are now. Raises InvalidInput for a place that is no log, DfsError."""
     store = place.store()
     entries = _listed(store, place)
@@ -116,7 +116,7 @@ def list_log(place: Place) -> Log:
     return Log(place, "", ())
 
 
-def whole_log(place: Place) -> Log:
+def whole_log(place: LogFolder) -> Log:
     """As `list_log`, of a log that must not be empty. Raises NotFound too."""
     log = list_log(place)
     if not log.segments:
@@ -134,7 +134,7 @@ def _wal_segments(names: Sequence[str], lengths: Mapping[str, int]) -> tuple[Seg
     return tuple(found)
 
 
-def _remote_segments(store: Store, place: Place, epochs: Sequence[str]) -> tuple[Segment, ...]:
+def _remote_segments(store: Store, place: LogFolder, epochs: Sequence[str]) -> tuple[Segment, ...]:
     found: list[Segment] = []
     for epoch in epochs:
         try:
@@ -148,7 +148,7 @@ def _remote_segments(store: Store, place: Place, epochs: Sequence[str]) -> tuple
     return tuple(found)
 
 
-def _listed(store: Store, place: Place) -> list[Entry]:
+def _listed(store: Store, place: LogFolder) -> list[Entry]:
     try:
         return sorted(entry for entry in store.list(place.folder) if not entry.name.startswith("."))
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _listed(store: Store, place: Place) -> list[Entry]:
         raise InvalidInput(f"{place.path} (option {PATH}) cannot be listed: {error.strerror}") from error
 
 
-def _hint(store: Store, place: Place, entries: Sequence[Entry]) -> str:
+def _hint(store: Store, place: LogFolder, entries: Sequence[Entry]) -> str:
     """Returns a hint at the log that was perhaps meant."""
     for entry in [entry for entry in entries if entry.is_folder][:_HINTS_MAX]:
         try:

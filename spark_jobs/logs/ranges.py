@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 
 
 @dataclass(slots=True)
-class Range:
+class ColumnRange:
     """The wanted part of one column: bounds, inclusive; None: open. `values`: the only ones; None: all."""
 
     low: Any = None
@@ -53,10 +53,10 @@ class Range:
 
 @dataclass(slots=True)
 class Ranges:
-    epoch: Range = field(default_factory=Range)
-    seq: Range = field(default_factory=Range)
-    table: Range = field(default_factory=Range)
-    segment: Range = field(default_factory=Range)
+    epoch: ColumnRange = field(default_factory=ColumnRange)
+    seq: ColumnRange = field(default_factory=ColumnRange)
+    table: ColumnRange = field(default_factory=ColumnRange)
+    segment: ColumnRange = field(default_factory=ColumnRange)
 
     def add(self, filters: Iterable[Filter]) -> None:
         for each in filters:
@@ -65,7 +65,7 @@ class Ranges:
                 _narrow(getattr(self, column[0]), each)
 
 
-def _narrow(found: Range, each: Filter) -> None:
+def _narrow(found: ColumnRange, each: Filter) -> None:
     """A strict bound is taken as an inclusive one: that is no narrower than it may be."""
     match each:
         case EqualTo(value=value):

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.types import StructType
 
-from spark_jobs.logs.columns import Taken, record_batch
-from spark_jobs.logs.files import Place, Segment, Store
-from spark_jobs.logs.ranges import Range, Ranges
+from spark_jobs.logs.columns import TakenFrame, record_batch
+from spark_jobs.logs.files import LogFolder, Segment, Store
+from spark_jobs.logs.ranges import ColumnRange, Ranges
 from spark_jobs.logs.walk import DAMAGED, MISPLACED, UNREADABLE, Walk
 from storage.log.frame import parse_frame
 from twinlog.errors import DamagedLog
@@ -22,11 +22,11 @@ BATCH_RECORDS = 10_000
 BATCH_BYTES = 8 << 20
 
 
-def read_segment(store: Store, place: Place, segment: Segment) -> bytes:
+def read_segment(store: Store, place: LogFolder, segment: Segment) -> bytes:
     return store.read(f"{place.folder.rstrip('/')}/{segment.name}")
 
 
-def raise_damage(found: Walk, place: Place, segment: Segment) -> None:
+def raise_damage(found: Walk, place: LogFolder, segment: Segment) -> None:
     """Raises DamagedLog for what a table of the log's records cannot pass over in silence."""
     bad = next((mark for mark in found.marks if mark.kind in (DAMAGED, MISPLACED, UNREADABLE)), None)
     if bad is not None:
@@ -41,7 +41,7 @@ def records(
     data: bytes, found: Walk, segment: Segment, site: str, schema: StructType, ranges: Ranges
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the wanted records. Raises LogError for a payload that cannot be decoded."""
-    taken: list[Taken] = []
+    taken: list[TakenFrame] = []
     count = size = 0
     epochs, firsts = found.frames["epoch"].tolist(), found.frames["seq"].tolist()
     for offset, epoch, first, last in zip(found.offsets.tolist(), epochs, firsts, found.last_seqs.tolist(), strict=True):
@@ -51,7 +51,7 @@ def records(
         places = _wanted(frame.records, ranges.table)
         if places == []:
             continue
-        taken.append(Taken(frame, offset, places))
+        taken.append(TakenFrame(frame, offset, places))
         count += frame.count
         size += len(frame.data)
         if count >= BATCH_RECORDS or size >= BATCH_BYTES:
@@ -61,8 +61,8 @@ def records(
         yield record_batch(taken, segment, site, schema)
 
 
-def _wanted(found: Sequence[Any], table: Range) -> list[int] | None:
+def _wanted(found: Sequence[Any], table: ColumnRange) -> list[int] | None:
     """Places of the records of wanted tables; None: all of them."""
-    if table == Range():
+    if table == ColumnRange():
         return None
     return [place for place, record in enumerate(found) if table.has(record.table)]

@@ -28,14 +28,14 @@ from spark_jobs.logs.columns import (
     mark_batch,
 )
 from spark_jobs.logs.files import Log, Segment, Store, place_of, whole_log
-from spark_jobs.logs.ranges import Range, Ranges
+from spark_jobs.logs.ranges import ColumnRange, Ranges
 from spark_jobs.logs.records import raise_damage, read_segment, records
 from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.stream import LogStreamReader
 from spark_jobs.logs.walk import GONE, UNREADABLE, Mark, Walk, walk
-from storage.log.frame import BrokenFrame, sound_header
+from storage.log.frame import sound_header
 from storage.log.segment import HEADER_BYTES, parse_header
-from twinlog.errors import DfsError, LogError
+from twinlog.errors import BrokenFrame, DfsError, LogError
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this
@@ -154,7 +154,7 @@ def packed(segments: Sequence[Segment]) -> list[SegmentsPartition]:
 def needed(log: Log, ranges: Ranges) -> list[Segment]:
     """The segments that may hold something wanted."""
     named = [each for each in log.segments if ranges.segment.has(each.name) and ranges.epoch.meets(None, each.epoch)]
-    if ranges.seq == Range():
+    if ranges.seq == ColumnRange():
         return named
     heads = {segment.ordinal: _head(log, segment) for segment in log.segments}
     return [segment for segment in named if ranges.seq.meets(*_bounds(log, segment, heads))]

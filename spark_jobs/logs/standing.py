@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from spark_jobs.job import FORMAT
 from spark_jobs.logs.columns import FRAME, FRAMES_SCHEMA
-from spark_jobs.logs.files import PATH, USER, WEBHDFS, Place
+from spark_jobs.logs.files import PATH, USER, WEBHDFS, LogFolder
 from spark_jobs.logs.walk import DAMAGED, GONE, MISPLACED, UNREADABLE
 from storage.log.chain import standing, tail_after
 from storage.log.frame import Frame
@@ -47,7 +47,7 @@ class PlacedFrame(Frame):
         return int.from_bytes(self.data[8:], "little")
 
 
-def placed_frames(spark: SparkSession, place: Place) -> list[PlacedFrame]:
+def placed_frames(spark: SparkSession, place: LogFolder) -> list[PlacedFrame]:
     """Every sound frame of the log, copies too, in the order of its segments. Raises DamagedLog, NotFound, DfsError."""
     options = {"view": "frames", PATH: place.path, WEBHDFS: place.webhdfs, USER: place.user}
     schema = FRAMES_SCHEMA.__class__([FRAMES_SCHEMA[name] for name in _COLUMNS])

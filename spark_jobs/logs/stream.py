@@ -18,13 +18,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_jobs.logs.files import Log, Place, Segment, list_log
+from spark_jobs.logs.files import Log, LogFolder, Segment, list_log
 from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.records import raise_damage, records
 from spark_jobs.logs.walk import Walk, add_frames, walk
 from storage.log.frame import MAGIC
-from storage.log.segment import HEADER_BYTES, BrokenHeader, parse_header
-from twinlog.errors import DamagedLog, LogGap, NotFound
+from storage.log.segment import HEADER_BYTES, parse_header
+from twinlog.errors import BrokenHeader, DamagedLog, LogGap, NotFound
 
 Offset = dict[str, Any]
 
@@ -39,7 +39,7 @@ class PiecePartition(InputPartition):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, place: Place, schema: StructType, site: str) -> None:
+    def __init__(self, place: LogFolder, schema: StructType, site: str) -> None:
         self._place, self._schema, self._site = place, schema, site
         self._once = False
         self._target: Offset | None = None  # of a stream that reads what there is now
@@ -120,7 +120,7 @@ def latest(log: Log, start: Mapping[str, Any]) -> Offset:
     return {"segments": ends, "epoch": at[0], "seq": at[1]}
 
 
-def _grown(place: Place, segment: Segment, begin: int) -> Walk:
+def _grown(place: LogFolder, segment: Segment, begin: int) -> Walk:
     """The frames from `begin` on, with offsets from there. Raises BrokenHeader, FileNotFoundError, DamagedLog."""
     try:
         if begin == HEADER_BYTES:
@@ -139,12 +139,12 @@ def _grown(place: Place, segment: Segment, begin: int) -> Walk:
     return found
 
 
-def _check(place: Place, segment: Segment) -> None:
+def _check(place: LogFolder, segment: Segment) -> None:
     """Raises the damage of a segment; a write on its way and a torn tail pass."""
     raise_damage(walk(_read(place, segment, 0, None), place.file(segment.name), segment), place, segment)
 
 
-def _read(place: Place, segment: Segment, offset: int, length: int | None) -> bytes:
+def _read(place: LogFolder, segment: Segment, offset: int, length: int | None) -> bytes:
     return place.store().read(f"{place.folder.rstrip('/')}/{segment.name}", offset, length)
 
 

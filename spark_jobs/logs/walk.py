@@ -17,11 +17,10 @@ import numpy as np
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
-from storage.log.frame import BrokenFrame, parse_frame, sound_header
+from storage.log.frame import parse_frame, sound_header
 from storage.log.record import EpochStart, RecordKind
 from storage.log.segment import (
     HEADER_BYTES,
-    BrokenHeader,
     SegmentHeader,
     attests,
     parse_header,
@@ -29,7 +28,7 @@ from storage.log.segment import (
     scan_segment,
     sound_frames,
 )
-from twinlog.errors import DamagedLog, LogError
+from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
 

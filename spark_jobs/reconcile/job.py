@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_jobs.compare.checks import check_moments
-from spark_jobs.job import FORMAT, Outcome, Progress, Request, SiteSource
-from spark_jobs.logs.files import PATH, Place, list_log, place_of
+from spark_jobs.job import FORMAT, JobProgress, JobRequest, Outcome, SiteSource
+from spark_jobs.logs.files import PATH, LogFolder, list_log, place_of
 from spark_jobs.logs.standing import placed_frames, standing_frames
 from spark_jobs.reconcile.rows import CHANGES, LOST, OUTCOMES, RECONCILED, judged, shown
 from spark_jobs.reconcile.tail import Change, Tail, read_tail
-from spark_jobs.snapshots.snapshot import Catalog, Range, encode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import KeyRange, SnapshotCatalog, encode_ranges, open_snapshot
 from storage.rows.schema import TableSchema, encode_schema
 from twinlog.errors import LogError, NotFound
 
@@ -42,7 +42,7 @@ class Looked:
     foreign: frozenset[int]
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, DamagedLog, LogError, EngineFailed: then nothing is known."""
     progress.step("reading what was put aside")
     tail = read_tail(Path(request.options[SETTING]).expanduser())
@@ -69,9 +69,9 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     )
 
 
-def _looked(request: Request, tail: Tail) -> Looked:
+def _looked(request: JobRequest, tail: Tail) -> Looked:
     """Raises NotFound for a name that nobody knows, Refused for snapshots of two moments."""
-    catalogs: list[Catalog] = []
+    catalogs: list[SnapshotCatalog] = []
     for site in (request.source, request.peer):
         with open_snapshot(site.place, site.engine_url) as snapshot:
             catalogs.append(snapshot.catalog())
@@ -120,15 +120,15 @@ def _tables(looked: Looked) -> Iterator[tuple[object, ...]]:
         yield _name(looked, number), None, None, LOST, "table", *rest
 
 
-def ranges_of(keys: Sequence[_Key], points_max: int = POINTS_MAX) -> list[Range]:
+def ranges_of(keys: Sequence[_Key], points_max: int = POINTS_MAX) -> list[KeyRange]:
     """Ranges without overlap that hold these keys (ascending): one for each, or of many fewer with what lies between."""
-    found: list[Range] = []
+    found: list[KeyRange] = []
     together = 1 + len(keys) // points_max
     tables = sorted({table for table, _ in keys})
     for table in tables:
         own = [key for number, key in keys if number == table]
         for number, at in enumerate(range(0, len(own), together)):
-            found.append(Range(table, number, own[at], own[at : at + together][-1] + b"\0", together))
+            found.append(KeyRange(table, number, own[at], own[at : at + together][-1] + b"\0", together))
     return found
 
 
@@ -155,7 +155,7 @@ def _deletes(spark: SparkSession, source: SiteSource, changes: DataFrame, remark
     return proven
 
 
-def _proven(spark: SparkSession, place: Place, changes: DataFrame) -> DataFrame:
+def _proven(spark: SparkSession, place: LogFolder, changes: DataFrame) -> DataFrame:
     kept = [(each.segment, each.offset) for each in standing_frames(placed_frames(spark, place))]
     frames = spark.createDataFrame(kept, "segment string, offset bigint")
     log = spark.read.format(FORMAT).option("view", "log").option(PATH, place.path).load()

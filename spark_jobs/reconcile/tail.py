@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.records import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
-from storage.log.frame import BrokenFrame, Frame, parse_frame
+from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind, SchemaChange
 from storage.rows.codec import merge_values
 from storage.rows.schema import TableSchema, decode_schema
-from twinlog.errors import DamagedLog, InvalidInput, LogError, NotFound
+from twinlog.errors import BrokenFrame, DamagedLog, InvalidInput, LogError, NotFound
 
 FRAMES, MANIFEST = ".frames", ".json"
 OPERATIONS = {int(kind): kind.name.lower() for kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)}
@@ -118,7 +118,7 @@ def _of_file(file: Path) -> Iterator[Frame]:
 
 
 def _of_log(folder: Path) -> Iterator[Frame]:
-    log = list_log(Place(str(folder)))
+    log = list_log(LogFolder(str(folder)))
     if not log.segments:
         raise NotFound(f"{folder} (setting tail) is empty: name {_SHAPES}")
     for segment in log.segments:

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark_jobs.audit.gateways import Gateways
-from spark_jobs.job import Outcome, Progress, Request
+from spark_jobs.job import JobProgress, JobRequest, Outcome
 from spark_jobs.repair.planning import Left, Write, plan_write
 from spark_jobs.repair.writing import PATIENCE, Done, RowsAtActive
-from spark_jobs.report.folder import FINDINGS, Audit, find_audit
+from spark_jobs.report.folder import FINDINGS, AuditReport, find_audit
 from twinlog import Client
 from twinlog.errors import InvalidInput, Refused
 
@@ -34,7 +34,7 @@ REPAIRS = (
 _Line = tuple[Any, ...]
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, Unavailable: then nothing was written."""
     audit, truth, writes = _asked(request)
     findings = _findings(audit, request.tables)
@@ -60,7 +60,7 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     )
 
 
-def _asked(request: Request) -> tuple[Audit, str | None, bool]:
+def _asked(request: JobRequest) -> tuple[AuditReport, str | None, bool]:
     options = request.options
     if options.get("write", "no") not in ("yes", "no"):
         raise InvalidInput(f"write={options['write']}: it is yes or no")
@@ -77,7 +77,7 @@ def _asked(request: Request) -> tuple[Audit, str | None, bool]:
     return audit, truth, options.get("write") == "yes"
 
 
-def _findings(audit: Audit, tables: Sequence[str]) -> list[Mapping[str, Any]]:
+def _findings(audit: AuditReport, tables: Sequence[str]) -> list[Mapping[str, Any]]:
     file = pq.ParquetFile(audit.path / FINDINGS)
     if file.metadata.num_rows > ROWS_MAX:
         raise Refused(
@@ -88,7 +88,7 @@ def _findings(audit: Audit, tables: Sequence[str]) -> list[Mapping[str, Any]]:
 
 
 def _performed(
-    rows: RowsAtActive, plans: Sequence[Write | Left], name: str, progress: Progress, *, writes: bool
+    rows: RowsAtActive, plans: Sequence[Write | Left], name: str, progress: JobProgress, *, writes: bool
 ) -> Iterator[Done]:
     """One after the other, each where the last one is known; nothing more once the active is gone."""
     ended: Done | None = None
@@ -113,7 +113,7 @@ def _line(finding: Mapping[str, Any], plan: Write | Left, done: Done) -> _Line:
     )
 
 
-def _remarks(audit: Audit, active: str, done: Sequence[Done], *, writes: bool) -> Iterator[str]:
+def _remarks(audit: AuditReport, active: str, done: Sequence[Done], *, writes: bool) -> Iterator[str]:
     yield f"differences of {audit.path.name}, written at site {active}" if writes else f"differences of {audit.path.name}"
     if not writes and any(each.state == "to write" for each in done):
         yield "a dry run: nothing was written; --set write=yes writes what is `to write`"

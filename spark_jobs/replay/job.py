@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from rocksdict import IngestExternalFileOptions
 
-from spark_jobs.job import Outcome, Progress, Request
-from spark_jobs.logs.files import PATH, USER, WEBHDFS, Place, place_of
+from spark_jobs.job import JobProgress, JobRequest, Outcome
+from spark_jobs.logs.files import PATH, USER, WEBHDFS, LogFolder, place_of
 from spark_jobs.logs.standing import PlacedFrame, placed_frames, standing_frames
 from spark_jobs.replay.tasks import ENTRIES, FILES, FRAMES, ReplayPlan, entries, sorted_files
 from storage.engine import EngineState
@@ -40,7 +40,7 @@ ROCKSDB = "rocksdb"
 _ROWS = (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     """Raises InvalidInput, NotFound, Refused, DamagedLog, LogGap, LogError: then there is no new storage."""
     place, base, into = _asked(request)
     into.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
     )
 
 
-def _asked(request: Request) -> tuple[Place, str, Path]:
+def _asked(request: JobRequest) -> tuple[LogFolder, str, Path]:
     options = request.options
     if request.tables:
         raise InvalidInput("replay makes a whole storage: it takes no --tables")
@@ -74,7 +74,7 @@ def _asked(request: Request) -> tuple[Place, str, Path]:
     return place_of({PATH: options[LOG], **{name: options[name] for name in (WEBHDFS, USER) if name in options}}), folder, into
 
 
-def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, part: Path) -> dict[str, int]:
+def _replayed(spark: SparkSession, progress: JobProgress, place: LogFolder, base: str, part: Path) -> dict[str, int]:
     """The storage, made in `part`."""
     if base:
         shutil.copytree(base, part / ROCKSDB)
@@ -103,7 +103,7 @@ def _replayed(spark: SparkSession, progress: Progress, place: Place, base: str, 
     }
 
 
-def _kept(place: Place, frames: list[PlacedFrame], before: EngineState) -> list[PlacedFrame]:
+def _kept(place: LogFolder, frames: list[PlacedFrame], before: EngineState) -> list[PlacedFrame]:
     """Returns the frames to replay, in order. Raises LogGap, DamagedLog."""
     try:
         return standing_frames(frames, before.seq, before.epoch)
@@ -132,7 +132,7 @@ def _state(part: Path) -> EngineState:
     return state
 
 
-def _cuts(place: Place, frames: Sequence[PlacedFrame], parts: int) -> tuple[tuple[int, bytes], ...]:
+def _cuts(place: LogFolder, frames: Sequence[PlacedFrame], parts: int) -> tuple[tuple[int, bytes], ...]:
     """Keys that cut what the log changes into about even parts, judged by a few frames."""
     store, keys = place.store(), set()
     for frame in frames[:: max(1, len(frames) // SAMPLES)]:

@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, SstFileWriter
 
-from spark_jobs.logs.files import Place
+from spark_jobs.logs.files import LogFolder
 from spark_jobs.snapshots.rocks import open_rocks
 from spark_jobs.snapshots.snapshot import SnapshotReader
 from storage.engine import EngineState, TableSet
@@ -68,7 +68,7 @@ class ReplayPlan:
     """A replay as every task knows it. `cuts`: (table, key), ascending; part i ends before cut i. `base`: folder of a
     checkpoint, or empty; `tables`: of it. `folder`: for the files."""
 
-    place: Place
+    place: LogFolder
     cuts: tuple[tuple[int, bytes], ...]
     base: str
     tables: TableSet

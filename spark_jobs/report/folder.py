@@ -126,14 +126,14 @@ def _sync(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditReport:
     """A whole audit on disk."""
 
     path: Path
     summary: Mapping[str, Any]
 
 
-def read_audit(path: Path) -> Audit:
+def read_audit(path: Path) -> AuditReport:
     """Raises NotFound when there is no whole audit at `path`."""
     if path.name.endswith(".part"):
         raise NotFound(f"{path} is half-written: its process is at work, or was killed. It is no audit")
@@ -141,10 +141,10 @@ def read_audit(path: Path) -> Audit:
         summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise NotFound(f"{path} holds no audit that can be read: {error}") from error
-    return Audit(path, summary)
+    return AuditReport(path, summary)
 
 
-def history(folder: Path) -> tuple[list[Audit], list[Path]]:
+def history(folder: Path) -> tuple[list[AuditReport], list[Path]]:
     """The audits in `folder`, oldest first, and what looks like one and is half-written or cannot be read."""
     audits, others = [], []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -156,7 +156,7 @@ def history(folder: Path) -> tuple[list[Audit], list[Path]]:
     return audits, others
 
 
-def find_audit(folder: Path, name: str) -> Audit:
+def find_audit(folder: Path, name: str) -> AuditReport:
     """The audit called `name` in `folder` (or at the path `name`); the newest when `name` is empty. Raises NotFound."""
     if name and "/" in name:
         return read_audit(Path(name).expanduser())

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from spark_jobs.report.folder import REPORT, SPARK_LOG, Audit, first_findings
+from spark_jobs.report.folder import REPORT, SPARK_LOG, AuditReport, first_findings
 from spark_jobs.report.page import verdict
 
 _COLOURS = {"good": "green", "bad": "red", "failed": "yellow"}
@@ -18,7 +18,7 @@ _COLOURS = {"good": "green", "bad": "red", "failed": "yellow"}
 _DIGEST_COLUMNS = ("kind", "table", "site", "key_text", "segment", "offset", "seq", "action", "state", "reason", "detail")
 
 
-def show_audit(console: Console, audit: Audit, findings_max: int) -> None:
+def show_audit(console: Console, audit: AuditReport, findings_max: int) -> None:
     """Outcome, counters, findings by kind with what to do, the first `findings_max` findings, and where the rest is."""
     summary = audit.summary
     colour = _COLOURS.get(str(summary["outcome"]), "yellow")
@@ -60,7 +60,7 @@ def _show_findings(console: Console, findings: Sequence[Mapping[str, Any]], foun
         console.print(f"[dim]the first {len(findings):,} of {found:,}[/]")
 
 
-def show_history(console: Console, folder: Path, audits: Sequence[Audit], others: Sequence[Path]) -> None:
+def show_history(console: Console, folder: Path, audits: Sequence[AuditReport], others: Sequence[Path]) -> None:
     if not audits:
         console.print(f"No audit in {escape(str(folder))} yet: `twinlog audit run compare --config FILE` makes one.")
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
-from spark_jobs.snapshots.snapshot import Catalog, catalog_of
+from spark_jobs.snapshots.snapshot import SnapshotCatalog, catalog_of
 from storage.engines.rocks import layout
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
@@ -33,7 +33,7 @@ class RocksReader:
         self._database = database
         self._view = RocksView(database)
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> SnapshotCatalog:
         with ROCKS_ERRORS:
             found = self._view.get(layout.FORMAT_KEY)
             if found != layout.FORMAT:

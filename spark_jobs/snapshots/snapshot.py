@@ -23,7 +23,7 @@ PLACES = "rocksdb:FOLDER, postgresql:SNAPSHOT or sqlite:FILE"
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class SnapshotCatalog:
     """Up to where the snapshot is applied, and its tables by id."""
 
     seq: int
@@ -42,7 +42,7 @@ class Catalog:
 class SnapshotReader(Protocol):
     """One kept snapshot, open. Not for two threads at once."""
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> SnapshotCatalog:
         """Raises Refused when the snapshot is of a site that was being loaded."""
 
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
@@ -52,7 +52,7 @@ class SnapshotReader(Protocol):
         """Keys, ascending, that cut the table into pieces of about `rows` rows; none for a small table."""
 
 
-class Range(msgspec.Struct, frozen=True, array_like=True):
+class KeyRange(msgspec.Struct, frozen=True, array_like=True):
     """The keys `[start, end)` of a table; `end` None: to its end. `number` counts the table's ranges from 0, `weight` is about
     what reading it costs, in bytes."""
 
@@ -63,10 +63,10 @@ class Range(msgspec.Struct, frozen=True, array_like=True):
     weight: int
 
 
-decode_ranges = msgspec.json.Decoder(list[Range]).decode
+decode_ranges = msgspec.json.Decoder(list[KeyRange]).decode
 
 
-def encode_ranges(ranges: Sequence[Range]) -> str:
+def encode_ranges(ranges: Sequence[KeyRange]) -> str:
     """As an option of the data source."""
     return msgspec.json.encode(ranges).decode()
 
@@ -90,8 +90,8 @@ def open_snapshot(place: str, url: str) -> AbstractContextManager[SnapshotReader
     return open_sqlite(target) if kind == "sqlite" else open_postgresql(target, url)
 
 
-def catalog_of(seq: int, epoch: int, base: bytes | None, tables: TableSet) -> Catalog:
+def catalog_of(seq: int, epoch: int, base: bytes | None, tables: TableSet) -> SnapshotCatalog:
     """From what an engine found in its snapshot. `base`: the progress of an unfinished base. Raises Refused."""
     if base is not None:
         raise Refused("the snapshot is of a site that is being loaded from its peer: wait until that is done, then audit again")
-    return Catalog(seq, epoch, {number: decode_schema(schema) for number, schema in tables.schemas().items()})
+    return SnapshotCatalog(seq, epoch, {number: decode_schema(schema) for number, schema in tables.schemas().items()})

@@ -4,7 +4,7 @@
 |---|---|
 | place | where the snapshot is: rocksdb:FOLDER, postgresql:SNAPSHOT, sqlite:FILE |
 | url | SQLAlchemy address of the database, for PostgreSQL |
-| ranges | JSON of snapshot.Range: exactly these are read |
+| ranges | JSON of snapshot.KeyRange: exactly these are read |
 | tables | without `ranges`: names, separated by commas; absent: every table |
 | cut | of `digests`: `true` cuts what is read into ranges of some thousand rows, and answers a row for each |
 | partitions | at most so many tasks (default 8) |
@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Struc
 
 from spark_jobs.snapshots.digests import Digest, cut_digests, digest_of
 from spark_jobs.snapshots.dividing import packed, pieces_of
-from spark_jobs.snapshots.snapshot import Range, SnapshotReader, decode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import KeyRange, SnapshotReader, decode_ranges, open_snapshot
 from storage.engines.entries.write import VERSION_BYTES
 from twinlog.errors import InvalidInput
 
@@ -50,7 +50,7 @@ _ARROW: dict[DataType, pa.DataType] = {LongType(): pa.int64(), IntegerType(): pa
 class Part(InputPartition):
     """The ranges that one task reads."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[KeyRange, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Settings:
 
     place: str
     url: str = field(repr=False)
-    ranges: tuple[Range, ...] | None
+    ranges: tuple[KeyRange, ...] | None
     tables: tuple[str, ...] | None
     cut: bool
     partitions: int
@@ -87,7 +87,7 @@ class _Reader(DataSourceReader):
         parts = packed(self._pieces() if ranges is None else ranges, self._settings.partitions)
         return [Part(tuple(part)) for part in parts] or [Part(())]  # Spark has no scan without a task
 
-    def _pieces(self) -> list[Range]:
+    def _pieces(self) -> list[KeyRange]:
         with open_snapshot(self._settings.place, self._settings.url) as snapshot:
             catalog, names = snapshot.catalog(), self._settings.tables
             return pieces_of(snapshot, catalog.tables if names is None else [catalog.named(name).id for name in names])
@@ -99,17 +99,17 @@ class _Reader(DataSourceReader):
         with open_snapshot(self._settings.place, self._settings.url) as snapshot:
             yield from self._batches(snapshot, partition.ranges)
 
-    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
 
 
 class DigestsReader(_Reader):
-    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[pa.RecordBatch]:
         found = self._digests(snapshot, ranges)
         while batch := list(islice(found, BATCH_ROWS)):
             yield _batch(zip(*((table, *digest) for table, digest in batch), strict=True), DIGESTS)
 
-    def _digests(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[tuple[int, Digest]]:
+    def _digests(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[tuple[int, Digest]]:
         for one in ranges:
             rows = snapshot.walk(one.table, one.start, one.end)
             digests = cut_digests(rows, one.start, one.end) if self._settings.cut else [digest_of(rows, one.start, one.end)]
@@ -118,7 +118,7 @@ class DigestsReader(_Reader):
 
 
 class RowsReader(_Reader):
-    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[pa.RecordBatch]:
         for one in ranges:
             rows = snapshot.walk(one.table, one.start, one.end)
             while batch := _some(rows):

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, func, literal, make_ur
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from spark_jobs.snapshots.snapshot import Catalog, catalog_of
+from spark_jobs.snapshots.snapshot import SnapshotCatalog, catalog_of
 from storage.engines.entries.write import VERSION_BYTES
 from storage.engines.sql import tables as own
 from storage.engines.sql.names import KEY, ROW_VERSION, VALUE
@@ -39,7 +39,7 @@ class SqlReader:
         self._connection = connection
 
     @cached_property
-    def _found(self) -> tuple[Catalog, dict[int, TablePlace]]:
+    def _found(self) -> tuple[SnapshotCatalog, dict[int, TablePlace]]:
         with _sql_errors():
             if not own.settle(self._connection):
                 raise NotFound("the search path of the database's user leads to no schema: look at the role's search_path")
@@ -49,7 +49,7 @@ class SqlReader:
             state, places = load(self._connection)
         return catalog_of(state.seq, state.epoch, state.base, state.tables), places
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> SnapshotCatalog:
         return self._found[0]
 
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:

@@ -32,9 +32,7 @@ class Identity(msgspec.Struct, frozen=True):
 class DataDir:
     """A locked data directory, until `close` or the end of the process."""
 
-    def __init__(self, path: Path, identity: Identity, lock: int) -> None:
-        self.path = path
-        self.identity = identity
+    def __init__(self, lock: int) -> None:
         self._lock = lock
 
     def close(self) -> None:
@@ -52,7 +50,8 @@ def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
     except OSError as error:
         raise DataDirectoryError(f"{path} cannot be used as data directory: {error.strerror}", path=str(path)) from error
     try:
-        return DataDir(path, _identify(path, pair, site), lock)
+        _identify(path, pair, site)
+        return DataDir(lock)
     except BaseException:
         os.close(lock)
         raise
@@ -74,12 +73,13 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _identify(path: Path, pair: str, site: str) -> Identity:
+def _identify(path: Path, pair: str, site: str) -> None:
     file = path / IDENTITY_NAME
     try:
         identity = msgspec.json.decode(file.read_bytes(), type=Identity)
     except FileNotFoundError:
-        return _found(path, pair, site)
+        _found(path, pair, site)
+        return
     except msgspec.MsgspecError as error:
         raise DataDirectoryError(f"{file} cannot be read: {error}; restore it from a copy", path=str(path)) from error
     for what, theirs, ours in (("pair", identity.pair, pair), ("site", identity.site, site)):
@@ -89,10 +89,9 @@ def _identify(path: Path, pair: str, site: str) -> Identity:
                 " configuration, or give this site an empty one",
                 path=str(path), belongs_to=theirs, configured=ours,
             )
-    return identity
 
 
-def _found(path: Path, pair: str, site: str) -> Identity:
+def _found(path: Path, pair: str, site: str) -> None:
     """A first start."""
     if strangers := sorted(set(os.listdir(path)) - _NOT_OURS_BUT_FINE):
         raise DataDirectoryError(
@@ -101,4 +100,3 @@ def _found(path: Path, pair: str, site: str) -> Identity:
         )
     identity = Identity(pair, site, os.urandom(8).hex())
     write_whole(path / IDENTITY_NAME, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")
-    return identity

@@ -98,10 +98,6 @@ class CursorRegistry:
             if self._holders is not holders:
                 raise InvariantBroken(f"cursors: nobody registers while the WAL is trimmed up to {safepoint}")
 
-    def holders(self) -> list[tuple[Holder, HolderPosition | None]]:
-        """Lists everyone by name, for status; None: nothing was heard since the start."""
-        return [(holder, self._positions.get(name)) for name, holder in sorted(self._holders.items())]
-
     def check(self, safepoint: int = 0, current_epoch: int = 0) -> None:
         """Raises InvariantBroken. `safepoint`: what is about to be trimmed, in `current_epoch`. A few comparisons."""
         if not self._positions.keys() <= self._holders.keys():

@@ -25,7 +25,7 @@ from typing import Any
 import crc32c
 
 from storage.log.record import Record, decode_records, encode_records
-from twinlog.errors import LogError
+from twinlog.errors import BrokenFrame, LogError
 
 MAGIC = b"TLF1"
 VERSION = 1
@@ -49,12 +49,6 @@ class Flags(IntEnum):
 
 
 _KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)
-
-
-class BrokenFrame(LogError):
-    """The bytes at this place are not a whole, sound frame: torn, zeroed or damaged; the caller finds out which."""
-
-    code = "broken-frame"
 
 
 class Frame:

@@ -25,8 +25,8 @@ import crc32c
 
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import MAGIC as FRAME_MAGIC
-from storage.log.frame import BrokenFrame, Flags, Frame, parse_frame
-from twinlog.errors import DamagedLog, LogError
+from storage.log.frame import Flags, Frame, parse_frame
+from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 MAGIC = b"TLS1"
 VERSION = 1
@@ -69,12 +69,6 @@ class SegmentHeader:
     epoch: int
     first_seq: int
     wal: str
-
-
-class BrokenHeader(LogError):
-    """The bytes are no sound segment header: torn, zeroed or damaged; the caller finds out which."""
-
-    code = "broken-header"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,12 @@ DEFAULTS = WalSettings()
 
 @dataclass(frozen=True, slots=True)
 class WalSegmentInfo:
-    """A segment as status and listings show it. Sequences are None while the segment is empty."""
+    """A segment as others see it. Sequences are None while the segment is empty."""
 
     name: str
     epoch: int
     first_seq: int | None
     last_seq: int | None
-    used_bytes: int
-    is_open: bool
 
 
 class Wal:
@@ -222,7 +220,7 @@ class Wal:
         return [
             WalSegmentInfo(
                 segment.name, segment.epoch, segment.runs[0].first_seq if segment.runs else None,
-                segment.last_seq if segment.runs else None, segment.end, segment is self._open,
+                segment.last_seq if segment.runs else None,
             )
             for segment in self._segments
         ]

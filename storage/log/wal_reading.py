@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.disk.port import Files
-from storage.log.frame import BrokenFrame, Frame, parse_frame
+from storage.log.frame import Frame, parse_frame
 from storage.log.wal_segments import WalSegment, excluder
-from twinlog.errors import DamagedLog, LogError, LogGap
+from twinlog.errors import BrokenFrame, DamagedLog, LogError, LogGap
 
 _CHUNK_BYTES = 256 << 10  # parsed in a few milliseconds
 

@@ -17,7 +17,7 @@ import msgspec
 
 from storage.rows.compiled import Reader, Row, row_decoder, row_encoder, value_encoder
 from storage.rows.keys import KEY_BYTES_MAX, KeyCodec
-from storage.rows.schema import Column, TableSchema
+from storage.rows.schema import Column, TableSchema, schema_fingerprint
 from storage.rows.types import TYPES, invalid, reader
 from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
@@ -67,6 +67,7 @@ class RowCodec:
         self, schema: TableSchema, *, key_bytes_max: int = KEY_BYTES_MAX, row_bytes_max: int = ROW_BYTES_MAX
     ) -> None:
         self.schema: Final = schema
+        self.fingerprint: Final = schema_fingerprint(schema).encode()
         self.row_bytes_max: Final = row_bytes_max
         self.key_columns: Final = schema.key_columns
         self.value_columns: Final = schema.value_columns

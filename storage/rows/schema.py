@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Annotated, Any
 
 import msgspec
@@ -69,6 +70,12 @@ _decoder = msgspec.msgpack.Decoder(TableSchema)
 
 def encode_schema(schema: TableSchema) -> bytes:
     return _encoder.encode(schema)
+
+
+def schema_fingerprint(schema: TableSchema) -> str:
+    """16 hex digits. Equal for equal schemas only: an id with a revision would not do, for an active that is lost may have
+    given the same revision to another change."""
+    return blake2b(encode_schema(schema), digest_size=8).hexdigest()
 
 
 def decode_schema(data: bytes) -> TableSchema:

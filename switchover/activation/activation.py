@@ -38,7 +38,7 @@ from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Mode, PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
 
 
@@ -46,12 +46,12 @@ class Activation:
     """One attempt to open the log at this site."""
 
     def __init__(
-        self, request: ActivationRequest, ports: SitePorts, settings: ActivationSettings, make_remote: MakeRemote
+        self, request: ActivationRequest, parts: SiteParts, settings: ActivationSettings, make_remote: MakeRemote
     ) -> None:
-        self.request, self.ports, self.settings, self._make_remote = request, ports, settings, make_remote
+        self.request, self.parts, self.settings, self._make_remote = request, parts, settings, make_remote
         self.epoch = 0
         self.before: PairState | None = None  # the value that this plan follows
-        self.progress = Progress(ports.clock)
+        self.progress = Progress(parts.clock)
         self.replayed: dict[str, object] = {}  # for the document of the steps
         self.unseen_dfs: tuple[str, ...] = ()  # of a pair that begins anew: whose DFS did not answer
         self._begun: tuple[PairState, bool] | None = None  # the value that this plan began with; whether both DFSs were seen
@@ -76,11 +76,11 @@ class Activation:
     @property
     def _arbiter(self) -> Dfs:
         """One's own DFS for a takeover, the peer's for a restart: it holds the remote log in question."""
-        return self.ports.own_dfs if self._takes_over else self.ports.peer_dfs
+        return self.parts.own_dfs if self._takes_over else self.parts.peer_dfs
 
-    def _patient(self, dfs: Dfs) -> Dfs:
+    def _retrying(self, dfs: Dfs) -> Dfs:
         """One transient failure must not end the plan."""
-        return RetryingDfs(dfs, self.ports.clock)
+        return RetryingDfs(dfs, self.parts.clock)
 
     @property
     def _needs_arbiter(self) -> bool:
@@ -99,17 +99,17 @@ class Activation:
     def _reached(self, step: str) -> None:
         self._done.add(step)
         self.progress.clear()
-        self.ports.failpoints.hit(f"activation.{step}")
+        self.parts.failpoints.hit(f"activation.{step}")
 
     async def begin(self) -> None:
         """The compare-and-set that makes this plan the only one, and gives it an epoch."""
         if "begin" in self._done:
             return
-        request, ports = self.request, self.ports
-        coordinator, by_command = ports.coordinator, request.accept_data_loss and request.continues is None
+        request, parts = self.request, self.parts
+        coordinator, by_command = parts.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
-        claims = await claimed_epochs(self._patient(self._arbiter), ports.layout) if self._needs_arbiter else []
-        met = [*claims, ports.engine.applied.epoch, *(segment.epoch for segment in ports.wal.segments())]
+        claims = await claimed_epochs(self._retrying(self._arbiter), parts.layout) if self._needs_arbiter else []
+        met = [*claims, parts.engine.applied.epoch, *(segment.epoch for segment in parts.wal.segments())]
         seen = await self._known_epochs() if self._anew else None
         if seen is not None:
             met.append(seen.known)
@@ -119,7 +119,7 @@ class Activation:
         def begun(state: PairState | None) -> PairState:
             self.before = state
             return begin_plan(
-                state, request.plan_id, ports.site, request.kind, ports.clock.wall_ms(), supersede=request.supersede,
+                state, request.plan_id, parts.site, request.kind, parts.clock.wall_ms(), supersede=request.supersede,
                 accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
                 epoch_step=UNSEEN_STEP if self._takes_over and unseen else 1,
                 lost_epoch=max(met) if self._anew else 0,
@@ -129,7 +129,7 @@ class Activation:
         try:  # an asynchronous active renews its lease meanwhile
             began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
         except Refused:
-            if (stale := stale_takeover(self.before, ports.site)) is not None:
+            if (stale := stale_takeover(self.before, parts.site)) is not None:
                 await update(coordinator, lambda state: abandon_plan(state, stale))
             raise
         if self._mode_before != mode:
@@ -139,7 +139,7 @@ class Activation:
         self._reached("begin")
 
     async def _known_epochs(self) -> KnownEpochs:
-        own = self.ports
+        own = self.parts
         return await known_epochs(own.engine, own.wal, {own.site: own.own_dfs, own.peer: own.peer_dfs}, own.layout)
 
     def old_has_stopped(self, durable_seq: int) -> None:
@@ -156,20 +156,20 @@ class Activation:
 
     async def _claim_at(self, dfs: Dfs) -> None:
         content = ClaimContent(
-            site=self.ports.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
-            wall_ms=self.ports.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
+            site=self.parts.site, plan=self.request.plan_id, kind=self.request.kind, reason=self.request.reason,
+            wall_ms=self.parts.clock.wall_ms(), follows_epoch=self.before.epoch if self.before is not None else 0,
         )
-        await claim(self._patient(dfs), self.ports.layout, self.epoch, content)
+        await claim(self._retrying(dfs), self.parts.layout, self.epoch, content)
 
     async def fence(self) -> None:
         """Close every segment of every lower epoch at the arbiter. Stops with an error at the deadline."""
         await self.claim()
         if "fence" in self._done or not self._needs_arbiter:
             return
-        ports, progress, deadline_s = self.ports, self.progress, self.settings.fence_deadline_s
+        parts, progress, deadline_s = self.parts, self.progress, self.settings.fence_deadline_s
         progress.begin("segments closed")
-        still_since_s = await fence(self._arbiter, ports.layout, self.epoch, ports.clock, deadline_s, progress.reach)
-        self._proofs_end_s = still_since_s if self._mode_before == "sync" else ports.clock.monotonic_s()
+        still_since_s = await fence(self._arbiter, parts.layout, self.epoch, parts.clock, deadline_s, progress.reach)
+        self._proofs_end_s = still_since_s if self._mode_before == "sync" else parts.clock.monotonic_s()
         self._reached("fence")
 
     async def replay(self) -> None:
@@ -179,21 +179,21 @@ class Activation:
             return
         remote = await self._read_remote()
         await self._check_remote_log_is_there(remote)
-        await self.ports.wal.settle()
-        local = [frame for frame in await self.ports.wal.read_all() if frame.epoch < self.epoch]
-        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.ports.engine.applied.seq])
+        await self.parts.wal.settle()
+        local = [frame for frame in await self.parts.wal.read_all() if frame.epoch < self.epoch]
+        self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])
         if self._takes_over:
-            for start in unopened_starts(local, remote, self.ports.site, self.ports.engine.applied.epoch):
-                await self.ports.wal.withdraw(start)  # behind it, a copy of what the old active went on from would be cut off
+            for start in unopened_starts(local, remote, self.parts.site, self.parts.engine.applied.epoch):
+                await self.parts.wal.withdraw(start)  # behind it, a copy of what the old active went on from would be cut off
                 local.remove(start)
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)
         if not self._takes_over and self._mode_before == "sync":
-            self._copies = frames_to_copy(local, remote, self.ports.engine.applied.seq, whole=not self._damaged)
-        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.ports.engine.applied.seq
+            self._copies = frames_to_copy(local, remote, self.parts.engine.applied.seq, whole=not self._damaged)
+        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.parts.engine.applied.seq
         self._check_old_active()
         await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
-        await self.ports.engine.flush()  # what was shipped may be in no log here
+        await self.parts.engine.flush()  # what was shipped may be in no log here
         self.replayed = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         if self._damaged:
             self.replayed["damaged"] = [error.message for error in self._damaged]
@@ -206,7 +206,7 @@ class Activation:
         if "wait_lease" in self._done:
             return
         if self._takes_over and not self.request.old_stopped:
-            clock = self.ports.clock
+            clock = self.parts.clock
             await clock.sleep(max(0.0, self._proofs_end_s + self.settings.lease.fencer_wait_s - clock.monotonic_s()))
         self._reached("wait_lease")
 
@@ -214,11 +214,11 @@ class Activation:
         if not self._needs_arbiter:
             return []
         self.progress.begin("segments read")
-        dfs, layout = self._patient(self._arbiter), self.ports.layout
+        dfs, layout = self._retrying(self._arbiter), self.parts.layout
         try:
             frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach)
         except DamagedLog as error:
-            peer = self.ports.peer
+            peer = self.parts.peer
             error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
             raise
         return [*frames, *(await self._read_own_remote() if self._anew else ())]
@@ -230,16 +230,16 @@ class Activation:
 
     async def _read_own_remote(self) -> list[Frame]:
         """Reads what this site may have written as the active, as far as the other site's DFS answers."""
-        ports = self.ports
+        parts = self.parts
         try:
-            await fence(ports.peer_dfs, ports.layout, self.epoch, ports.clock, self.settings.fence_deadline_s)
-            return await read_frames(self._patient(ports.peer_dfs), ports.layout, self.epoch, self._damaged)
+            await fence(parts.peer_dfs, parts.layout, self.epoch, parts.clock, self.settings.fence_deadline_s)
+            return await read_frames(self._retrying(parts.peer_dfs), parts.layout, self.epoch, self._damaged)
         except DfsError:
             return []
 
     def _tail(self, remote: list[Frame], local: list[Frame]) -> list[Frame]:
         """The frames that continue what the storage holds. A takeover trusts the remote log only, unless it is forced."""
-        engine = self.ports.engine
+        engine = self.parts.engine
         frames = remote if self._takes_over and not self._anew else [*remote, *local]
         try:
             tail = frames_after(frames, engine.applied.seq, engine.applied.epoch)
@@ -255,23 +255,23 @@ class Activation:
 
     def _check_floor(self, tail: list[Frame]) -> None:
         """After a rejoin that fetched rows, the storage is a prefix of the log again only from the point of that fetch on."""
-        engine = self.ports.engine
+        engine = self.parts.engine
         end = tail[-1].last_seq if tail else engine.applied.seq
         floor = floor_of(engine)
         if end < floor:
             raise LogGap(
-                f"site {self.ports.site} rejoined and was still behind: it holds {engine.applied.seq}, the log leads to {end}, "
-                f"and {floor} is needed to be consistent; bring site {self.ports.peer} back",
+                f"site {self.parts.site} rejoined and was still behind: it holds {engine.applied.seq}, the log leads to {end}, "
+                f"and {floor} is needed to be consistent; bring site {self.parts.peer} back",
                 held_seq=engine.applied.seq,
             )
 
     async def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
         """A takeover reads all of what was acknowledged, or stops: a DFS that was emptied looks like a log without a tail. A
         restart needs no such proof: what was acknowledged is in its own WAL, and what the peer lacks is copied from there."""
-        before, engine = self.before, self.ports.engine
+        before, engine = self.before, self.parts.engine
         if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
             return
-        missing = await missing_from(self._patient(self._arbiter), self.ports.layout, before.epoch)
+        missing = await missing_from(self._retrying(self._arbiter), self.parts.layout, before.epoch)
         if missing is None and engine.applied.epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
             missing = f"its frames, and the storage ends in epoch {engine.applied.epoch}"
         if missing is not None:
@@ -284,17 +284,17 @@ class Activation:
     def _check_own_epoch(self, tail: list[Frame]) -> None:
         """A restart continues the epoch that this site opened: its start was durable here before the coordinator named it. On
         a new disk that may be a copy, left by an attempt that did not end: without the remote log it proves nothing."""
-        before, engine = self.before, self.ports.engine
+        before, engine = self.before, self.parts.engine
         if self._takes_over or self.request.accept_data_loss or before is None:
             return
         end = tail[-1].epoch if tail else engine.applied.epoch
-        if not self._needs_arbiter and before.epoch not in opened_here(engine, self.ports.wal):
+        if not self._needs_arbiter and before.epoch not in opened_here(engine, self.parts.wal):
             end = engine.applied.epoch
         if end >= before.epoch:
             return
         raise LogGap(
-            f"storage and log of site {self.ports.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
-            f"replaced, or this is not its data directory; give it the right one, or let site {self.ports.peer} take over",
+            f"storage and log of site {self.parts.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
+            f"replaced, or this is not its data directory; give it the right one, or let site {self.parts.peer} take over",
             held_seq=engine.applied.seq,
         )
 
@@ -302,7 +302,7 @@ class Activation:
         """Returns the frames that the own WAL must hold. After a takeover also what the storage has: that of the old active may
         come back from its crash with less, and is then served from here instead of from base data. A pair that begins anew at
         its active adds only what lies behind: what came before may be trimmed, and a frame put behind would leave a hole."""
-        engine = self.ports.engine
+        engine = self.parts.engine
         end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied.epoch, engine.applied.seq)
         if not self._takes_over or (self._anew and local):
             return tail
@@ -312,9 +312,9 @@ class Activation:
 
     async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
         missing = [frame for frame in frames if frame.position not in held]
-        await self.ports.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
+        await self.parts.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
         self.progress.begin("frames logged", len(missing))
-        for number, synced in enumerate([self.ports.wal.append(frame) for frame in missing], 1):
+        for number, synced in enumerate([self.parts.wal.append(frame) for frame in missing], 1):
             await synced
             self.progress.reach(number)
 
@@ -331,23 +331,23 @@ class Activation:
     async def _apply(self, frames: list[Frame]) -> None:
         """Applies what was read, and the start, and makes the storage durable. From then on what was read may be deleted."""
         self.progress.begin("frames applied", len(frames))
-        await self.ports.barriers.replay(frames, self.progress.reach)
-        self.ports.failpoints.hit("activation.applied")
-        await self.ports.engine.flush()
+        await self.parts.applier.replay(frames, self.progress.reach)
+        self.parts.failpoints.hit("activation.applied")
+        await self.parts.engine.flush()
 
     async def open(self) -> OpenedEpoch:
         """Look once more at claims and coordinator, write the epoch's start into both logs, and open."""
         await self.wait_lease()
-        ports = self.ports
+        parts = self.parts
         if self._needs_arbiter:
-            await check_not_fenced(self._patient(self._arbiter), ports.layout, self.epoch)
+            await check_not_fenced(self._retrying(self._arbiter), parts.layout, self.epoch)
         mode, last = self._opening_mode(), self._opening()
         value = await last.value(mode, self._end)
         start = self._start_frame(mode)
         remote = await self._open_remote(mode, start)
         try:
-            await ports.wal.append(start)
-            ports.failpoints.hit("activation.started")
+            await parts.wal.append(start)
+            parts.failpoints.hit("activation.started")
             await last.open(value, mode, self._end)
             self._reached("open")
             # only now: the end of what was read may never have been committed, and another plan's log may leave it out
@@ -359,9 +359,9 @@ class Activation:
         return OpenedEpoch(self.epoch, mode, start, remote, len(self._tail_read), len(self._copies))
 
     def _opening(self) -> Opening:
-        ports, request = self.ports, self.request
+        parts, request = self.parts, self.request
         return Opening(
-            ports.coordinator, ports.clock, request.plan_id, self.epoch, self._begun,
+            parts.coordinator, parts.clock, request.plan_id, self.epoch, self._begun,
             lease_wait_s=self.settings.lease.fencer_wait_s if self._takes_over and not request.old_stopped else None,
             bars_async=self._mode_before == "sync" and not request.accept_data_loss,
         )
@@ -377,12 +377,12 @@ class Activation:
         return self._mode_before
 
     def _start_frame(self, mode: str) -> Frame:
-        engine = self.ports.engine
-        mark = EpochStart(self.epoch, self.ports.site, self.request.kind, self.request.plan_id)
-        self.ports.hybrid.observe(max([engine.applied.timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
+        engine = self.parts.engine
+        mark = EpochStart(self.epoch, self.parts.site, self.request.kind, self.request.plan_id)
+        self.parts.hybrid.observe(max([engine.applied.timestamp] + [f.timestamp + f.count - 1 for f in self._tail_read]))
         return make_frame(
             epoch=self.epoch, first_seq=self._high_seq + 1, previous=self._end, committed=self._end,
-            timestamp=self.ports.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
+            timestamp=self.parts.hybrid.reserve(1), flags=Flags.NONE if mode == "sync" else Flags.ASYNC,
             records=[Record(RecordKind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
         )
 
@@ -391,9 +391,9 @@ class Activation:
         if mode != "sync":
             return None
         if self._takes_over:
-            await self._claim_at(self.ports.peer_dfs)
+            await self._claim_at(self.parts.peer_dfs)
         remote = self._make_remote(self.epoch)
-        await retrying(self.ports.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
+        await retrying(self.parts.clock, lambda: remote.open(start.first_seq, [*self._copies, start]))
         return remote
 
 

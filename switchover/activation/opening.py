@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage.clock import Clock
-from switchover.register.port import Coordinator, Mode, PairState, update
+from switchover.register.port import ATTEMPTS_MAX, Coordinator, Mode, PairState, update
 from switchover.register.transitions import abandon_plan, open_plan
 from twinlog.errors import PlanSuperseded
 
@@ -45,6 +45,22 @@ class Opening:
         return value
 
     async def _look(self) -> PairState | None:
+        """Returns the value, once a lease has passed in which it stayed the same: an old active that was degraded meanwhile by
+        command, because this site's copy did not reach its register, may serve from then on."""
+        waited_on: PairState | None = None
+        for _ in range(ATTEMPTS_MAX):
+            now = await self._read()
+            if self.lease_wait_s is None or now is None or now.home is None or now == waited_on or self.begun == (now, True):
+                return now
+            told = self.begun is None or self.begun[0] != now  # by the old active, which sees this site's register
+            self.blind = self.coordinator.unseen is not None and not told
+            if self.blind:
+                return now
+            await self.clock.sleep(self.lease_wait_s)
+            waited_on = now
+        raise PlanSuperseded(f"the register changed in {ATTEMPTS_MAX} waits: see who else is at work", plan_id=self.plan_id)
+
+    async def _read(self) -> PairState | None:
         now = await self.coordinator.read()
         if now is not None and now.mode == "async" and self.bars_async:
             await update(self.coordinator, lambda state: abandon_plan(state, self.plan_id))
@@ -52,13 +68,6 @@ class Opening:
                 "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
                 "it can resume now; if it is lost, begin anew, which shows the loss manifest", plan_id=self.plan_id,
             )
-        if self.lease_wait_s is None or now is None or now.home is None or self.begun == (now, True):
-            return now
-        told = self.begun is None or self.begun[0] != now  # by the old active, which sees this site's register
-        self.blind = self.coordinator.unseen is not None and not told
-        if not self.blind:
-            await self.clock.sleep(self.lease_wait_s)
-            now = await self.coordinator.read()
         return now
 
     async def open(self, value: PairState, mode: Mode, end: int) -> None:

@@ -45,7 +45,7 @@ class Follow:
         return Plan("rejoin", steps)
 
     async def _active(self) -> StatusReply:
-        reply = from_message(StatusReply, await self._control.ports.transport.call(STATUS, {}, CALL_TIMEOUT_S))
+        reply = from_message(StatusReply, await self._control.parts.transport.call(STATUS, {}, CALL_TIMEOUT_S))
         if reply.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
             raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
         return reply
@@ -68,17 +68,17 @@ class Follow:
         """However long it takes, as long as it moves."""
         control = self._control
         target = (await self._active()).committed_seq
-        seen, seen_s = control.ports.engine.applied.seq, control.ports.clock.monotonic_s()
-        while control.ports.engine.applied.seq < target:
-            await control.ports.clock.sleep(POLL_S)
-            if control.ports.engine.applied.seq != seen:
-                seen, seen_s = control.ports.engine.applied.seq, control.ports.clock.monotonic_s()
-            elif control.ports.clock.monotonic_s() - seen_s >= STALL_S:
+        seen, seen_s = control.parts.engine.applied.seq, control.parts.clock.monotonic_s()
+        while control.parts.engine.applied.seq < target:
+            await control.parts.clock.sleep(POLL_S)
+            if control.parts.engine.applied.seq != seen:
+                seen, seen_s = control.parts.engine.applied.seq, control.parts.clock.monotonic_s()
+            elif control.parts.clock.monotonic_s() - seen_s >= STALL_S:
                 raise Refused(
                     f"site {control.site} stands still at {seen} of {target} for {STALL_S:.0f} s: see `twinlog status` for "
                     "what replication waits for, and run this again"
                 )
-        return {"applied_seq": control.ports.engine.applied.seq}
+        return {"applied_seq": control.parts.engine.applied.seq}
 
 
 def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:

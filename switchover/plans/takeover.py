@@ -88,7 +88,7 @@ class Takeover:
     def _unseen(self) -> list[str]:
         """Says what a takeover without a coordinator cannot verify while the other site's DFS does not answer."""
         control = self._control
-        if control.ports.coordinator.unseen != control.peer:
+        if control.parts.coordinator.unseen != control.peer:
             return []
         return [
             f"site {control.peer}'s DFS does not answer: whether {control.peer} was degraded by command meanwhile cannot be "
@@ -104,7 +104,7 @@ class Takeover:
         return said
 
     async def _request_kind(self) -> str:
-        state = await read_or_known(self._control.ports.coordinator)
+        state = await read_or_known(self._control.parts.coordinator)
         if self._kind == "failover" and accepted_loss(self._options) is not None and (state is None or state.active is None):
             return "bootstrap"  # the pair's value was lost: the preflight says whether that is so
         if self._kind == "failover":
@@ -115,7 +115,7 @@ class Takeover:
         if self._activation is None:
             self._activation = self._control.new_activation(
                 ActivationRequest(
-                    plan_id=self._control.ports.new_id(), kind=await self._request_kind(),
+                    plan_id=self._control.parts.new_id(), kind=await self._request_kind(),
                     reason=str(self._options.get("reason", "")),
                     accept_data_loss=accepted_loss(self._options) is not None, supersede=self._kind == "failover",
                     continues=self._continues,
@@ -140,7 +140,7 @@ class Takeover:
                 return state or PairState()
             return abandon_plan(state, running.plan_id)
 
-        await update(self._control.ports.coordinator, change)
+        await update(self._control.parts.coordinator, change)
 
     # ---- the old active, when it is there
     async def _plan_message(self) -> dict[str, Any]:
@@ -149,13 +149,13 @@ class Takeover:
         return to_message(PlanRequest(activation.request.plan_id))
 
     async def _drain(self) -> dict[str, Any]:
-        reply = await self._control.ports.transport.call(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
+        reply = await self._control.parts.transport.call(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
         self._drained_seq = from_message(DrainReply, reply).last_seq
         return {"last_seq": self._drained_seq}
 
     async def _undrain(self) -> None:
         try:
-            await self._control.ports.transport.call(UNDRAIN, {}, CALL_TIMEOUT_S)
+            await self._control.parts.transport.call(UNDRAIN, {}, CALL_TIMEOUT_S)
         except PeerError:
             return  # it is gone: when it comes back it boots closed and asks the coordinator
 
@@ -163,15 +163,15 @@ class Takeover:
         if self._drained_seq is None:
             await self._drain()
         assert self._drained_seq is not None
-        control, engine = self._control, self._control.ports.engine
-        until_s = control.ports.clock.monotonic_s() + CATCH_UP_DEADLINE_S
+        control, engine = self._control, self._control.parts.engine
+        until_s = control.parts.clock.monotonic_s() + CATCH_UP_DEADLINE_S
         while engine.applied.seq < self._drained_seq:
-            if control.ports.clock.monotonic_s() >= until_s:
+            if control.parts.clock.monotonic_s() >= until_s:
                 raise Refused(
                     f"site {control.site} applied {engine.applied.seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
                     "see why replication is slow, and try again"
                 )
-            await control.ports.clock.sleep(POLL_S)
+            await control.parts.clock.sleep(POLL_S)
         self._caught_up = True
         return {"applied_seq": engine.applied.seq, "durable_seq": await engine.flush()}
 
@@ -184,7 +184,7 @@ class Takeover:
 
         async def ask() -> dict[str, Any]:
             try:
-                reply = from_message(StoppedReply, await control.ports.transport.call(STEP_DOWN, message, CALL_TIMEOUT_S))
+                reply = from_message(StoppedReply, await control.parts.transport.call(STEP_DOWN, message, CALL_TIMEOUT_S))
             except (PeerError, Unavailable) as error:
                 if activation.follows_async and not self._caught_up:
                     await self._abandon()
@@ -255,7 +255,7 @@ class Takeover:
     async def _cleanup(self) -> dict[str, Any]:
         """Deletes the remote log of older epochs on the own DFS: what it held is durable here."""
         control = self._control
-        dfs, layout, deleted = RetryingDfs(control.ports.own_dfs, control.ports.clock), control.ports.layout, 0
+        dfs, layout, deleted = RetryingDfs(control.parts.own_dfs, control.parts.clock), control.parts.layout, 0
         for entry in await dfs.list(layout.folder):
             epoch = layout.parse_epoch(entry.name) if entry.is_folder else None
             if epoch is not None and epoch < control.epoch:

@@ -367,7 +367,7 @@ def _audit(facts: CheckFacts) -> Judgement:
     return Judgement("warning", seen, fix) if age_s > own.audit_recent_s else Judgement("ok", seen)
 
 
-class Row(NamedTuple):
+class CheckRow(NamedTuple):
     id: str
     kinds: tuple[str, ...]
     judge: Callable[[CheckFacts], Judgement]
@@ -375,25 +375,25 @@ class Row(NamedTuple):
 
 _TAKES = ("switchover", "failover")
 CHECKS = (
-    Row("coordinator.answers", KINDS, _coordinator),
-    Row("coordinator.same", KINDS, _same_coordinator),
-    Row("coordinator.knows-pair", KINDS, _knows_pair),
-    Row("coordinator.plan-running", KINDS, _plan_running),
-    Row("pair.active", KINDS, _active),
-    Row("pair.config-agrees", KINDS, _config),
-    Row("peer.answers", KINDS, _peer_answers),
-    Row("peer.role", KINDS, _peer_role),
-    Row("site.role", KINDS, _own_role),
-    Row("standby.base-complete", _TAKES, _base),
-    Row("mode.sync", KINDS, _mode),
-    Row("replication.lag", KINDS, _lag),
-    Row("read-lease.proved", ("switchover", "rejoin"), _lease),
-    Row("remote-log.found", _TAKES, _remote_log_found),
-    Row("remote-log.open-leases", _TAKES, _open_leases),
-    Row("remote-log.writable", KINDS, _writes_remote_log),
-    Row("dfs.own-writable", KINDS, _own_dfs),
-    Row("wal.disk-space", KINDS, _disk),
-    Row("clock.skew", KINDS, _skew),
-    Row("journal.unfinished", KINDS, _journal),
-    Row("audit-recent", _TAKES, _audit),
+    CheckRow("coordinator.answers", KINDS, _coordinator),
+    CheckRow("coordinator.same", KINDS, _same_coordinator),
+    CheckRow("coordinator.knows-pair", KINDS, _knows_pair),
+    CheckRow("coordinator.plan-running", KINDS, _plan_running),
+    CheckRow("pair.active", KINDS, _active),
+    CheckRow("pair.config-agrees", KINDS, _config),
+    CheckRow("peer.answers", KINDS, _peer_answers),
+    CheckRow("peer.role", KINDS, _peer_role),
+    CheckRow("site.role", KINDS, _own_role),
+    CheckRow("standby.base-complete", _TAKES, _base),
+    CheckRow("mode.sync", KINDS, _mode),
+    CheckRow("replication.lag", KINDS, _lag),
+    CheckRow("read-lease.proved", ("switchover", "rejoin"), _lease),
+    CheckRow("remote-log.found", _TAKES, _remote_log_found),
+    CheckRow("remote-log.open-leases", _TAKES, _open_leases),
+    CheckRow("remote-log.writable", KINDS, _writes_remote_log),
+    CheckRow("dfs.own-writable", KINDS, _own_dfs),
+    CheckRow("wal.disk-space", KINDS, _disk),
+    CheckRow("clock.skew", KINDS, _skew),
+    CheckRow("journal.unfinished", KINDS, _journal),
+    CheckRow("audit-recent", _TAKES, _audit),
 )

@@ -20,7 +20,7 @@ from twinlog.errors import InvalidInput
 UNKNOWN = "unknown"
 
 
-class Problem(NamedTuple):
+class Obstacle(NamedTuple):
     seen: str
     fix: str
 
@@ -86,17 +86,17 @@ def accepted_loss(options: Mapping[str, Any]) -> int | str | None:
     )
 
 
-def acceptance_problem(manifest: LossManifest | None, accepted: object) -> Problem | None:
+def acceptance_problem(manifest: LossManifest | None, accepted: object) -> Obstacle | None:
     """Says why a failover must not begin with this much accepted; None when it may."""
     if manifest is None:
         if accepted in (None, UNKNOWN):
             return None
-        return Problem(f"a loss of {accepted} was accepted, but nothing acknowledged is known to be missing",
+        return Obstacle(f"a loss of {accepted} was accepted, but nothing acknowledged is known to be missing",
                        "repeat it without --accept-data-loss")
     risk = UNKNOWN if manifest.records_at_risk is None else manifest.records_at_risk
     if accepted == risk:
         return None
     said = manifest.statement
     if accepted is None:
-        return Problem(said, f"bring site {manifest.active} back and nothing is lost; else repeat with --accept-data-loss")
-    return Problem(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")
+        return Obstacle(said, f"bring site {manifest.active} back and nothing is lost; else repeat with --accept-data-loss")
+    return Obstacle(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")

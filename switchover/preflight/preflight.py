@@ -87,7 +87,7 @@ class Preflight:
         manifest = await self._manifest(state) if kind == "failover" and state is not None else None
         checks = judge(CheckFacts(
             kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
-            unseen=control.ports.coordinator.unseen,
+            unseen=control.parts.coordinator.unseen,
             manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),
         ))
         return PreflightResult(kind, control.site, checks, manifest)
@@ -103,7 +103,7 @@ class Preflight:
 
     async def _peer_status(self) -> tuple[StatusReply | None, str]:
         try:
-            return from_message(StatusReply, await self._control.ports.transport.call(STATUS, {}, STATUS_TIMEOUT_S)), ""
+            return from_message(StatusReply, await self._control.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)), ""
         except TwinlogError as error:
             return None, error.message
 
@@ -112,14 +112,14 @@ class Preflight:
         try:
             return await self._control.refresh_pair_state(), None
         except TwinlogError as error:
-            return self._control.ports.coordinator.known, error.message
+            return self._control.parts.coordinator.known, error.message
 
     async def _peer(self) -> tuple[SiteFacts | None, str, float | None]:
         """The other site's facts, why there are none, and how far its clock is ahead at least."""
-        clock = self._control.ports.clock
+        clock = self._control.parts.clock
         before_ms = clock.wall_ms()
         try:
-            facts = from_message(SiteFacts, await self._control.ports.transport.call(FACTS, {}, CALL_TIMEOUT_S))
+            facts = from_message(SiteFacts, await self._control.parts.transport.call(FACTS, {}, CALL_TIMEOUT_S))
         except TwinlogError as error:
             return None, error.message, None
         after_ms = clock.wall_ms()
@@ -138,10 +138,10 @@ class Preflight:
         """The manifest has no count while the active still renews its lease: it would be old before it is read."""
         control, now, growing = self._control, state, False
         if state.mode == "async" and state.active == control.peer and state.beat is not None:
-            await control.ports.clock.sleep(state.beat.lease_s)
+            await control.parts.clock.sleep(state.beat.lease_s)
             now = (await self._pair_state())[0] or state
             growing = now.lease_beats != state.lease_beats
-        engine = control.ports.engine
+        engine = control.parts.engine
         return loss_manifest(
             now, control.site, applied_seq=engine.applied.seq, applied_epoch=engine.applied.epoch, growing=growing
         )

@@ -57,7 +57,7 @@ class DfsCoordinator:
         return (await self._ruling())[0]
 
     async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
-        current, tips = await self._ruling(patient=blind)
+        current, tips = await self._ruling(in_full=blind)
         if blind and len(tips) == len(self._folders):
             raise PlanSuperseded(f"site {self._peer}'s DFS has come back in sight: look again, and decide anew")
         if (current.state_id if current else 0) != expected_state_id or _is_of_another_line(new, current):
@@ -124,10 +124,10 @@ class DfsCoordinator:
         """Nothing is held: the DFSs are the site's."""
 
     # ---- looking
-    async def _ruling(self, *, patient: bool = False) -> tuple[PairState | None, Tips]:
+    async def _ruling(self, *, in_full: bool = False) -> tuple[PairState | None, Tips]:
         """The value, once its home holds it and every DFS that answers has it, and what was seen."""
         for _ in range(ATTEMPTS_MAX):
-            tips = await self._look(patient=patient)
+            tips = await self._look(in_full=in_full)
             value = max((tip.value for tip in tips.values()), key=rank, default=None)
             home = self._home_of(value)
             for needed in (home, self._home_of(max(value, self._known, key=rank))):  # what is away now may have ruled before
@@ -152,31 +152,28 @@ class DfsCoordinator:
             said += "; if it is lost, `twinlog degrade` opens this site alone"
         return said
 
-    async def _look(self, *, patient: bool = False) -> Tips:
+    async def _look(self, *, in_full: bool = False) -> Tips:
         """The newest entry of each DFS that answers."""
         sites = list(self._folders)
-        found = await asyncio.gather(*(self._tip(site, patient=patient) for site in sites))
+        found = await asyncio.gather(*(self._tip(site, in_full=in_full) for site in sites))
         tips = {site: tip for site, tip in zip(sites, found, strict=True) if tip is not None}
         self._unseen = next((site for site in sites if site not in tips), None)
         for tip in tips.values():
             self._met(tip.value)
         return tips
 
-    async def _tip(self, site: str, *, patient: bool) -> Tip | None:
-        """A DFS that hung a moment ago is not waited for as long again, unless `patient`: a role change looks many times."""
+    async def _tip(self, site: str, *, in_full: bool) -> Tip | None:
+        """A DFS that hung a moment ago is not waited for as long again, unless `in_full`: a role change looks many times."""
         now_s = self._clock.monotonic_s()
-        hung_lately = not patient and now_s - self._hung_s.get(site, -HUNG_FOR_S) < HUNG_FOR_S
+        hung_lately = not in_full and now_s - self._hung_s.get(site, -HUNG_FOR_S) < HUNG_FOR_S
         try:
-            async with asyncio.timeout(self._deadline_s * HURRY if hung_lately else self._deadline_s):
-                tip = await self._folders[site].tip()
-            self._hung_s.pop(site, None)
-            return tip
-        except TimeoutError:
-            if not hung_lately:
+            tip = await within(self._deadline_s * HURRY if hung_lately else self._deadline_s, self._folders[site].tip())
+        except DfsError as error:
+            if isinstance(error.__cause__, TimeoutError) and not hung_lately:
                 self._hung_s[site] = now_s
             return None
-        except DfsError:
-            return None
+        self._hung_s.pop(site, None)
+        return tip
 
     def _home_of(self, value: PairState | None) -> str:
         return self._first_home if value is None or value.home is None else value.home

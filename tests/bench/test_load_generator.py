@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import uvicorn
 
-from bench.load_generator import Plan, Result, generate
+from bench.load_generator import LoadPlan, Result, generate
 from bench.requests import Workload
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -42,8 +42,8 @@ async def server(answer: Answer) -> AsyncIterator[int]:
         yield opened.sockets[0].getsockname()[1]
 
 
-def plan(port: int, requests_max: int = 40, connections: int = 4, workload: Workload = PUT) -> Plan:
-    return Plan("127.0.0.1", port, connections, workload, requests_max=requests_max)
+def plan(port: int, requests_max: int = 40, connections: int = 4, workload: Workload = PUT) -> LoadPlan:
+    return LoadPlan("127.0.0.1", port, connections, workload, requests_max=requests_max)
 
 
 async def test_against_uvicorn_every_request_arrives_whole() -> None:
@@ -122,7 +122,7 @@ async def test_a_timed_run_ends_although_the_server_hangs() -> None:
         """Never."""
 
     async with server(answer) as port:
-        result = await generate(Plan("127.0.0.1", port, 2, PUT, seconds=0.05, warm_up_s=0.01))
+        result = await generate(LoadPlan("127.0.0.1", port, 2, PUT, seconds=0.05, warm_up_s=0.01))
     assert result.count == 0
     assert result.p50_ms is None
     assert 0.04 < result.seconds < 5
@@ -133,7 +133,7 @@ async def test_as_a_process_of_its_own_it_speaks_json() -> None:
         writer.write(OK)
 
     async with server(answer) as port:
-        timed = Plan("127.0.0.1", port, 2, PUT, seconds=0.2, warm_up_s=0.05)
+        timed = LoadPlan("127.0.0.1", port, 2, PUT, seconds=0.2, warm_up_s=0.05)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.load_generator", stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

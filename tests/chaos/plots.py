@@ -10,6 +10,7 @@ from chaos.history.history import (
     Call,
     Condition,
     Dump,
+    DumpedRow,
     History,
     Mode,
     Moment,
@@ -18,7 +19,6 @@ from chaos.history.history import (
     Outcome,
     Result,
     Row,
-    Stored,
     TableUse,
     history_of,
 )
@@ -101,7 +101,7 @@ class Plot:
         return self.add(Moment("recovered", at_s))
 
     def dump(self, rows: dict[str, tuple[Any, int]], site: str = "a", at_s: float = 100.0, applied: int = 50) -> Plot:
-        stored = {key: Stored({"value": value}, version) for key, (value, version) in rows.items()}
+        stored = {key: DumpedRow({"value": value}, version) for key, (value, version) in rows.items()}
         return self.add(Dump(site, site == "a", at_s, applied, {"t": stored}))
 
     def history(self) -> History:

@@ -262,9 +262,9 @@ class DictOperations:
 class DictBarriers:
     def __init__(self, site: DictService) -> None:
         self._site, clock = site, SystemClock()
-        barriers = FrameApplier(site.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
+        applier = FrameApplier(site.engine, clock, BarrierLimits(), on_refused=lambda name, why: None)
         self._calls = BarrierService(
-            None, barriers, site=site.site, engine=site.engine, clock=clock, deadline_s=1  # type: ignore[arg-type]
+            None, applier, site=site.site, engine=site.engine, clock=clock, deadline_s=1  # type: ignore[arg-type]
         )
         self.all, self.get, self.release = self._calls.all, self._calls.get, self._calls.release
 

@@ -22,7 +22,7 @@ import msgspec
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.peer_api import PeerApi
 from gateway.site.service import site_service
 from gateway.site.settings import PeerSettings, SiteSettings
@@ -51,7 +51,7 @@ from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
-from switchover.site_ports import SitePorts
+from switchover.site_parts import SiteParts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
 from twinlog.errors import DfsError, PeerError, Unavailable
 
@@ -122,7 +122,7 @@ async def open_rocks(path: Path) -> StorageEngine:
 @dataclass
 class Running:
     site: Site
-    operations: Operations
+    operations: SiteOperations
     service: SiteService
     peer_api: PeerApi
     supervisor: Supervisor
@@ -164,15 +164,15 @@ class Pair:
         chosen = settings(name, **self.settings[name])
         site = Site(
             chosen,
-            SitePorts(
+            SiteParts(
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
-                barriers=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
+                applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
                 transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
         )
-        operations = Operations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
+        operations = SiteOperations(site, SqlJournal(f"sqlite:///{root / 'journal.db'}"))
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.02,

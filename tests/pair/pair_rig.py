@@ -100,7 +100,7 @@ async def rows(pair: Pair, name: str) -> dict[int, str]:
     codec = RowCodec(table)
     found = {}
     for key in range(50):
-        row = await site(pair, name).ports.engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0])
+        row = await site(pair, name).parts.engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0])
         if row is not None:
             found[key] = codec.decode_row(row.key, row.value)["v"]
     return found
@@ -111,14 +111,14 @@ async def holds(pair: Pair, name: str, expected: dict[int, str]) -> bool:
 
 
 async def coordinator_value(pair: Pair, name: str) -> PairState:
-    state = await site(pair, name).ports.coordinator.read()
+    state = await site(pair, name).parts.coordinator.read()
     assert state is not None
     return state
 
 
 def caught_up(pair: Pair, active: str, standby: str) -> bool:
     ahead, behind = site(pair, active), site(pair, standby)
-    return behind.takeover_blocker() is None and behind.ports.engine.applied.seq == ahead.ports.engine.applied.seq > 0
+    return behind.takeover_blocker() is None and behind.parts.engine.applied.seq == ahead.parts.engine.applied.seq > 0
 
 
 async def turns(count: int = 20) -> None:

@@ -99,7 +99,7 @@ async def load(pair: Pair, name: str) -> AsyncIterator[list[int]]:
 
 
 def held(site: Site) -> list[str]:
-    return [kept.name for kept in site.ports.engine.kept_snapshots()]
+    return [kept.name for kept in site.parts.engine.kept_snapshots()]
 
 
 async def test_both_keep_the_same_under_load(pair: Pair) -> None:
@@ -114,7 +114,7 @@ async def test_both_keep_the_same_under_load(pair: Pair) -> None:
             other = pair.running["b"].service.barriers.get(name)
             told = ("epoch", "seq", "taken_at", "expires_at")
             assert [getattr(other, member) for member in told] == [getattr(document, member) for member in told]
-            contents.append([await read_kept(site(pair, one).ports.engine, name) for one in "ab"])
+            contents.append([await read_kept(site(pair, one).parts.engine, name) for one in "ab"])
         seen = acknowledged[0]
         await pair.until(lambda: acknowledged[0] > seen + 20)
     assert len({content.seq for content, _ in contents}) == 3
@@ -134,8 +134,8 @@ async def test_another_process_reads_it_while_writes_go_on(rocks: Pair) -> None:
         )
         output, _ = await process.communicate()
         assert acknowledged[0] > before
-        (table,) = site(rocks, "a").ports.engine.applied.schemas()
-        expected = (await read_kept(site(rocks, "a").ports.engine, "one")).rows[table]
+        (table,) = site(rocks, "a").parts.engine.applied.schemas()
+        expected = (await read_kept(site(rocks, "a").parts.engine, "one")).rows[table]
     assert process.returncode == 0
     assert int(output) == len(expected) > 5
 
@@ -148,7 +148,7 @@ async def test_a_frame_ends_with_its_barrier(rocks: Pair) -> None:
         commit.submit_mark(Record(RecordKind.NOOP), 5.0),
     )
     acks = await asyncio.gather(before, barrier, after)
-    (kept,) = site(rocks, "a").ports.engine.kept_snapshots()
+    (kept,) = site(rocks, "a").parts.engine.kept_snapshots()
     assert acks[0].seq < kept.seq == acks[1].seq < acks[2].seq
 
 
@@ -178,7 +178,7 @@ async def test_names_and_limits(rocks: Pair) -> None:
 async def test_what_is_over_is_released_by_each_site(rocks: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     await rocks.running["a"].service.barriers.take("x")
     await rocks.until(lambda: held(site(rocks, "b")) == ["x"])
-    clock: Any = site(rocks, "b").ports.clock
+    clock: Any = site(rocks, "b").parts.clock
     now_ms = clock.wall_ms()
     monkeypatch.setattr(clock, "wall_ms", lambda: now_ms + 3_600_000)
     await rocks.until(lambda: held(site(rocks, "b")) == [])

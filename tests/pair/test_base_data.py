@@ -53,7 +53,7 @@ def site(pair: Pair, name: str) -> Site:
 
 async def content(pair: Pair, name: str) -> dict[str, Any]:
     """Everything that a site keeps for the pair."""
-    engine = site(pair, name).ports.engine
+    engine = site(pair, name).parts.engine
     snapshot = await engine.snapshot()
     try:
         return {
@@ -80,7 +80,7 @@ async def fill(pair: Pair, name: str) -> dict[str, WriteResult]:
             results[f"request {n}"] = result
     await put(pair, name, 1, "small", "small request", "small")
     await put(pair, name, 7, "changed since")
-    wal = site(pair, name).ports.wal
+    wal = site(pair, name).parts.wal
     await pair.until(lambda: (wal.first_previous or 0) > ROWS // 2)
     await pair.stop(name)
     await pair.start(name)
@@ -98,7 +98,7 @@ async def lose_storage(pair: Pair, name: str) -> None:
 
 def caught_up(pair: Pair, active: str, standby: str) -> bool:
     ahead, behind = site(pair, active), site(pair, standby)
-    return behind.takeover_blocker() is None and behind.ports.engine.applied.seq == ahead.ports.engine.applied.seq > 0
+    return behind.takeover_blocker() is None and behind.parts.engine.applied.seq == ahead.parts.engine.applied.seq > 0
 
 
 @dataclass
@@ -178,7 +178,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     await pair.start("b")
     interrupted = interrupt(pair, "b", parts=3)
     await pair.until(lambda: interrupted.refused > 0)
-    engine = site(pair, "b").ports.engine
+    engine = site(pair, "b").parts.engine
     assert engine.applied.loading
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     ended = await pair.operate("b", "failover", "b")
@@ -188,7 +188,7 @@ async def test_an_interrupted_base_goes_on_where_it_was_cut_off(pair: Pair) -> N
     await put(pair, "a", 3, "written meanwhile")
     await pair.start("b")
     interrupted = interrupt(pair, "b", parts=0)
-    assert site(pair, "b").ports.engine.applied.loading
+    assert site(pair, "b").parts.engine.applied.loading
     await pair.until(lambda: interrupted.refused > 0)
     assert "base data" in (site(pair, "b").takeover_blocker() or "")
     interrupted.parts = 10_000
@@ -279,12 +279,12 @@ async def test_a_site_that_only_base_data_can_mend_does_not_take_over_before(pai
     await pair.start("a")
     interrupted = interrupt(pair, "a", parts=0)
     await pair.until(lambda: interrupted.refused > 0)
-    assert not site(pair, "a").ports.engine.applied.loading
+    assert not site(pair, "a").parts.engine.applied.loading
     assert "base data" in (site(pair, "a").takeover_blocker() or "")
     interrupted.parts = 10_000
     await pair.until(lambda: caught_up(pair, "b", "a"))
     assert await content(pair, "a") == await content(pair, "b")
-    outcome = site(pair, "a").ports.engine.request_outcome
+    outcome = site(pair, "a").parts.engine.request_outcome
     assert [await outcome(f"request {n}") is not None for n in (1, 2, 3)] == [True, False, True]
 
 
@@ -298,9 +298,9 @@ async def test_the_supervisor_purges_and_goes_on_after_a_failure(tmp_path: Path,
         await pair.running["a"].service.tables.create(TABLE)
         await put(pair, "a", 1, "x", "request 1")
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        ports = site(pair, "b").ports
-        assert await ports.engine.request_outcome("request 1") is not None
-        purge = ports.engine.purge
+        parts = site(pair, "b").parts
+        assert await parts.engine.request_outcome("request 1") is not None
+        purge = parts.engine.purge
         failed: list[int] = []
 
         async def fail_once(now_ms: int) -> None:
@@ -309,14 +309,14 @@ async def test_the_supervisor_purges_and_goes_on_after_a_failure(tmp_path: Path,
                 raise EngineFailed("injected")
             await purge(now_ms)
 
-        monkeypatch.setattr(ports.engine, "purge", fail_once)
+        monkeypatch.setattr(parts.engine, "purge", fail_once)
         await pair.until(lambda: failed)
-        monkeypatch.setattr(ports.clock, "wall_ms", lambda: failed[0] + 25 * 3600 * 1000)
+        monkeypatch.setattr(parts.clock, "wall_ms", lambda: failed[0] + 25 * 3600 * 1000)
 
         async def is_forgotten() -> bool:
-            return await ports.engine.request_outcome("request 1") is None
+            return await parts.engine.request_outcome("request 1") is None
 
         await pair.until(is_forgotten)
-        assert await site(pair, "a").ports.engine.request_outcome("request 1") is not None  # its day is not over yet
+        assert await site(pair, "a").parts.engine.request_outcome("request 1") is not None  # its day is not over yet
     finally:
         await pair.stop_all()

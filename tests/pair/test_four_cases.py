@@ -47,7 +47,7 @@ async def rows(pair: Pair, name: str) -> dict[int, str]:
     found = {}
     for key in range(20):
         row_key, _ = codec.encode_json_row({"k": key, "v": ""})
-        row = await site.ports.engine.get(table.id, row_key)
+        row = await site.parts.engine.get(table.id, row_key)
         if row is not None:
             found[key] = codec.decode_row(row.key, row.value)["v"]
     return found

@@ -160,7 +160,7 @@ async def test_a_monitors_degrade_goes_back_by_itself(tmp_path: Path) -> None:
             await pair.operate("a", "degrade", None, automatic=True)
         available(pair)
         assert (await pair.operate("a", "degrade", None, automatic=True)).state == "succeeded"
-        assert site(pair, "a").ports.engine.meta(PINNED) is None
+        assert site(pair, "a").parts.engine.meta(PINNED) is None
         assert epoch(pair, "a").auto_resync
         await pair.until(lambda: caught_up(pair, "a", "b") and pair.role("a") == "ACTIVE")
 

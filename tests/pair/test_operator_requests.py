@@ -90,12 +90,12 @@ async def lose_writes(pair: Pair, count: int) -> None:
     pair.cut = True
     for number in range(count):
         await put(pair, "a", number, "x")
-    beats, committed = (await coordinator_value(pair, "a")).lease_beats, site(pair, "a").ports.engine.applied.seq
+    beats, committed = (await coordinator_value(pair, "a")).lease_beats, site(pair, "a").parts.engine.applied.seq
     for _ in range(100):
         state = await coordinator_value(pair, "a")
         if state.lease_beats > beats and state.beat is not None and state.beat.committed_seq >= committed:
             break
-        await site(pair, "a").ports.clock.sleep(0.02)
+        await site(pair, "a").parts.clock.sleep(0.02)
     await pair.crash("a")
 
 
@@ -120,7 +120,7 @@ async def test_what_an_active_that_lives_will_have_acknowledged_is_unknown(tmp_p
         pair.cut = True
         beats = (await coordinator_value(pair, "a")).lease_beats
         while (await coordinator_value(pair, "a")).lease_beats == beats:
-            await site(pair, "a").ports.clock.sleep(0.02)
+            await site(pair, "a").parts.clock.sleep(0.02)
         with pytest.raises(Refused, match="says unknown now") as refused:
             await pair.running["b"].operations.start("failover", "b", {"accept_data_loss": 0}, False, "test")
         manifest: Any = refused.value.fields["manifest"]

@@ -33,7 +33,7 @@ async def put(pair: Pair, name: str, key: int, value: str, op: str = "upsert") -
 
 
 async def rows(pair: Pair, name: str) -> dict[int, str]:
-    engine = pair.running[name].site.ports.engine
+    engine = pair.running[name].site.parts.engine
     table = pair.running[name].site.catalog.get("t")
     codec = RowCodec(table)
     found = await engine.scan(table.id, None, None, reverse=False, limit=100_000)
@@ -62,7 +62,7 @@ async def test_acknowledged_writes_survive_a_failover_a_rejoin_and_a_switchover(
     with pytest.raises(NotActive):
         await put(pair, "b", 1, "no")
     a, b = pair.running["a"].site, pair.running["b"].site
-    await pair.until(lambda: b.ports.engine.applied.seq == a.ports.engine.applied.seq)
+    await pair.until(lambda: b.parts.engine.applied.seq == a.parts.engine.applied.seq)
     assert await rows(pair, "b") == expected
 
 

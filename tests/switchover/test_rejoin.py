@@ -49,7 +49,7 @@ async def test_what_was_being_appended_has_ended_before_the_log_is_read(first_fa
     sink: Any = Sink()
     rejoin = Rejoin(
         site="a", engine=engine, wal=wal,
-        barriers=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
+        applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
         files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
     )
     first, second = paths(files)

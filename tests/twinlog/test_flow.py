@@ -30,9 +30,9 @@ from twinlog.flow import (
     Patience,
     Pause,
     Reply,
-    Request,
     Resumed,
     Send,
+    SiteRequest,
     call,
 )
 from twinlog.problem_documents import error_from_problem
@@ -43,7 +43,7 @@ READ = Call("GET", "/v1/tables/t/rows/1")
 REFUSED = Broken(sent=False, detail="connection refused")
 LOST = Broken(sent=True, detail="no answer in time")
 Answer = Reply | Broken
-Site = Callable[[Request, float], Answer]
+Site = Callable[[SiteRequest, float], Answer]
 
 
 def ok(document: Any = None) -> Reply:
@@ -69,9 +69,9 @@ class Pair:
 
     sites: dict[str, Site]
     now_s: float = 0.0
-    requests: list[Request] = field(default_factory=list)
+    requests: list[SiteRequest] = field(default_factory=list)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: SiteRequest) -> Answer:
         self.requests.append(request)
         return self.sites[request.url[: len("http://a")]](request, self.now_s)
 
@@ -94,12 +94,12 @@ class Pair:
                 return done.value  # type: ignore[no-any-return]
 
     @property
-    def writes(self) -> list[Request]:
+    def writes(self) -> list[SiteRequest]:
         return [request for request in self.requests if request.method != "GET"]
 
 
 def site(me: str, role: str, known: dict[str, Any] | None, other: Site) -> Site:
-    def respond(request: Request, now_s: float) -> Answer:
+    def respond(request: SiteRequest, now_s: float) -> Answer:
         return cluster(me, role, known) if request.url.endswith("/v1/cluster") else other(request, now_s)
 
     return respond
@@ -162,7 +162,7 @@ def test_two_sites_that_point_at_each_other_are_not_hammered() -> None:
 
 def test_a_drain_is_waited_out_and_the_new_active_found() -> None:
     def switching(me: str) -> Site:
-        def respond(request: Request, now_s: float) -> Answer:
+        def respond(request: SiteRequest, now_s: float) -> Answer:
             known = active("a", 3) if now_s < 1.5 else active("b", 4)
             if request.url.endswith("/v1/cluster"):
                 return cluster(me, "x", known)
@@ -312,7 +312,7 @@ def test_whatever_happens_the_answer_is_honest_and_in_time(script: list[str], de
     behaviours = iter(script)
 
     def respond(me: str) -> Site:
-        def one(request: Request, now_s: float) -> Answer:
+        def one(request: SiteRequest, now_s: float) -> Answer:
             known = {"site": state["active"], "url": "http://internal", "epoch": state["epoch"]}
             if request.url.endswith("/v1/cluster"):
                 return cluster(me, "?", known)

@@ -10,7 +10,7 @@ from typing import Any
 
 from chaos.checkers.rows.facts import KEEP, TableFacts, Write, facts_of
 from chaos.checkers.violation import Violation
-from chaos.history.history import Dump, History, Stored
+from chaos.history.history import Dump, DumpedRow, History
 
 NAME = "acknowledged"
 
@@ -41,7 +41,7 @@ def _newest(table: TableFacts) -> dict[str, Write]:
     return newest
 
 
-def _missing(table: TableFacts, dump: Dump, key: str, write: Write, stored: Stored | None) -> Violation | None:
+def _missing(table: TableFacts, dump: Dump, key: str, write: Write, stored: DumpedRow | None) -> Violation | None:
     if stored is None:
         if write.value is None or any(other.version > write.version or not other.version for other in table.keys[key].deletes):
             return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from chaos.checkers.rows.facts import KeyFacts, TableFacts, Write, facts_of
 from chaos.checkers.violation import Violation
-from chaos.history.history import Call, Dump, History, Stored
+from chaos.history.history import Call, Dump, DumpedRow, History
 
 NAME = "batches"
 
@@ -92,7 +92,7 @@ def _snapshot(table: TableFacts, call: Call, batches: dict[int, list[Write]]) ->
     return []
 
 
-def _version(row: Stored | None) -> int:
+def _version(row: DumpedRow | None) -> int:
     return row.version if row is not None else 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from chaos.checkers.answers import forgiven
-from chaos.history.history import Call, Condition, History, Mutation, Row, Stored, TableUse
+from chaos.history.history import Call, Condition, DumpedRow, History, Mutation, Row, TableUse
 
 KEEP = "\0keep"  # an update that leaves the value column as it is
 TELLING = frozenset(("precondition-failed", "conflict", "not-found"))
@@ -97,7 +97,7 @@ class TableFacts:
             facts = self.keys[name] = KeyFacts([], [], self.use.unique, {}, [], [], [])
         return facts
 
-    def value_of(self, row: Row | Stored) -> Any:
+    def value_of(self, row: Row | DumpedRow) -> Any:
         return row.row.get(self.use.value)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from chaos.checkers.rows.facts import Seen, TableFacts, Write, facts_of
 from chaos.checkers.violation import Violation
-from chaos.history.history import Dump, History, Stored
+from chaos.history.history import Dump, DumpedRow, History
 
 NAME = "phantom"
 
@@ -122,5 +122,5 @@ def _back(table: TableFacts, dump: Dump) -> Iterator[Violation]:
                 break
 
 
-def _deleted(deletes: list[Write], version: int, stored: Stored | None) -> bool:
+def _deleted(deletes: list[Write], version: int, stored: DumpedRow | None) -> bool:
     return stored is None and any(write.version > version or not write.version for write in deletes)

@@ -14,15 +14,15 @@ from typing import Any
 
 from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
 from chaos.simulate.actors.door import ADDRESS, answer
-from chaos.simulate.twins.network import Call
+from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
 from gateway.api.api_context import ApiContext
 from gateway.service.receipts import decode_receipt
 from twinlog import calls
-from twinlog.calls import Asked, Page
+from twinlog.calls import Page, TypedCall
 from twinlog.errors import OutcomeUnknown, TwinlogError
-from twinlog.flow import Broken, PairView, Patience, Pause, Reply, Request, Resumed, call
+from twinlog.flow import Broken, PairView, Patience, Pause, Reply, Resumed, SiteRequest, call
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}
@@ -77,7 +77,7 @@ class SimClient:
         return Outcome(result, error=error.code, site=self.served_by, epoch=self.served_epoch)
 
     # ---- what the library is asked
-    def _request(self, operation: Operation, key: str) -> Asked[Any]:
+    def _request(self, operation: Operation, key: str) -> TypedCall[Any]:
         table = operation.table
         if operation.kind == "read":
             return calls.get(table, operation.key, None, None)
@@ -95,7 +95,7 @@ class SimClient:
             return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key)
         return self._single(table, operation.mutations[0], key)
 
-    def _single(self, table: str, mutation: Mutation, key: str) -> Asked[Any]:
+    def _single(self, table: str, mutation: Mutation, key: str) -> TypedCall[Any]:
         if mutation.op == "delete":
             return calls.delete(table, mutation.key, key, {})
         if mutation.op == "update":
@@ -128,7 +128,7 @@ class SimClient:
                 return self._outcome(rows=tuple(rows), complete=token is None)
 
     # ---- the flow of the library
-    async def _run(self, asked: Asked[Any]) -> Any:
+    async def _run(self, asked: TypedCall[Any]) -> Any:
         loop = asyncio.get_running_loop()
         flow = call(self._view, asked.call, PATIENCE, loop.time(), self._random.random)
         step = next(flow)
@@ -143,14 +143,14 @@ class SimClient:
             except StopIteration as done:
                 return asked.parse(done.value)
 
-    async def _all(self, requests: Sequence[Request]) -> tuple[Reply | Broken, ...]:
+    async def _all(self, requests: Sequence[SiteRequest]) -> tuple[Reply | Broken, ...]:
         """At the same time."""
         if len(requests) == 1:
             return (await self._exchange(requests[0]),)
         create_task = asyncio.get_running_loop().create_task
         return tuple([await sent for sent in [create_task(self._exchange(request)) for request in requests]])
 
-    async def _exchange(self, request: Request) -> Reply | Broken:
+    async def _exchange(self, request: SiteRequest) -> Reply | Broken:
         site = SITE_OF[request.url[: len(ADDRESS)]]
         try:
             answered: tuple[Reply, float, int | None] = await self._world.network.call(
@@ -162,14 +162,14 @@ class SimClient:
         self.served_by = site
         return reply
 
-    def _serve(self, site: str, request: Request, call: Call) -> None:
+    def _serve(self, site: str, request: SiteRequest, call: CallInFlight) -> None:
         life = self._world.alive(site)
         if life is None or life.context is None:
             call.refuse()
             return
         call.run_in(life.process, partial(self._answer, life, life.context, request))
 
-    async def _answer(self, life: Life, context: ApiContext, request: Request) -> tuple[Reply, float, int | None]:
+    async def _answer(self, life: Life, context: ApiContext, request: SiteRequest) -> tuple[Reply, float, int | None]:
         """In the site's process: the reply, and when and in which epoch it left."""
         epoch = life.site.epoch if life.site is not None else None
         reply = await answer(context, request)

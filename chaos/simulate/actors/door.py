@@ -17,16 +17,16 @@ from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, Head, decoded_part, is_write_method, read_head, wanted_type
 from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
-from gateway.api.scans import Asked, plan_scan, read_page
+from gateway.api.scans import ScanParameters, plan_scan, read_page
 from storage.rows.schema import to_public
 from twinlog.errors import InvalidInput
-from twinlog.flow import Reply, Request
+from twinlog.flow import Reply, SiteRequest
 
 ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]
 
 
-async def answer(context: ApiContext, request: Request) -> Reply:
+async def answer(context: ApiContext, request: SiteRequest) -> Reply:
     """The reply to `request`; errors become problems."""
     try:
         found = await _dispatch(context, request)
@@ -35,7 +35,7 @@ async def answer(context: ApiContext, request: Request) -> Reply:
     return Reply(found.status, {name.decode(): value.decode() for name, value in found.headers}, found.body)
 
 
-async def _dispatch(context: ApiContext, request: Request) -> Answer:
+async def _dispatch(context: ApiContext, request: SiteRequest) -> Answer:
     path, _, query = request.url[len(ADDRESS) :].partition("?")
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers.items()]
     head = read_head(request.method, path.encode(), headers)
@@ -70,7 +70,7 @@ async def _row(context: ApiContext, head: Head, table: str, key: str, body: byte
 async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answer:
     asked = {name: values[-1] for name, values in parse_qs(query).items()}
     codec = context.codec(table)
-    scan = plan_scan(codec, Asked(
+    scan = plan_scan(codec, ScanParameters(
         asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
         as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true",
     ))

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.clock import SimClock
-from chaos.simulate.twins.network import Call
+from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.twins.process import Process
 from chaos.simulate.world import Life, World
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from switchover.monitor.findings import Thresholds
 from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
@@ -59,7 +59,7 @@ class SimProbe:
         failed = partial(_failed, site)
         return await self._world.network.call(self._src, site, partial(self._serve, site, work), timeout_s, failed)
 
-    def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: Call) -> None:
+    def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: CallInFlight) -> None:
         life = self._world.alive(site)
         if life is None or life.operations is None or life.context is None:
             call.refuse()
@@ -109,7 +109,7 @@ async def _view(life: Life) -> SiteView:
     return replace(await life.operations.view(), answers=life.context.metrics.answers())
 
 
-def _operations(life: Life) -> Operations:
+def _operations(life: Life) -> SiteOperations:
     assert life.operations is not None
     return life.operations
 

@@ -15,11 +15,11 @@ from typing import Any
 from chaos.simulate.actors.disasters import CURSORS
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.disk import SimDisk
-from chaos.simulate.twins.network import Call
+from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.twins.process import Process
 from chaos.simulate.world import OTHER, PAIR, Life, World
 from gateway.service.documents import BarrierDocument
-from gateway.site.operations import Operations
+from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from remote_log.layout import RemoteLayout
 from storage.log.chain import standing
@@ -62,7 +62,7 @@ class Operator:
             said = error.code
         self._note(f"{kind} at {site}: {said}")
 
-    def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: Call) -> None:
+    def _serve(self, site: str, work: Callable[[Life], Coroutine[Any, Any, Any]], call: CallInFlight) -> None:
         life = self._world.alive(site)
         if life is None:
             call.refuse()
@@ -159,7 +159,7 @@ class Operator:
 
     def has_proof(self, site: Site) -> bool:
         """An append, or the coordinator, has said of late that it is not fenced: it answers reads and acknowledges writes."""
-        return site.active_epoch is not None and site.active_epoch.lease.valid_at(site.ports.clock.monotonic_s())
+        return site.active_epoch is not None and site.active_epoch.lease.valid_at(site.parts.clock.monotonic_s())
 
     def _is_empty(self, site: str) -> bool:
         """Its disk was replaced, and nothing has filled it since."""
@@ -221,14 +221,14 @@ def _is_sound(disk: SimDisk) -> bool:
     return True
 
 
-async def _accepted(operations: Operations, to: str | None) -> dict[str, Any]:
+async def _accepted(operations: SiteOperations, to: str | None) -> dict[str, Any]:
     """The options of a failover whose operator has read the loss manifest and typed what it says."""
     document = await operations.start("failover", to, {}, True, "operator")
     manifest = (document.error.fields.get("manifest") if document.error is not None else None) or {}
     return {"accept_data_loss": at_risk(manifest)}
 
 
-def _of(life: Life) -> Operations:
+def _of(life: Life) -> SiteOperations:
     if life.operations is None:
         raise Unavailable("the gateway is starting", retry_after_s=1)
     return life.operations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from chaos.simulate.plan import PLAIN, Plan, audited, plain
+from chaos.simulate.plan import PLAIN, SeedPlan, audited, plain
 
 Replaced = tuple[Any, str, Any]  # an object (class or module), one of its names, and what is to stand there
 
@@ -34,7 +34,7 @@ class Bug:
                 stack.enter_context(patch.object(owner, name, replacement))
             yield
 
-    def plan(self, seed: int) -> Plan:
+    def plan(self, seed: int) -> SeedPlan:
         """Returns the plan that is run with the bug and without it."""
         return audited(plain(seed, self.kinds), self.kinds)
 

@@ -73,21 +73,21 @@ def _has_caught_up(self: Modes) -> bool:
 async def _numbers_from_storage(self: Activation) -> None:
     if "replay" not in self._done:
         await _replay(self)
-        self._high_seq = self.ports.engine.applied.seq
+        self._high_seq = self.parts.engine.applied.seq
 
 
 async def _begin_without_asking(self: Activation) -> None:
     if self.request.kind != "restart" or "begin" in self._done:
         await _begin(self)
         return
-    self.before = state = await self.ports.coordinator.read()
+    self.before = state = await self.parts.coordinator.read()
     assert state is not None
-    claims = await claimed_epochs(self._arbiter, self.ports.layout) if self._needs_arbiter else []
-    met = [state.epoch_allocated, *claims, *(each.epoch for each in self.ports.wal.segments())]
+    claims = await claimed_epochs(self._arbiter, self.parts.layout) if self._needs_arbiter else []
+    met = [state.epoch_allocated, *claims, *(each.epoch for each in self.parts.wal.segments())]
     self.epoch = next_epoch(max(met), state.home)
-    _restarts[self.request.plan_id] = Switching(self.request.plan_id, self.ports.site, self.epoch, "restart", 0)
+    _restarts[self.request.plan_id] = Switching(self.request.plan_id, self.parts.site, self.epoch, "restart", 0)
     self._reached("begin")
-    await self.ports.clock.sleep(SLOW_RESTART_S)
+    await self.parts.clock.sleep(SLOW_RESTART_S)
 
 
 def _open_anyway(state: PairState | None, plan_id: str, mode: Any, async_since_seq: int | None = None) -> PairState:
@@ -106,17 +106,17 @@ _restarts: dict[str, Switching] = {}
 
 async def _apply_only(self: Activation, frames: Any) -> None:
     for group in transactions(frames):
-        await self.ports.engine.apply(group)
+        await self.parts.engine.apply(group)
 
 
 async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
-    await self.ports.wal.start(self.epoch, self._high_seq + 1)
+    await self.parts.wal.start(self.epoch, self._high_seq + 1)
 
 
 async def _open_slowly(self: Activation) -> OpenedEpoch:
     """Waits between the replay and the opening, so that other events can come between."""
     await self.replay()
-    await self.ports.clock.sleep(1.0)
+    await self.parts.clock.sleep(1.0)
     return await _open(self)
 
 

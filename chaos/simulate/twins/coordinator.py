@@ -11,7 +11,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from chaos.simulate.twins.network import Call, Network
+from chaos.simulate.twins.network import CallInFlight, Network
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
 from twinlog.errors import Unavailable
@@ -51,11 +51,11 @@ class SimRegister:
             self.history.clear()
             self.forgotten()
 
-    def serve_read(self, call: Call) -> None:
+    def serve_read(self, call: CallInFlight) -> None:
         if not self.down:
             call.answer(self.value)
 
-    def serve_change(self, expected_state_id: int, new: PairState, call: Call) -> None:
+    def serve_change(self, expected_state_id: int, new: PairState, call: CallInFlight) -> None:
         if self.down:
             return
         current = self.value

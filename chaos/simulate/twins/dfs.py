@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from chaos.simulate.twins.loop import Handle, VirtualLoop
-from chaos.simulate.twins.network import Call, Connection, Network, end
+from chaos.simulate.twins.network import CallInFlight, Connection, Network, end
 from chaos.simulate.twins.process import Process
 from remote_log.dfs.port import DfsEntry
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
@@ -104,7 +104,7 @@ class SimDfsCluster:
         self.files.clear()
 
     # ---- calls, in no process
-    def serve(self, operation: str, effect: Callable[[], Any], call: Call) -> None:
+    def serve(self, operation: str, effect: Callable[[], Any], call: CallInFlight) -> None:
         if self._hung:
             self._waiting.append(partial(self.serve, operation, effect, call))
             return

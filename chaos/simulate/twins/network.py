@@ -25,7 +25,7 @@ RESENT_S = 0.2  # a lost packet of a connection is sent again, so that what foll
 
 HowCut = Literal["silent", "refused"]
 Failed = Callable[[str, bool], Exception]  # why, and whether the request may have reached its server
-Serve = Callable[["Call"], None]
+Serve = Callable[["CallInFlight"], None]
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Network:
         self.loop, self.random = loop, random
         self._draw = random.random
         self._links = {(src, dst): Link() for src in PLACES for dst in PLACES}
-        self._served: dict[Call, None] = {}  # calls that a process is at
+        self._served: dict[CallInFlight, None] = {}  # calls that a process is at
 
     # ---- faults
     def link(self, src: str, dst: str) -> Link:
@@ -102,7 +102,7 @@ class Network:
         The future ends with what it gives to the call's `answer` or `fail`, or with what `failed` makes of a broken
         connection or a deadline.
         """
-        call = Call(self, src, dst, serve, timeout_s, failed)
+        call = CallInFlight(self, src, dst, serve, timeout_s, failed)
         link = self._links[src, dst]
         call.send(link, call.arrive, call.lost_request)
         if may_repeat and link.repeat and self._draw() < link.repeat:
@@ -116,7 +116,7 @@ class Network:
         return link.loss > 0 and self._draw() < link.loss
 
 
-class Call:
+class CallInFlight:
     """One call on its way. `server`: the process that serves it, once it is there."""
 
     __slots__ = ("_deadline", "_failed", "_network", "_process", "_serve", "dst", "future", "server", "src")

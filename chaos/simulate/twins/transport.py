@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from chaos.simulate.twins.network import Call, Network
+from chaos.simulate.twins.network import CallInFlight, Network
 from chaos.simulate.twins.process import Process
 from gateway.api.problems import answer_for
 from remote_log.replication.messages import decode_reply
@@ -47,7 +47,7 @@ class SimTransport:
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _serve(self, method: str, body: bytes, call: Call) -> None:
+    def _serve(self, method: str, body: bytes, call: CallInFlight) -> None:
         found = self._find()
         if found is None:
             call.refuse()

@@ -15,10 +15,10 @@ from gateway.api.api_context import ApiContext
 from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import json_answer, json_request
-from gateway.service.audits import Audit, AuditBody
+from gateway.service.audits import AuditBody, AuditRun
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
-_decode_audit = msgspec.json.Decoder(Audit).decode
+_decode_audit = msgspec.json.Decoder(AuditRun).decode
 _NO_STORE = (b"cache-control", b"no-store")
 BarrierName = Annotated[str, Path(description="the name of a barrier", examples=["audit-1"])]
 

@@ -17,6 +17,7 @@ from gateway.api.request import JSON, Head, expect_type, read_body, read_head
 from storage.rows.schema import NAME
 
 T = TypeVar("T")
+SCHEMA = {"Twinlog-Schema": "the name of the schema that the answer was made with: equal for equal columns only"}
 TableName = Annotated[str, Path(
     description="the name of a table", examples=["flights"], json_schema_extra={"pattern": f"^{NAME.pattern}$"},
 )]

@@ -14,7 +14,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.batches import BATCH_TYPES, check_row, mutate_rows
 from gateway.api.documents import BatchBody, CheckBody
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
-from gateway.api.routes.common import RowKey, TableName, head_of, to_response, whole_request
+from gateway.api.routes.common import SCHEMA, RowKey, TableName, head_of, to_response, whole_request
 
 _ROW_SCHEMA = {"type": "object", "description": "column -> value; key columns may be left out, they stand in the path"}
 _PROBLEMS = (400, 404, 406, 408, 409, 412, 413, 415, 421, 429, 503, 504)
@@ -80,7 +80,7 @@ def router(context: ApiContext) -> APIRouter:
     @routes.get(
         row, operation_id="getRow", summary="Read a row", openapi_extra=api.headers("If-None-Match"),
         responses=api.answers({
-            200: api.answer("the row", examples.ROW_READ, MSGPACK, headers=_ETAG | STALE),
+            200: api.answer("the row", examples.ROW_READ, MSGPACK, headers=_ETAG | STALE | SCHEMA),
             304: {"description": "the row is still at a version that If-None-Match names"},
         }, 404, 406, 410, 421, 429, 503),
     )

@@ -19,10 +19,10 @@ from gateway.api.bodies import encoded
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
-from gateway.api.routes.common import TableName, head_of, to_response
+from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
 from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
-from gateway.api.row_calls import stale_headers
-from gateway.api.scans import OFF_LOOP_ROWS, Asked, Scan, plan_scan, read_page, read_stream
+from gateway.api.row_calls import schema_header, stale_headers
+from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from twinlog.errors import InvalidInput
@@ -41,7 +41,7 @@ Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
-    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=STALE)
+    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=STALE | SCHEMA)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": examples.LINES}
 
     @routes.get(
@@ -62,8 +62,8 @@ def router(context: ApiContext) -> APIRouter:
                 f"or ask for {NDJSON}", parameter="limit", page_rows_max=rows_max,
             )
         codec = context.codec(decoded_part(table))
-        scan = plan_scan(codec, Asked(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
-        labels = stale_headers(context, stale)
+        scan = plan_scan(codec, ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
+        labels = [schema_header(codec), *stale_headers(context, stale)]
         if kind == NDJSON:
             return await _stream(context, codec, scan, labels)
         return to_response(await _page(context, codec, scan, kind, labels))

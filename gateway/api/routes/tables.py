@@ -14,7 +14,8 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import TableName, head_of, json_answer, whole_request
+from gateway.api.routes.common import SCHEMA, TableName, head_of, json_answer, whole_request
+from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
 from storage.rows.schema import to_public
 
@@ -50,10 +51,11 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.get(
         "/{table}", operation_id="getTable", summary="Show a table",
-        responses=api.answers({200: api.answer("the table", examples.TABLE)}, 404, 421, 503),
+        responses=api.answers({200: api.answer("the table", examples.TABLE, headers=SCHEMA)}, 404, 421, 503),
     )
     async def get_table(table: TableName) -> Response:
-        return json_answer(to_public(tables.get(decoded_part(table))))
+        codec = context.codec(decoded_part(table))
+        return json_answer(to_public(codec.schema), 200, schema_header(codec))
 
     @routes.patch(
         "/{table}", operation_id="alterTable", summary="Add, drop or rename columns; change replication or history",

@@ -130,12 +130,6 @@ class MemoryEngine:
     def kept_snapshots(self) -> list[KeptSnapshot]:
         return sorted((kept for kept, _ in self._kept.values()), key=by_age)
 
-    def copy_of_kept(self, name: str) -> MemoryEngine:
-        """An engine that holds what is kept, to read from. What is kept outlives a crash, as a folder does."""
-        copy = MemoryEngine()
-        copy._state = self._kept[name][1]
-        return copy
-
     async def release_snapshot(self, name: str) -> None:
         self._kept.pop(name, None)
 

@@ -11,6 +11,7 @@ from chaos.history.history import (
     Ack,
     Copies,
     Dump,
+    DumpedRow,
     Limits,
     LoggedFrame,
     ModeRecorded,
@@ -18,14 +19,13 @@ from chaos.history.history import (
     Opened,
     Operation,
     Outcome,
-    Position,
+    PositionLine,
     ReadsServed,
-    RemoteLog,
-    RoleChange,
+    RemoteLogLine,
+    RoleChangeLine,
     SiteLog,
-    Stored,
 )
-from chaos.history.lines import Kept, Taken, Unheard
+from chaos.history.lines import BarrierLine, Kept, Unheard
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -46,8 +46,8 @@ def log(site: str, *frames: LoggedFrame) -> SiteLog:
     return SiteLog(site, site == "a", frames)
 
 
-def remote(at_s: float, *needless: str, segments: int = 1) -> RemoteLog:
-    return RemoteLog("a", 1, at_s, 500, segments, needless)
+def remote(at_s: float, *needless: str, segments: int = 1) -> RemoteLogLine:
+    return RemoteLogLine("a", 1, at_s, 500, segments, needless)
 
 
 def kept(site: str, name: str, seq: int, digest: str = "d") -> Kept:
@@ -74,7 +74,7 @@ CLEAN: dict[str, dict[str, Build]] = {
         "trimmed at the active": lambda p: p.add(log("a", *FRAMES[1:]), log("b", *FRAMES)),
         "trimmed at the standby": lambda p: p.add(log("a", *FRAMES), log("b", *FRAMES[1:])),
         "applied what was committed": lambda p: (
-            p.add(Opened("a", 1, 0, "sync"), Position("a", 1, 1, 9, 9, 5), Position("b", 1, 1, 0, 9, 5))
+            p.add(Opened("a", 1, 0, "sync"), PositionLine("a", 1, 1, 9, 9, 5), PositionLine("b", 1, 1, 0, 9, 5))
         ),
         "ends with a frame": lambda p: p.add(log("a", *FRAMES), Dump("b", False, 9, 5, {})),
     },
@@ -111,15 +111,15 @@ CLEAN: dict[str, dict[str, Build]] = {
         "asynchronous": lambda p: p.add(Copies("a", 1, 3, committed=5, held=5)),
     },
     "barriers": {
-        "the same": lambda p: p.add(Taken("n1", 1, 5, 3), kept("a", "n1", 5), kept("b", "n1", 5)),
-        "at one site only": lambda p: p.add(Taken("n1", 1, 5, 3), kept("b", "n1", 5)),
-        "at neither": lambda p: p.add(Taken("n1", 1, 5, 3)),
+        "the same": lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("a", "n1", 5), kept("b", "n1", 5)),
+        "at one site only": lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 5)),
+        "at neither": lambda p: p.add(BarrierLine("n1", 1, 5, 3)),
         "two, not told of": lambda p: p.add(kept("a", "n1", 5), kept("b", "n2", 7, "other")),
     },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
         "within the slack": lambda p: p.call(READ, 0, 5.4, Outcome("unknown"), 5),
-        "a role change that failed": lambda p: p.add(RoleChange("1", "failover", 0, 5, "failed")),
+        "a role change that failed": lambda p: p.add(RoleChangeLine("1", "failover", 0, 5, "failed")),
         "recovered": lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 9.9)),
     },
 }
@@ -153,7 +153,7 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         ),
         "a hole": (lambda p: p.add(log("a", *FRAMES), log("b", FRAMES[0], FRAMES[2])), "but lacks epoch 1, sequences 5 to 5"),
         "ahead": (
-            lambda p: p.add(Opened("a", 1, 0, "sync"), Position("b", 1, 1, 0, 10, 5), Position("a", 1, 1, 9, 9, 5)),
+            lambda p: p.add(Opened("a", 1, 0, "sync"), PositionLine("b", 1, 1, 0, 10, 5), PositionLine("a", 1, 1, 9, 9, 5)),
             "had applied 10 of epoch 1",
         ),
         "half a frame": (lambda p: p.add(log("a", *FRAMES), Dump("b", False, 9, 3, {})), "ends at sequence 3"),
@@ -170,7 +170,7 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         ),
         "a table": (
             lambda p: (
-                p.add(Moment("drained", 9)).dump({}).add(Dump("b", False, 9, 50, {"t": {}, "u": {"k": Stored({}, 1)}}))
+                p.add(Moment("drained", 9)).dump({}).add(Dump("b", False, 9, 50, {"t": {}, "u": {"k": DumpedRow({}, 1)}}))
             ),
             "Site a has no table u",
         ),
@@ -226,12 +226,12 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         "another epoch": (
             lambda p: p.add(kept("a", "n1", 5), Kept("b", "n1", 2, 5, "d", 4)), "Site b keeps barrier n1 of 2:5",
         ),
-        "not what was told": (lambda p: p.add(Taken("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was told to be at 1:5, and"),
+        "not what was told": (lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was told to be at 1:5, and"),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
         "never": (lambda p: p.call(READ, 0, None, None, 5), "never ended"),
-        "a role change that never ended": (lambda p: p.add(RoleChange("1", "failover", 0)), "Role change 1 (failover)"),
+        "a role change that never ended": (lambda p: p.add(RoleChangeLine("1", "failover", 0)), "Role change 1 (failover)"),
         "recovered late": (lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 11)), "Recovery took 6.000 s"),
         "not recovered": (lambda p: p.add(LIMITS, Moment("healed", 5), Moment("recovered", 4)), "did not recover"),
     },

@@ -17,7 +17,7 @@ NUMBER = st.integers(0, 2**53)
 TIME = st.floats(0, 1e6)
 VALUE = st.one_of(st.none(), st.booleans(), NUMBER, TEXT)
 ROW = st.dictionaries(TEXT, VALUE, max_size=3)
-STORED = st.builds(h.Stored, ROW, NUMBER)
+STORED = st.builds(h.DumpedRow, ROW, NUMBER)
 MODES = st.sampled_from(["sync", "async"])
 OPERATION = st.builds(
     h.Operation, st.sampled_from(["read", "write", "conditional", "batch", "scan", "schema"]), TEXT, key=TEXT,
@@ -37,9 +37,9 @@ LINES: list[st.SearchStrategy[Any]] = [
     st.builds(h.Opened, TEXT, NUMBER, TIME, MODES), st.builds(h.Closed, TEXT, NUMBER, TIME),
     st.builds(h.ModeRecorded, NUMBER, MODES, TIME), st.builds(h.ReadsServed, TEXT, NUMBER, NUMBER, TIME),
     st.builds(h.Copies, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.none() | NUMBER),
-    st.builds(h.RemoteLog, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.lists(TEXT, max_size=2).map(tuple)),
-    st.builds(h.Position, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
-    st.builds(h.RoleChange, TEXT, TEXT, TIME, st.none() | TIME, TEXT), st.builds(h.Apart, TEXT, TIME),
+    st.builds(h.RemoteLogLine, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.lists(TEXT, max_size=2).map(tuple)),
+    st.builds(h.PositionLine, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
+    st.builds(h.RoleChangeLine, TEXT, TEXT, TIME, st.none() | TIME, TEXT), st.builds(h.Apart, TEXT, TIME),
     st.builds(h.Moment, st.sampled_from(["healed", "recovered", "drained", "ended"]), TIME),
     st.builds(
         h.Dump, TEXT, st.booleans(), TIME, NUMBER,

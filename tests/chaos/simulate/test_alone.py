@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import BY_NAME, Plan, alone, draw, parse, plain
+from chaos.simulate.plan import BY_NAME, SeedPlan, alone, draw, parse, plain
 from chaos.simulate.run import Result, Run, collect
 
 SEEDS = range(40, 60)  # in some of them commands were given apart
@@ -16,7 +16,7 @@ ACCEPTED = "at 12.29 failover b how accept-data-loss\n"
 REFUSED = "at 12.44 failover b\n"
 
 
-def _clean(plan: Plan) -> Result:
+def _clean(plan: SeedPlan) -> Result:
     result = Run(plan).execute()
     collect()
     assert result.violations == (), f"seed {plan.seed}: {result.violations[0]}"

@@ -9,12 +9,12 @@ import pytest
 
 from chaos.checkers.violation import Violation
 from chaos.simulate.bugs import BUGS, planted
-from chaos.simulate.plan import Plan
+from chaos.simulate.plan import SeedPlan
 from chaos.simulate.run import Run, collect
 from twinlog.errors import InvalidInput
 
 
-def violations(plan: Plan) -> tuple[Violation, ...]:
+def violations(plan: SeedPlan) -> tuple[Violation, ...]:
     found = Run(plan).execute().violations
     collect()
     return found

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from chaos.checkers.violation import Violation
 from chaos.simulate.cli import main
-from chaos.simulate.plan import BY_NAME, Fault, Plan, draw, parse, text
+from chaos.simulate.plan import BY_NAME, Fault, SeedPlan, draw, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from gateway.epoch.active_epoch import ActiveEpoch
@@ -116,7 +116,7 @@ def test_what_was_found_once_stays_mended(kept: Path) -> None:
     assert result.violations == (), result.violations[0]
 
 
-def _failing(plan: Plan) -> Result:
+def _failing(plan: SeedPlan) -> Result:
     """A made-up run that fails as long as a crash of b is in it and 40 operations are asked."""
     result = Run(replace(plan, operations=0, faults=(), clients=1)).execute()
     fails = any(fault.kind == "crash" and fault.target == "b" for fault in plan.faults)

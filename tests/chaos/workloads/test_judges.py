@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.history.history import Ack, Call, Condition, Dump, History, Mutation, Operation, Outcome, Stored, history_of
+from chaos.history.history import Ack, Call, Condition, Dump, DumpedRow, History, Mutation, Operation, Outcome, history_of
 from chaos.workloads import WORKLOADS
 
 DONE = Outcome("ok", ack=Ack("a", 1, 1, 1, "sync"))
@@ -15,7 +15,7 @@ DONE = Outcome("ok", ack=Ack("a", 1, 1, 1, "sync"))
 
 def ended(table: str, rows: dict[str, dict[str, Any]], *operations: Operation) -> History:
     calls = [Call(at, "c0", operation, at, None, at + 0.5, DONE) for at, operation in enumerate(operations, 1)]
-    stored = {key: Stored(row, 1) for key, row in rows.items()}
+    stored = {key: DumpedRow(row, 1) for key, row in rows.items()}
     return history_of([*calls, Dump("b", False, 99.0, 9, {table: stored})])
 
 

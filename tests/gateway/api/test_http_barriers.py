@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.service.audits import AUDITS, Audit, AuditNotes
+from gateway.service.audits import AUDITS, AuditNotes, AuditRun
 from storage.clock import Clock
 from storage.engines.memory.engine import MemoryEngine
 from tests.gateway.door_client import DoorClient
@@ -73,10 +73,10 @@ async def test_an_audit_that_is_none_is_refused(plain: DoorClient, wrong: dict[s
     assert plain.service.engine.meta(AUDITS) is None
 
 
-def noted(**given: Any) -> Audit:
+def noted(**given: Any) -> AuditRun:
 
 
-    return msgspec.convert({**AUDIT, **given}, Audit)
+    return msgspec.convert({**AUDIT, **given}, AuditRun)
 
 
 async def test_the_last_of_each_job_and_the_last_good_one_are_kept() -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
-from gateway.cli.log import Place, segment_files
+from gateway.cli.log import LogKind, segment_files
 from gateway.config.loading import load_site_config
 from tests.crash.processes import free_port
 from tests.gateway.documented import opened
@@ -42,7 +42,7 @@ def test_a_demo_on_two_hdfs_starts_writes_and_ends(tmp_path: Path) -> None:
             assert client.post("/v1/tables", json=TABLE).status_code == 201
             assert client.put("/v1/tables/t/rows/1", json={"v": "x"}).json()["mode"] == "sync"
         config = load_site_config(Path(sites["a"]["config"]), {})
-        assert [file.place for file in segment_files(config, Place.PEER)] == [Place.PEER], "the log commands read HDFS"
+        assert [file.place for file in segment_files(config, LogKind.PEER)] == [LogKind.PEER], "the log commands read HDFS"
     finally:
         demo.terminate()
         assert demo.wait(60) == 0

@@ -52,7 +52,7 @@ async def test_it_opens_asynchronously_and_says_so_everywhere(tmp_path: Path, ha
         assert written.mode == "async"
         assert (await outcome(pair, "a", written.receipt)).mode == "async"
         assert (await coordinator_value(pair, "a")).mode == "async"
-        assert site(pair, "a").ports.engine.meta(ASYNC_EPOCH) is None, "it has opened so: nothing was degraded"
+        assert site(pair, "a").parts.engine.meta(ASYNC_EPOCH) is None, "it has opened so: nothing was degraded"
         document = pair.running["a"].service.cluster.document()
         assert (document.mode, document.policy, document.resync) == ("async", "performance", None)
         await pair.until(lambda: caught_up(pair, "a", "b"))

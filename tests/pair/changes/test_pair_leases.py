@@ -18,7 +18,7 @@ async def cut_off(pair: Pair, name: str) -> None:
     """The site reaches nothing but its clients, and its lease has run out."""
     pair.cut = True
     pair.faults[name].remote_down = pair.faults[name].coordinator_down = True
-    clock = site(pair, name).ports.clock
+    clock = site(pair, name).parts.clock
     await pair.until(lambda: not epoch(pair, name).lease.valid_at(clock.monotonic_s()))
 
 
@@ -60,7 +60,7 @@ async def test_a_scan_under_way_when_the_site_hands_over_is_not_answered(tmp_pat
     """The next active did not wait for this site's lease, because this site said that it had stopped."""
     async with open_pair(tmp_path, lease_s=30.0) as pair:
         await put(pair, "a", 1, "old")
-        service, engine = pair.running["a"].service, site(pair, "a").ports.engine
+        service, engine = pair.running["a"].service, site(pair, "a").parts.engine
         scan, go_on, reached = engine.scan, asyncio.Event(), asyncio.Event()
 
         async def held(*args: Any, **options: Any) -> Any:
@@ -86,7 +86,7 @@ async def test_a_lease_that_lapsed_while_nothing_was_written_is_proved_again(tmp
     async with open_pair(tmp_path) as pair:
         await put(pair, "a", 1, "x")
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        lease, clock = epoch(pair, "a").lease, site(pair, "a").ports.clock
+        lease, clock = epoch(pair, "a").lease, site(pair, "a").parts.clock
         pair.faults["a"].hold_remote.clear()
         await pair.until(lambda: epoch(pair, "a").core.frames_in_flight > 0)
         over_s = clock.monotonic_s() + lease.lease_s  # what is on its way proves nothing any more when it arrives

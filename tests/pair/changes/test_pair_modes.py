@@ -21,7 +21,7 @@ from twinlog.errors import OutcomeUnknown, Unavailable
 
 def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:
     """The next change of the coordinator's value to `mode` takes place, and the site hears that it does not answer."""
-    coordinator: Any = site(pair, name).ports.coordinator
+    coordinator: Any = site(pair, name).parts.coordinator
     compare_and_set, lost = coordinator.compare_and_set, list[str]()
 
     async def losing(expected_state_id: int, new: PairState) -> PairState:
@@ -156,7 +156,7 @@ async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_ba
         await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE", timeout_s=3)
         pair.faults["a"].hold_remote.set()
         await pair.until(lambda: pair.role("a") == "ACTIVE")
-        assert site(pair, "a").ports.engine.meta(PINNED) is None
+        assert site(pair, "a").parts.engine.meta(PINNED) is None
 
 
 async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: P
         await epoch(pair, "a").degrade(by_command=False)
         await epoch(pair, "a").resync(by_command=False)
         assert pair.role("a") == "DOWNGRADE_ACTIVE"
-        assert (epoch(pair, "a").auto_resync, site(pair, "a").ports.engine.meta(PINNED)) == (False, b"1")
+        assert (epoch(pair, "a").auto_resync, site(pair, "a").parts.engine.meta(PINNED)) == (False, b"1")
 
 
 async def test_what_a_degrade_acknowledged_is_quarantined_even_if_the_site_dies_at_once(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_nothing_waits_for_a_round_of_the_trimmer_whose_dfs_does_not_answe
         async with asyncio.timeout(5):
             assert (await pair.operate("a", "degrade")).state == "succeeded"
             assert (await pair.operate("a", "resync")).state == "succeeded"
-            await site(pair, "a").ports.cursors.register("reader", "r1")
+            await site(pair, "a").parts.cursors.register("reader", "r1")
             assert (await put(pair, "a", 9, "both logs")).mode == "sync"
         assert pair.faults["a"].waiting_deletes == 1
 
@@ -219,7 +219,7 @@ async def test_the_trimmer_takes_no_segment_of_a_writer_that_is_being_made_for_o
         await pair.operate("a", "degrade")
         pair.faults["a"].hold_remote.clear()  # the header of the new segment
         resyncing = asyncio.ensure_future(epoch(pair, "a").resync(by_command=True))
-        dfs, layout = site(pair, "a").ports.peer_dfs, site(pair, "a").layout
+        dfs, layout = site(pair, "a").parts.peer_dfs, site(pair, "a").layout
         mine = epoch(pair, "a").epoch
         async with asyncio.timeout(10):
             while all([await dfs.is_closed(path) for path in await segments_of(dfs, layout, mine)]):  # noqa: ASYNC110

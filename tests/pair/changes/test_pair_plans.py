@@ -51,7 +51,7 @@ async def test_a_drained_active_whose_successor_died_opens_again_by_command(tmp_
 
 async def test_an_active_whose_undrain_was_lost_opens_again_by_itself(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        engine, reached = site(pair, "b").ports.engine, asyncio.Event()
+        engine, reached = site(pair, "b").parts.engine, asyncio.Event()
         flush = engine.flush
 
         async def hangs() -> int:
@@ -95,7 +95,7 @@ async def test_the_coordinator_goes_away_right_after_it_named_the_active(tmp_pat
 
 async def test_an_epoch_that_ends_while_the_storage_fails_does_not_leave_the_site_behind(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        engine = site(pair, "a").ports.engine
+        engine = site(pair, "a").parts.engine
         flush, failures = engine.flush, list[str]()
 
         async def fails() -> int:
@@ -113,7 +113,7 @@ async def test_an_epoch_that_ends_while_the_storage_fails_does_not_leave_the_sit
 
 async def test_a_fault_in_the_write_path_ends_the_epoch_and_the_site_opens_again(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        before, engine = epoch(pair, "a").epoch, site(pair, "a").ports.engine
+        before, engine = epoch(pair, "a").epoch, site(pair, "a").parts.engine
         apply, failures = engine.apply, list[str]()
 
         async def fails(frames: Any) -> None:
@@ -132,7 +132,7 @@ async def test_a_fault_in_the_write_path_ends_the_epoch_and_the_site_opens_again
 
 async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -> None:
     async with open_pair(tmp_path) as pair:
-        wal = site(pair, "a").ports.wal
+        wal = site(pair, "a").parts.wal
         read, failures = wal.read, list[str]()
 
         async def fails(*args: Any) -> Any:
@@ -150,7 +150,7 @@ async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -
 async def test_a_plan_begins_also_while_the_asynchronous_active_renews_its_lease(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         await pair.operate("a", "degrade")
-        coordinator: Any = site(pair, "b").ports.coordinator
+        coordinator: Any = site(pair, "b").parts.coordinator
         compare_and_set, beats = coordinator.compare_and_set, list[int]()
 
         async def beaten(expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
@@ -196,7 +196,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         await pair.operate("a", "degrade")
         await pair.until(lambda: caught_up(pair, "a", "b"))
-        engine = site(pair, "b").ports.engine
+        engine = site(pair, "b").parts.engine
         apply, reached, go_on = engine.apply, asyncio.Event(), asyncio.Event()
 
         async def held(frames: Any) -> None:
@@ -216,7 +216,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
 
         pair.running["b"].operations._executor._failpoints = Moments({"plan.failover.replay.after": release})
         failing_over = asyncio.ensure_future(pair.force_failover("b"))
-        clock = site(pair, "b").ports.clock
+        clock = site(pair, "b").parts.clock
         over_s = clock.monotonic_s() + 1.5
         await pair.until(lambda: replayed or clock.monotonic_s() > over_s)
         assert not replayed
@@ -230,7 +230,7 @@ async def test_a_shipped_batch_under_way_is_finished_before_a_takeover_reads_whe
 async def test_plans_that_fail_again_and_again_are_tried_less_and_less_often(tmp_path: Path) -> None:
     """Each attempt is an operation in the journal, an epoch and a claim, for ever."""
     async with open_pair(tmp_path) as pair:
-        supervisor, clock = pair.running["a"].supervisor, site(pair, "a").ports.clock
+        supervisor, clock = pair.running["a"].supervisor, site(pair, "a").parts.clock
         await supervisor.stop()
         slept: list[float] = []
 

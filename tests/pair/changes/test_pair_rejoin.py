@@ -49,7 +49,7 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         deleted: list[str] = []
 
         def break_the_disk() -> None:
-            files = site(pair, "a").ports.files
+            files = site(pair, "a").parts.files
             delete = files.delete
 
             async def fails_once(path: str) -> None:
@@ -131,7 +131,7 @@ async def test_a_merge_that_is_repeated_changes_nothing_more(tmp_path: Path) -> 
         await take_over(pair)
 
         def break_the_disk() -> None:
-            files = site(pair, "a").ports.files
+            files = site(pair, "a").parts.files
             rename = files.rename
 
             async def fails_once(old: str, new: str) -> None:
@@ -164,7 +164,7 @@ async def test_a_write_is_refused_while_its_table_is_being_dropped(tmp_path: Pat
         await dropping
         with pytest.raises(Conflict):
             await writing
-        engine = site(pair, "a").ports.engine
+        engine = site(pair, "a").parts.engine
         assert not await engine.scan(table.id, None, None, reverse=False, limit=10)
 
 
@@ -206,7 +206,7 @@ async def test_a_crashed_active_whose_last_frame_nothing_attests_rejoins_from_th
         ended = await pair.force_failover("b")
         assert ended.state == "succeeded", ended
         await pair.start("a")
-        assert site(pair, "a").ports.engine.applied.seq < 5
+        assert site(pair, "a").parts.engine.applied.seq < 5
         await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
         assert await rows(pair, "a") == {key: f"a{key}" for key in range(5)}
         assert epoch(pair, "b").shipper.base_rows_sent == 0
@@ -220,7 +220,7 @@ async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path)
         for key in range(5):
             assert (await put(pair, "a", key, "only in the remote log")).mode == "sync"
         needed = epoch(pair, "a").core.committed
-        engine = site(pair, "b").ports.engine
+        engine = site(pair, "b").parts.engine
         await engine.set_meta(FLOOR, str(needed + 20).encode())
         await pair.crash("a")
         ended = await pair.operate("b", "failover", "b")

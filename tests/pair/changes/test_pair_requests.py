@@ -87,7 +87,7 @@ async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A storage behind a network: between the question about the key and its answer others have their turns."""
-    service, engine = pair.running["a"].service, site(pair, "a").ports.engine
+    service, engine = pair.running["a"].service, site(pair, "a").parts.engine
     table = service.tables.get("t")
     ask = engine.request_outcome
 
@@ -103,7 +103,7 @@ async def test_a_key_sent_twice_is_logged_once_though_the_storage_answers_late(
     before = engine.applied.seq
     first, *others = await asyncio.gather(*(service.rows.write(request) for _ in range(4)))
     assert [other.version for other in others] == [first.version] * 3
-    frames = await site(pair, "a").ports.wal.read(before, engine.applied.seq, 1 << 20)
+    frames = await site(pair, "a").parts.wal.read(before, engine.applied.seq, 1 << 20)
     assert sum(bool(record.request) for frame in frames for record in frame.records) == 1
 
 
@@ -144,7 +144,7 @@ async def test_a_write_that_waited_for_its_key_is_refused_once_the_site_has_drai
     with pytest.raises(TwinlogError) as refused:
         await writing
     assert isinstance(refused.value, Unavailable | NotActive)
-    assert active.ports.engine.applied.seq == drained_seq
+    assert active.parts.engine.applied.seq == drained_seq
     assert await rows(pair, "a") == {}
 
 
@@ -177,7 +177,7 @@ async def test_requests_that_left_are_forgotten_while_no_lease_can_be_proved(pai
     """Their rows are applied, nobody waits any more: while the coordinator is away they must not pile up."""
     await pair.operate("a", "degrade")
     pair.faults["a"].coordinator_down = True
-    clock = site(pair, "a").ports.clock
+    clock = site(pair, "a").parts.clock
     await pair.until(lambda: not epoch(pair, "a").lease.valid_at(clock.monotonic_s()))
     for number in range(5):
         with pytest.raises(OutcomeUnknown):

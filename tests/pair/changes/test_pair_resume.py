@@ -107,7 +107,7 @@ async def test_a_failover_to_the_other_site_supersedes_a_takeover_that_goes_on(t
         replayed, go_on = asyncio.Event(), asyncio.Event()
 
         def hold() -> None:
-            coordinator: Any = site(pair, "b").ports.coordinator
+            coordinator: Any = site(pair, "b").parts.coordinator
             read = coordinator.read
 
             async def held() -> PairState | None:
@@ -176,7 +176,7 @@ async def test_a_takeover_waits_with_its_one_attempt_for_the_dfs_that_it_claims_
         await pair.crash("a")
         await dies(pair, "b", "plan.failover.fence.after")
         await pair.start("b")
-        own: Any = site(pair, "b").ports.own_dfs
+        own: Any = site(pair, "b").parts.own_dfs
         probe = own.probe
 
         async def fails() -> None:

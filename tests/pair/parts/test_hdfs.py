@@ -75,7 +75,7 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
 ) -> None:
     await pair.running["a"].service.tables.create(TABLE)
     written = await write_rows(pair, "a", 0)
-    peer_dfs = pair.running["b"].site.ports.own_dfs
+    peer_dfs = pair.running["b"].site.parts.own_dfs
     assert await segments_of(peer_dfs, RemoteLayout("test"), site(pair, "a").epoch), "the remote log is on the other's HDFS"
     ended = await pair.operate("b", "switchover", "b")
     assert ended.state == "succeeded", ended
@@ -131,7 +131,7 @@ async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair
     assert ended.state == "succeeded", ended
     table = site(pair, "b").catalog.find("t")
     assert table is not None
-    codec, engine = RowCodec(table), site(pair, "b").ports.engine
+    codec, engine = RowCodec(table), site(pair, "b").parts.engine
     held = [await engine.get(table.id, codec.encode_json_row({"k": key, "v": ""})[0]) for key in sorted(acknowledged)]
     assert len(held) > 80
     assert None not in held

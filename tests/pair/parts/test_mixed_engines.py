@@ -57,7 +57,7 @@ async def write(pair: Pair, name: str, op: str, content: dict[str, Any], request
 
 
 async def content(pair: Pair, name: str) -> dict[str, Any]:
-    engine = site(pair, name).ports.engine
+    engine = site(pair, name).parts.engine
     snapshot = await engine.snapshot()
     told: dict[str, Any] = {"schemas": engine.applied.schemas(), "outcomes": await snapshot.request_outcomes(None, limit=1000)}
     for table in engine.applied.schemas():

@@ -43,7 +43,7 @@ class Story:
 
     @property
     def failure(self) -> str | None:
-        return site(self.pair, self.name).ports.engine.failure
+        return site(self.pair, self.name).parts.engine.failure
 
     async def write(self, filler: str = "") -> None:
         self.tried += 1

@@ -70,7 +70,7 @@ class PairCommands(SiteCommands):
         digest = hashlib.sha256(row_key + row_value).digest() if "once" in given else b""
         request = WriteRequest(table, [Mutation(op, row_key, row_value)], conditions, given.get("once"), digest)
         within_s = float(given["within"]) if "within" in given else None
-        applied_seq = self._at(site).site.ports.engine.applied.seq
+        applied_seq = self._at(site).site.parts.engine.applied.seq
         result = await service.rows.write(request, within_s)
         if "as" in given:
             self._results[given["as"]] = result
@@ -167,7 +167,7 @@ class PairCommands(SiteCommands):
     async def _stored(self, site: str) -> tuple[TableSchema, Any]:
         parts = self._at(site).site
         table = parts.catalog.get("t")
-        return table, await parts.ports.engine.scan(table.id, None, None, reverse=False, limit=100_000)
+        return table, await parts.parts.engine.scan(table.id, None, None, reverse=False, limit=100_000)
 
     async def do_rows(self, words: list[str]) -> str:
         return self._listed(*await self._stored(words[0]))
@@ -177,7 +177,7 @@ class PairCommands(SiteCommands):
 
     async def do_same(self, words: list[str]) -> str:
         """same: `yes` when both sites have applied the same log and hold the same rows at the same versions."""
-        a, b = self._at("a").site.ports.engine, self._at("b").site.ports.engine
+        a, b = self._at("a").site.parts.engine, self._at("b").site.parts.engine
         one, other = a.applied, b.applied
         if (one.epoch, one.seq) != (other.epoch, other.seq):
             return f"no, a is at {one.epoch}:{one.seq}, b at {other.epoch}:{other.seq}"
@@ -198,7 +198,7 @@ class PairCommands(SiteCommands):
         def among(frames: list[Frame]) -> bool:
             return any((record.key, record.value) == wanted for frame in frames for record in frame.records)
 
-        found = ["local"] if among(await self._at(site).site.ports.wal.read_all()) else []
+        found = ["local"] if among(await self._at(site).site.parts.wal.read_all()) else []
         found += ["remote"] if among(await self._remote_frames(site)) else []
         return " ".join(found) or "nowhere"
 
@@ -227,7 +227,7 @@ class PairCommands(SiteCommands):
         return "yes" if epoch is not None and epoch.modes.remote is not None else "no"
 
     async def do_local_segments(self, words: list[str]) -> str:
-        return str(len(self._at(words[0]).site.ports.wal.segments()))
+        return str(len(self._at(words[0]).site.parts.wal.segments()))
 
     async def do_quarantine(self, words: list[str]) -> str:
         """quarantine SITE: the rows in its quarantine's manifests by operation, or `empty`."""
@@ -258,14 +258,14 @@ class PairCommands(SiteCommands):
         parts = self._at(words[0]).site
         parts.barrier_calls.get(words[1])
         table = parts.catalog.get("t")
-        return self._listed(table, (await read_kept(parts.ports.engine, words[1])).rows[table.id])
+        return self._listed(table, (await read_kept(parts.parts.engine, words[1])).rows[table.id])
 
     async def do_same_barrier(self, words: list[str]) -> str:
         """same-barrier NAME: `yes` when both sites hold it at the same point with the same content."""
         found = []
         for name in "ab":
             self._at(name).service.barriers.get(words[0])
-            found.append(await read_kept(self._at(name).site.ports.engine, words[0]))
+            found.append(await read_kept(self._at(name).site.parts.engine, words[0]))
         return "yes" if found[0] == found[1] else "no"
 
     async def do_release(self, words: list[str]) -> str:

@@ -77,7 +77,7 @@ class SiteCommands:
     def state(self) -> str:
         """The pair in one line, for a failure."""
         return "; ".join(
-            f"{name}: {r.site.role} epoch {r.site.epoch} {r.site.mode} applied {r.site.ports.engine.applied.seq}"
+            f"{name}: {r.site.role} epoch {r.site.epoch} {r.site.mode} applied {r.site.parts.engine.applied.seq}"
             + (f", waits for {r.site.waiting_for}" if r.site.waiting_for else "")
             for name, r in sorted(self.pair.running.items())
         )
@@ -334,8 +334,8 @@ class SiteCommands:
         target = self._at(words[0])
         sender = self._at(OTHER[words[0]]).site
         epoch = target.site.sink.followed_epoch - (1 if words[1] == "old" else 0)
-        frames = await sender.ports.wal.read_all()
-        asked = to_message(FollowRequest(epoch, sender.site, pack_history(sender.ports.engine.applied.epochs)))
+        frames = await sender.parts.wal.read_all()
+        asked = to_message(FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs)))
         state = str((await target.peer_api.call(FOLLOW, asked))["state"])
         sent = to_message(ReplicateRequest(epoch, b"".join(frame.data for frame in frames[-3:])))
         await target.peer_api.call(REPLICATE, sent)

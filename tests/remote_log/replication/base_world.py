@@ -22,7 +22,7 @@ from remote_log.replication.messages import (
     from_message,
     to_message,
 )
-from remote_log.replication.shipper import Shipper, ShipperSettings
+from remote_log.replication.shipper import Shipper, ShipperPorts, ShipperSettings
 from remote_log.replication.sink import Sink
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -70,8 +70,8 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        barriers = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
-        self.sink = Sink(self.engine, self._clock, barriers, refusal=lambda: None, on_applied=lambda: None)
+        applier = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
+        self.sink = Sink(self.engine, self._clock, applier, refusal=lambda: None, on_applied=lambda: None)
         calls: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self.sink.follow), REPLICATE: (ReplicateRequest, self.sink.replicate),
             BASE: (BaseRequest, self.sink.base), BASE_DONE: (BaseDoneRequest, self.sink.base_done),
@@ -99,15 +99,18 @@ class World:
         self.rows_taken = 0  # by the standby, the same ones twice if they were sent twice
         self.schemas_told: list[list[int] | None] = []  # by each part that the standby took
         self.writing: asyncio.Future[None] | None = None
+        self.committed_changed = asyncio.Event()
+
+    @property
+    def applied_seq(self) -> int:
+        return self.engine.applied.seq
 
     async def open(self) -> None:
         self.wal = await Wal.open(self.files, settings=WalSettings(segment_bytes=2000, tail_bytes_max=1))
         await self.wal.start(self.log.epoch, self.log.seq + 1)
-        self.changed = asyncio.Event()
         self.shipper = Shipper(
-            site="a", epoch=self.log.epoch, transport=self, wal=self.wal, engine=self.engine, clock=self.clock,
-            applied=lambda: self.engine.applied.seq, changed=self.changed, on_position=lambda view: None,
-            on_fenced=lambda error: None, settings=SETTINGS,
+            ShipperPorts(self, self.wal, self.engine, self.clock), self, site="a", epoch=self.log.epoch,
+            on_position=lambda view: None, settings=SETTINGS,
         )
         await self.write(start_epoch(self.log.epoch))
         self.running = asyncio.create_task(self.shipper.run())
@@ -135,7 +138,7 @@ class World:
         frame = self.log.frame(*records)
         await self.wal.append(frame)
         await self.engine.apply([frame])
-        self.changed.set()
+        self.committed_changed.set()
 
     async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         body = msgspec.msgpack.encode(message)

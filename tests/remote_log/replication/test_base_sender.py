@@ -98,9 +98,9 @@ class Standby:
         self.restart()
 
     def restart(self) -> None:
-        barriers = FrameApplier(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
+        applier = FrameApplier(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
         self.sink = Sink(
-            self.engine, SystemClock(), barriers, refusal=lambda: None, on_applied=lambda: self.told.append("applied")
+            self.engine, SystemClock(), applier, refusal=lambda: None, on_applied=lambda: self.told.append("applied")
         )
 
     def progress(self, part: int, load: int = 1, epoch: int = 3) -> BaseProgress:

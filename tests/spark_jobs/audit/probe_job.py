@@ -8,7 +8,7 @@ import time
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.job import Chart, Outcome, Progress, Request, Series
+from spark_jobs.job import Chart, JobProgress, JobRequest, Outcome, Series
 from twinlog.errors import NotFound
 
 
@@ -23,7 +23,7 @@ def _places(spark: SparkSession) -> set[tuple[str, str]]:
     return set(spark.sparkContext.parallelize(range(4), 4).map(place).collect())
 
 
-def run(spark: SparkSession, request: Request, progress: Progress) -> Outcome:
+def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:
     progress.step("probing")
     count = int(request.options.get("findings", "0"))
     if "fails" in request.options:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_jobs.compare import job as compare
-from spark_jobs.job import Outcome, Request
+from spark_jobs.job import JobRequest, Outcome
 from spark_jobs.snapshots.source import Settings
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
@@ -39,7 +39,7 @@ class Steps:
         self.said.append(f"{done} of {total}")
 
 
-def run(spark: SparkSession, asked: Request) -> tuple[Outcome, list[dict[str, Any]]]:
+def run(spark: SparkSession, asked: JobRequest) -> tuple[Outcome, list[dict[str, Any]]]:
     outcome = compare.run(spark, asked, Steps())
     return outcome, [row.asDict() for row in outcome.findings.collect()]
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark_jobs.compare.checks import check_moments, choose
 from spark_jobs.job import Barrier
-from spark_jobs.snapshots.snapshot import Catalog
+from spark_jobs.snapshots.snapshot import SnapshotCatalog
 from storage.rows.schema import TableSchema, alter
 from tests.spark_jobs.snapshots.snapshot_rig import table
 from twinlog.errors import NotFound, Refused
@@ -15,8 +15,8 @@ from twinlog.errors import NotFound, Refused
 NAMES = ("north", "south")
 
 
-def catalog(*schemas: TableSchema, seq: int = 9, epoch: int = 2) -> Catalog:
-    return Catalog(seq, epoch, {schema.id: schema for schema in schemas})
+def catalog(*schemas: TableSchema, seq: int = 9, epoch: int = 2) -> SnapshotCatalog:
+    return SnapshotCatalog(seq, epoch, {schema.id: schema for schema in schemas})
 
 
 @pytest.mark.parametrize(("source", "peer", "barrier"), [

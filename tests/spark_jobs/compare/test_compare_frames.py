@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.compare.job import charts
-from spark_jobs.compare.ranges import Digested, Pair, check_explained, counters, paired
+from spark_jobs.compare.ranges import Digested, RangePair, check_explained, counters, paired
 from spark_jobs.compare.rows import DAMAGED, EXTRA, KINDS, MISSING, STALE, differing_rows, key_text, row_json
 from spark_jobs.snapshots.digests import cut_digests, digest_of
-from spark_jobs.snapshots.snapshot import Range
+from spark_jobs.snapshots.snapshot import KeyRange
 from spark_jobs.snapshots.source import ROWS
 from storage.rows.codec import RowCodec
 from tests.spark_jobs.snapshots.snapshot_rig import table
@@ -67,9 +67,9 @@ def test_as_a_dumb_comparison(spark: SparkSession, sides: list[tuple[Side, Side]
     assert said["GOODROWS"] == sum(peer.get(key) == row for source, peer in sides for key, row in source.items())
 
 
-def digests_of(number: int, source: Side, peer: Side, rows_max: int) -> list[Pair]:
+def digests_of(number: int, source: Side, peer: Side, rows_max: int) -> list[RangePair]:
     ours = [
-        Digested(Range(number, at, one.start, one.end, 1), one.rows, one.digest)
+        Digested(KeyRange(number, at, one.start, one.end, 1), one.rows, one.digest)
         for at, one in enumerate(cut_digests(packed(source), b"", None, rows_max))
     ]
     theirs = []
@@ -83,7 +83,7 @@ def packed(side: Side) -> list[tuple[bytes, bytes]]:
     return [(key, version.to_bytes(8, "big") + value) for key, (version, value) in sorted(side.items())]
 
 
-def inside(one: Range, key: bytes) -> bool:
+def inside(one: KeyRange, key: bytes) -> bool:
     return one.start <= key and (one.end is None or key < one.end)
 
 
@@ -102,22 +102,22 @@ def dumb(tables: Mapping[int, tuple[Side, Side]]) -> list[tuple[int, bytes, str]
     return found
 
 
-RANGE = Range(1, 4, b"a", b"c", 1)
+RANGE = KeyRange(1, 4, b"a", b"c", 1)
 
 
 @pytest.mark.parametrize(("pair", "counts"), [
-    (Pair(RANGE, 5, 5, False), {}),
-    (Pair(RANGE, 5, 5, True), {(1, 4, STALE): 1}),
-    (Pair(RANGE, 5, 4, False), {(1, 4, STALE): 1}),
-    (Pair(RANGE, 5, 5, False), {(1, 4, MISSING): 2, (1, 4, EXTRA): 1}),
+    (RangePair(RANGE, 5, 5, False), {}),
+    (RangePair(RANGE, 5, 5, True), {(1, 4, STALE): 1}),
+    (RangePair(RANGE, 5, 4, False), {(1, 4, STALE): 1}),
+    (RangePair(RANGE, 5, 5, False), {(1, 4, MISSING): 2, (1, 4, EXTRA): 1}),
 ])
-def test_a_range_that_its_rows_do_not_explain_is_no_answer(pair: Pair, counts: dict[tuple[int, int, str], int]) -> None:
+def test_a_range_that_its_rows_do_not_explain_is_no_answer(pair: RangePair, counts: dict[tuple[int, int, str], int]) -> None:
     with pytest.raises(EngineFailed, match="range 4 of table 'flights' was not the same"):
         check_explained([pair], counts, {1: "flights"})
 
 
 def test_counters_add_up() -> None:
-    pairs = [Pair(RANGE, 10, 9, False), Pair(Range(1, 5, b"c", None, 1), 7, 7, True)]
+    pairs = [RangePair(RANGE, 10, 9, False), RangePair(KeyRange(1, 5, b"c", None, 1), 7, 7, True)]
     counts = {(1, 4, MISSING): 2, (1, 4, EXTRA): 1, (1, 4, STALE): 3, (1, 4, DAMAGED): 1}
     check_explained(pairs, counts, {1: "t"})
     assert counters(pairs, counts) == {
@@ -127,7 +127,7 @@ def test_counters_add_up() -> None:
 
 
 def test_charts_show_where_differences_lie() -> None:
-    pairs = [Pair(Range(1, at, b"", None, 1), 1, 1, True) for at in range(250)]
+    pairs = [RangePair(KeyRange(1, at, b"", None, 1), 1, 1, True) for at in range(250)]
     (chart,) = charts(pairs, {(1, 0, MISSING): 2, (1, 249, STALE): 5, (1, 248, STALE): 1}, {1: "flights"})
     heights = {series.name: series.y for series in chart.series}
     assert list(heights) == list(KINDS)

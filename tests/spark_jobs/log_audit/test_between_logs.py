@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.log_audit import between_logs as log_between
 from spark_jobs.log_audit.job import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
 from spark_jobs.logs.columns import RUNS_SCHEMA
-from spark_jobs.logs.files import Place
+from spark_jobs.logs.files import LogFolder
 from storage.log.frame import Flags, Frame
 from storage.log.segment import remote_name, wal_name
 from tests.spark_jobs.log_rig import epoch_start, offset_of
@@ -49,8 +49,8 @@ class Rig:
         return self
 
     def _read(self, log: str, folder: Path) -> Audited:
-        rows = view(Place(str(folder)), folded=True)
-        return audited(self.spark, "a", log, Place(str(folder)), self.spark.createDataFrame(rows, RUNS_SCHEMA))
+        rows = view(LogFolder(str(folder)), folded=True)
+        return audited(self.spark, "a", log, LogFolder(str(folder)), self.spark.createDataFrame(rows, RUNS_SCHEMA))
 
     def told(self, trimmed_to: int | None) -> list[Told]:
         """Returns the differences of the two logs, without the faults of the remote log itself. `details`: in words."""

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.log_audit.charts import POINTS_MAX, lag, lag_chart
 from spark_jobs.logs.columns import RUNS_SCHEMA
-from spark_jobs.logs.files import Place
+from spark_jobs.logs.files import LogFolder
 from spark_jobs.logs.runs import waited_ms
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import Record, RecordKind
@@ -47,7 +47,7 @@ def test_what_waits_since_an_earlier_segment_waits_at_least_since_this_one_begin
 def test_the_longest_wait_of_each_time_and_none_of_asynchronous_ones(spark: SparkSession, tmp_path: Path) -> None:
     frames = [a_frame(seq, 10 * seq, max(0, seq - 2 - 4 * (seq == 500))) for seq in range(1, 1001)]
     behind = [a_frame(seq, 10 * seq, 1000, Flags.ASYNC) for seq in range(1001, 1201)]
-    place = Place(str(write_wal(tmp_path / "wal", [frames[:600], frames[600:] + behind])))
+    place = LogFolder(str(write_wal(tmp_path / "wal", [frames[:600], frames[600:] + behind])))
     table = spark.createDataFrame(view(place, folded=False), RUNS_SCHEMA)
     points = [(row["at_ms"], row["waited_ms"]) for row in lag(table).collect()]
     assert len(points) == POINTS_MAX

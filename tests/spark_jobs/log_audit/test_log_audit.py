@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from remote_log.layout import RemoteLayout
-from spark_jobs.job import Outcome, Request, SiteSource
+from spark_jobs.job import JobRequest, Outcome, SiteSource
 from spark_jobs.log_audit import job as log_audit
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from storage.log.frame import parse_frame
 from tests.spark_jobs.log_rig import Silent, flip, places, put_in, take_out, walk_file
 from tests.spark_jobs.log_writers import Logs, written
@@ -41,7 +41,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def audit(spark: SparkSession, root: Path, *, remote: bool = True) -> Outcome:
     a = SiteSource("a", NOBODY, wal=str(root / "wal"))
     b = SiteSource("b", NOBODY, remote_log=str(root / "dfs" / "pair" / "0") if remote else "")
-    return log_audit.run(spark, Request("log-audit", "pair", a, b, root), Silent())
+    return log_audit.run(spark, JobRequest("log-audit", "pair", a, b, root), Silent())
 
 
 def told(outcome: Outcome) -> list[tuple[Any, ...]]:
@@ -50,7 +50,7 @@ def told(outcome: Outcome) -> list[tuple[Any, ...]]:
 
 
 def segment(folder: Path, number: int) -> Path:
-    return folder / list_log(Place(str(folder))).segments[number].name
+    return folder / list_log(LogFolder(str(folder))).segments[number].name
 
 
 def damaged_in_wal(wal: Path, remote: Path) -> tuple[str, Path, int]:
@@ -91,7 +91,7 @@ def remote_segment_lost(wal: Path, remote: Path) -> tuple[str, Path, int]:
     file = segment(remote, -1)
     first_lost = walk_file_of_remote(file).frames["seq"][0]
     file.unlink()
-    for each in list_log(Place(str(wal))).segments:
+    for each in list_log(LogFolder(str(wal))).segments:
         found = walk_file(wal / each.name)
         for seq, (offset, _) in zip(found.frames["seq"], places(found), strict=True):
             if seq == first_lost:
@@ -147,7 +147,7 @@ def test_a_log_that_is_written_and_trimmed_meanwhile_has_no_finding(
                 ready.set()
         await logs.close()
 
-    def facts(request: Request, remarks: list[str]) -> dict[str, dict[str, Any]]:
+    def facts(request: JobRequest, remarks: list[str]) -> dict[str, dict[str, Any]]:
         active = {"role": "ACTIVE", "mode": "sync", "applied_seq": state["applied"], "durable_seq": 0}
         return {"a": active, "b": {"role": "STANDBY", "mode": "sync", "applied_seq": 0, "durable_seq": state["durable"]}}
 
@@ -181,7 +181,7 @@ def test_a_site_that_was_never_active_has_no_wal(spark: SparkSession, tmp_path: 
     (tmp_path / "dfs").mkdir()
     a = SiteSource("a", NOBODY, wal=str(sound / "wal"), remote_log=str(tmp_path / "dfs" / "pair" / "0"))
     b = SiteSource("b", NOBODY, wal=str(tmp_path / "data" / "wal"), remote_log=str(sound / "dfs" / "pair" / "0"))
-    outcome = log_audit.run(spark, Request("log-audit", "pair", a, b, tmp_path), Silent())
+    outcome = log_audit.run(spark, JobRequest("log-audit", "pair", a, b, tmp_path), Silent())
     assert outcome.good
     assert sum("nothing was ever written" in remark for remark in outcome.remarks) == 2
 
@@ -189,10 +189,10 @@ def test_a_site_that_was_never_active_has_no_wal(spark: SparkSession, tmp_path: 
 def test_logs_of_which_none_is_there_are_not_taken_for_sound(spark: SparkSession, tmp_path: Path) -> None:
     a = SiteSource("a", NOBODY, wal=str(tmp_path / "wal"))
     with pytest.raises(ConfigError, match="nothing was ever written"):
-        log_audit.run(spark, Request("log-audit", "pair", a, SiteSource("b", NOBODY), tmp_path), Silent())
+        log_audit.run(spark, JobRequest("log-audit", "pair", a, SiteSource("b", NOBODY), tmp_path), Silent())
 
 
 def test_without_any_log_the_job_says_what_to_give(spark: SparkSession, tmp_path: Path) -> None:
-    nothing = Request("log-audit", "pair", SiteSource("a", NOBODY), SiteSource("b", NOBODY), tmp_path)
+    nothing = JobRequest("log-audit", "pair", SiteSource("a", NOBODY), SiteSource("b", NOBODY), tmp_path)
     with pytest.raises(ConfigError, match="give --config FILE"):
         log_audit.run(spark, nothing, Silent())

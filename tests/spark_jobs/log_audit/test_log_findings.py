@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.job import Request, SiteSource
+from spark_jobs.job import JobRequest, SiteSource
 from spark_jobs.log_audit import job as log_audit
 from storage.log.frame import Flags, Frame
 from storage.log.segment import remote_name, wal_name
@@ -43,7 +43,7 @@ def audit(spark: SparkSession, wal: Path, dfs: Path | None = None) -> list[Told]
 
 
 def audit_pair(spark: SparkSession, a: SiteSource, b: SiteSource, folder: Path) -> list[Told]:
-    rows = log_audit.run(spark, Request("log-audit", "pair", a, b, folder), Silent()).findings.collect()
+    rows = log_audit.run(spark, JobRequest("log-audit", "pair", a, b, folder), Silent()).findings.collect()
     return [(row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in rows]
 
 
@@ -133,7 +133,7 @@ def test_what_the_other_direction_resynced_accounts_for_nothing(spark: SparkSess
 
 def facts(monkeypatch: pytest.MonkeyPatch, *, applied_seq: int, durable_seq: int) -> None:
     """Sets the gateways' answers: a is active, b holds so much durably."""
-    def said(request: Request, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
+    def said(request: JobRequest, remarks: list[str]) -> Mapping[str, Mapping[str, Any]]:
         return {
             "a": {"role": "ACTIVE", "mode": "sync", "applied_seq": applied_seq, "durable_seq": 0},
             "b": {"role": "STANDBY", "mode": "sync", "applied_seq": durable_seq, "durable_seq": durable_seq},

@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.log_audit.job import WAL, Audited, Here, audited, findings_of
 from spark_jobs.logs.columns import RUNS_SCHEMA, mark_batch
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.walk import GONE, Mark, Walk
 from storage.log.frame import Flags, Frame
 from storage.log.segment import wal_name
@@ -27,14 +27,14 @@ Told = tuple[str, str | None, int, int, int]  # kind, segment, offset, seq, last
 BUCKET = 1 << 20  # sequences that are put in order together
 
 
-def put(folder: Path, files: Files) -> Place:
+def put(folder: Path, files: Files) -> LogFolder:
     folder.mkdir()
     for (epoch, index), frames in files.items():
         (folder / wal_name(epoch, index)).write_bytes(segment_bytes(frames, epoch=epoch, index=index))
-    return Place(str(folder))
+    return LogFolder(str(folder))
 
 
-def read(spark: SparkSession, place: Place, gone: int | None = None) -> Audited:
+def read(spark: SparkSession, place: LogFolder, gone: int | None = None) -> Audited:
     """`gone`: the segment that was trimmed between the listing and the reading."""
     rows = view(place, folded=True)
     if gone is not None:
@@ -45,7 +45,7 @@ def read(spark: SparkSession, place: Place, gone: int | None = None) -> Audited:
     return audited(spark, "a", WAL, place, spark.createDataFrame(rows, RUNS_SCHEMA))
 
 
-def told(spark: SparkSession, place: Place, trimmed_to: int = 0, gone: int | None = None) -> list[Told]:
+def told(spark: SparkSession, place: LogFolder, trimmed_to: int = 0, gone: int | None = None) -> list[Told]:
     log = read(spark, place, gone)
     found = Here.take(spark, log.located(findings_of(log, trimmed_to))).rows.to_pylist()
     return sorted((row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in found)

@@ -14,7 +14,7 @@ import pytest
 from spark_jobs.log_audit.job import WAL, Audited, Here, audited, findings_of
 from spark_jobs.log_audit.one_log import BROKEN_LINK, DUPLICATE, GAP
 from spark_jobs.logs.columns import RUNS_SCHEMA
-from spark_jobs.logs.files import LocalStore, Place
+from spark_jobs.logs.files import LocalStore, LogFolder
 from storage.log import chain
 from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.logs.noisy_logs import Segments, history, in_segments, spoil, view, walks, write
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def chained(spark: SparkSession, place: Place) -> tuple[Audited, list[tuple[str, int, int]]]:
+def chained(spark: SparkSession, place: LogFolder) -> tuple[Audited, list[tuple[str, int, int]]]:
     """The log as audited, and kind, `seq`, `last_seq` of the findings."""
     found = audited(spark, "a", WAL, place, spark.createDataFrame(view(place, folded=True), RUNS_SCHEMA))
     rows = Here.take(spark, findings_of(found, 0)).rows.to_pylist()
     return found, sorted((row["kind"], row["seq"], row["last_seq"]) for row in rows)
 
 
-def frames_in(place: Place) -> Iterator[Frame]:
+def frames_in(place: LogFolder) -> Iterator[Frame]:
     for found, segment in walks(place):
         data = LocalStore().read(place.file(segment.name))
         yield from (parse_frame(data, offset) for offset in found.offsets.tolist())

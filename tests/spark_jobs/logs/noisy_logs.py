@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from spark_jobs.logs.columns import RUNS_SCHEMA, mark_batch
-from spark_jobs.logs.files import LocalStore, Place, Segment, list_log
+from spark_jobs.logs.files import LocalStore, LogFolder, Segment, list_log
 from spark_jobs.logs.runs import fold, run_begins
 from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Flags, Frame, make_frame
@@ -95,7 +95,7 @@ def spoil(
         del segments[noise.choice(list(segments)[1:-1])]
 
 
-def write(noise: random.Random, folder: Path, segments: Segments, damaged: int, *, remote: bool) -> Place:
+def write(noise: random.Random, folder: Path, segments: Segments, damaged: int, *, remote: bool) -> LogFolder:
     """On disk; in some files a byte is flipped, and sometimes nothing stands behind it."""
     folder.mkdir(parents=True)
     chosen = noise.sample(list(segments), min(damaged, len(segments)))
@@ -111,10 +111,10 @@ def write(noise: random.Random, folder: Path, segments: Segments, damaged: int, 
         name = f"{epoch:012d}/{remote_name(wal_name(epoch, index), 0)}" if remote else wal_name(epoch, index)
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(bytes(data) + bytes(300))
-    return Place(str(folder))
+    return LogFolder(str(folder))
 
 
-def view(place: Place, *, folded: bool) -> pa.Table:
+def view(place: LogFolder, *, folded: bool) -> pa.Table:
     """The rows of the view `runs`; not folded: each frame is a run of its own."""
     batches = []
     for found, segment in walks(place):
@@ -125,7 +125,7 @@ def view(place: Place, *, folded: bool) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def walks(place: Place) -> Iterator[tuple[Walk, Segment]]:
+def walks(place: LogFolder) -> Iterator[tuple[Walk, Segment]]:
     for segment in list_log(place).segments:
         file = place.file(segment.name)
         yield walk(LocalStore().read(file), file, segment), segment

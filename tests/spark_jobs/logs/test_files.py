@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThanOrEqual, Not
 
-from spark_jobs.logs.files import LocalStore, Place, list_log, place_of, whole_log
+from spark_jobs.logs.files import LocalStore, LogFolder, list_log, place_of, whole_log
 from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.source import TASK_BYTES, needed, packed
 from storage.log.segment import remote_name, wal_name
@@ -39,13 +39,13 @@ def remote_log(folder: Path) -> Path:
 
 def test_segments_of_a_wal_in_order_and_nothing_else(wal: Path) -> None:
     (wal / "notes.txt").touch()
-    log = list_log(Place(str(wal)))
+    log = list_log(LogFolder(str(wal)))
     assert log.kind == "wal"
     assert [(each.name, each.ordinal, each.epoch) for each in log.segments] == [(wal_name(1, n + 1), n, 1) for n in range(4)]
 
 
 def test_segments_of_a_remote_log_by_epoch(tmp_path: Path) -> None:
-    log = list_log(Place(str(remote_log(tmp_path / "0"))))
+    log = list_log(LogFolder(str(remote_log(tmp_path / "0"))))
     assert log.kind == "remote"
     assert [(each.epoch, each.wal, each.length) for each in log.segments] == [
         (1, wal_name(1, 1), 1), (1, wal_name(1, 1), 2), (2, wal_name(2, 1), 4), (10, wal_name(10, 1), 1),
@@ -72,9 +72,9 @@ def test_an_empty_folder_is_a_log_without_anything_to_read(tmp_path: Path) -> No
     (tmp_path / "claims").mkdir()
     (tmp_path / "empty").mkdir()
     for folder, says in ((tmp_path / "empty", "is empty"), (tmp_path, "is a remote log without any segment")):
-        assert list_log(Place(str(folder))).segments == ()
+        assert list_log(LogFolder(str(folder))).segments == ()
         with pytest.raises(NotFound, match=rf"\(option path\) {says}"):
-            whole_log(Place(str(folder)))
+            whole_log(LogFolder(str(folder)))
 
 
 def test_an_hdfs_address_leads_to_the_name_nodes_web_port() -> None:
@@ -111,7 +111,7 @@ def test_parts_of_a_file(tmp_path: Path) -> None:
 def test_ranges_spare_files_that_hold_nothing_wanted(wal: Path, filters: list[Filter], indexes: list[int]) -> None:
     ranges = Ranges()
     ranges.add(filters)
-    assert [each.ordinal + 1 for each in needed(list_log(Place(str(wal))), ranges)] == indexes
+    assert [each.ordinal + 1 for each in needed(list_log(LogFolder(str(wal))), ranges)] == indexes
 
 
 def test_the_segments_of_a_remote_log_have_no_highest_sequence(tmp_path: Path) -> None:
@@ -123,21 +123,21 @@ def test_the_segments_of_a_remote_log_have_no_highest_sequence(tmp_path: Path) -
         (folder / remote_name(wal_name(1, 1), number)).write_bytes(data)
     ranges = Ranges()
     ranges.add([GreaterThanOrEqual(("seq",), 8)])
-    assert len(needed(list_log(Place(str(tmp_path))), ranges)) == 2
+    assert len(needed(list_log(LogFolder(str(tmp_path))), ranges)) == 2
     ranges.add([LessThanOrEqual(("seq",), 5)])
-    assert len(needed(list_log(Place(str(tmp_path))), ranges)) == 1
+    assert len(needed(list_log(LogFolder(str(tmp_path))), ranges)) == 1
 
 
 def test_a_segment_whose_header_cannot_be_read_bounds_nothing(wal: Path) -> None:
     (wal / wal_name(1, 2)).write_bytes(b"no header")
     ranges = Ranges()
     ranges.add([GreaterThanOrEqual(("seq",), 31)])
-    assert [each.ordinal for each in needed(list_log(Place(str(wal))), ranges)] == [0, 3]
+    assert [each.ordinal for each in needed(list_log(LogFolder(str(wal))), ranges)] == [0, 3]
 
 
 def test_small_segments_are_read_together(wal: Path) -> None:
-    segments = list_log(Place(str(wal))).segments
+    segments = list_log(LogFolder(str(wal))).segments
     assert [len(part.segments) for part in packed(segments)] == [4]
     with (wal / wal_name(1, 2)).open("r+b") as file:
         file.truncate(TASK_BYTES)
-    assert [len(part.segments) for part in packed(list_log(Place(str(wal))).segments)] == [1, 1, 2]
+    assert [len(part.segments) for part in packed(list_log(LogFolder(str(wal))).segments)] == [1, 1, 2]

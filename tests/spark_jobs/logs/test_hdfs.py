@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
-from spark_jobs.job import Request, SiteSource
+from spark_jobs.job import JobRequest, SiteSource
 from spark_jobs.logs.files import WebHdfsStore
 from spark_jobs.replay import job as replay
 from tests.remote_log.dfs.hdfs.rig import opener
@@ -98,7 +98,7 @@ async def test_a_replay_makes_the_storage_that_the_wal_makes(
     def replayed(into: str, **settings: str) -> list[tuple[bytes, bytes]]:
         nobody = SiteSource("a", "http://127.0.0.1:1")
         asked = {**settings, "into": str(logs.root / into)}
-        replay.run(spark, Request("replay", "pair", nobody, nobody, logs.root, options=asked), Silent())
+        replay.run(spark, JobRequest("replay", "pair", nobody, nobody, logs.root, options=asked), Silent())
         return contents(logs.root / into)
 
     place = options(hdfs, hdfs_root)

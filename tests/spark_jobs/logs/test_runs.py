@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.log_audit.job import REMOTE, WAL, Audited, Here, audited, findings_of, lacking
 from spark_jobs.logs import runs
 from spark_jobs.logs.columns import COUNTER_BITS, RUNS_SCHEMA
-from spark_jobs.logs.files import Place, Segment, list_log
+from spark_jobs.logs.files import LogFolder, Segment, list_log
 from spark_jobs.logs.walk import Walk
 from storage.log.frame import Flags, make_frame
 from storage.log.record import Record, RecordKind
@@ -32,7 +32,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "BLOCK_BITS", BLOCK_BITS)
 
 
-def noisy(folder: Path, seed: int) -> tuple[Place, Place]:
+def noisy(folder: Path, seed: int) -> tuple[LogFolder, LogFolder]:
     """A WAL and its remote log."""
     noise = random.Random(seed)
     written = history(noise, epochs=4, frames=110)
@@ -116,7 +116,7 @@ def test_a_wait_is_counted_from_the_first_frame_above_what_is_committed_also_out
     assert runs.waited_ms(walk_file(file))[-1] == 40, "since sequence 5, made at 10"
 
 
-def rows(spark: SparkSession, place: Place, *, folded: bool) -> list[tuple[Any, ...]]:
+def rows(spark: SparkSession, place: LogFolder, *, folded: bool) -> list[tuple[Any, ...]]:
     frame = spark.createDataFrame(view(place, folded=folded), RUNS_SCHEMA)
     every = runs.frames_of(frame, runs.runs_of(frame).select(*runs.KEY))
     wanted = ("epoch", "seq", "last_seq", "previous", "committed", "flags", "crc", "ordinal", "segment_epoch", "offset", "end",
@@ -147,7 +147,9 @@ def test_runs_that_share_a_sequence_are_named_and_no_others(spark: SparkSession,
     ]
 
 
-def told(spark: SparkSession, places: tuple[Place, Place], trimmed_to: int | None, *, folded: bool) -> list[tuple[Any, ...]]:
+def told(
+    spark: SparkSession, places: tuple[LogFolder, LogFolder], trimmed_to: int | None, *, folded: bool
+) -> list[tuple[Any, ...]]:
     logs: list[Audited] = []
     own: list[Here] = []
     for log, place in zip((WAL, REMOTE), places, strict=True):

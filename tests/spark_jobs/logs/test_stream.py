@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.stream import LogStreamReader, latest
 from storage.log.frame import Frame
 from storage.log.segment import HEADER_BYTES, wal_name
@@ -33,7 +33,7 @@ def put(folder: Path, index: int, frames: list[Frame], *, torn: bytes = b"", zer
 
 
 def far(folder: Path, start: object = START) -> dict[str, object]:
-    return latest(list_log(Place(str(folder))), start)  # type: ignore[arg-type]
+    return latest(list_log(LogFolder(str(folder))), start)  # type: ignore[arg-type]
 
 
 def test_a_write_on_its_way_is_read_when_it_is_there(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_wrong_path_is_said_at_once(tmp_path: Path) -> None:
     from spark_jobs.logs.columns import LOG_SCHEMA
 
     with pytest.raises(InvalidInput, match=r"\(option path\) is not there"):
-        LogStreamReader(Place(str(tmp_path / "nowhere")), LOG_SCHEMA, "").initialOffset()
+        LogStreamReader(LogFolder(str(tmp_path / "nowhere")), LOG_SCHEMA, "").initialOffset()
 
 
 def test_every_record_comes_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.job import Outcome, Request
+from spark_jobs.job import JobRequest, Outcome
 from spark_jobs.reconcile import job as reconcile
 from spark_jobs.reconcile.tail import read_tail
-from spark_jobs.snapshots.snapshot import Range
+from spark_jobs.snapshots.snapshot import KeyRange
 from storage.engine import StoredRow
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
@@ -70,7 +70,7 @@ def put_aside(folder: Path, *kept: Frame) -> Path:
     return folder
 
 
-def run(spark: SparkSession, asked: Request, **settings: str) -> tuple[Outcome, dict[Any, dict[str, Any]]]:
+def run(spark: SparkSession, asked: JobRequest, **settings: str) -> tuple[Outcome, dict[Any, dict[str, Any]]]:
     outcome = reconcile.run(spark, replace(asked, options=settings), Silent())
     rows = [row.asDict() for row in outcome.frames["reconciled"].collect()]
     return outcome, {None if row["key_text"] is None else int(row["key_text"]): row for row in rows}
@@ -169,5 +169,5 @@ def test_many_keys_are_read_as_few_ranges() -> None:
 
 
 def ranges(keys: list[tuple[int, bytes]], points_max: int) -> list[tuple[int, bytes, bytes | None]]:
-    found: list[Range] = reconcile.ranges_of(keys, points_max)
+    found: list[KeyRange] = reconcile.ranges_of(keys, points_max)
     return [(one.table, one.start, one.end) for one in found]

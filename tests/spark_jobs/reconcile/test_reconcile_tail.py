@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_jobs.job import Request
+from spark_jobs.job import JobRequest
 from spark_jobs.reconcile import job as reconcile
 from spark_jobs.reconcile.job import Looked, _lines, _looked
 from spark_jobs.reconcile.tail import Tail, read_tail
@@ -39,7 +39,7 @@ def of(*records: Record) -> Tail:
 
 
 @pytest.fixture
-async def asked(tmp_path: Path) -> AsyncIterator[Request]:
+async def asked(tmp_path: Path) -> AsyncIterator[JobRequest]:
     """Two sites with the table flights of ten rows, at the end of BEFORE."""
     async with storage("rocksdb", "a", tmp_path, BEFORE) as a, storage("sqlite", "b", tmp_path, BEFORE) as b:
         yield request(await a.source(), await b.source(), barrier(END))
@@ -50,7 +50,7 @@ def described(looked: Looked) -> tuple[set[int], set[int], dict[bytes, bool]]:
     return set(looked.unmade), set(looked.foreign), {bytes(line[1]): bool(line[-1]) for line in _lines(looked)}  # type: ignore[call-overload]
 
 
-async def test_a_table_that_the_tail_dropped_took_its_earlier_rows_with_it(asked: Request) -> None:
+async def test_a_table_that_the_tail_dropped_took_its_earlier_rows_with_it(asked: JobRequest) -> None:
     tail = of(upsert(1, "x"), changed_table(None, 1))
     assert (tail.changes, tail.schemas) == ({}, {1: None})
     assert described(_looked(asked, tail)) == ({1}, set(), {}), "it still stands at the sites"
@@ -64,14 +64,14 @@ def test_an_update_of_a_row_that_the_tail_deleted_is_known_by_its_own_columns_on
     assert (found.operation, found.value, found.records) == ("update", change, 2)
 
 
-async def test_a_table_that_the_tail_changed_is_the_same_table(asked: Request) -> None:
+async def test_a_table_that_the_tail_changed_is_the_same_table(asked: JobRequest) -> None:
     tail = of(changed_table(table(1, "flights", history_s=7), 1), upsert(1, "x"))
     assert described(_looked(asked, tail)) == ({1}, set(), {key(1): False})
     same = of(changed_table(table(1, "flights"), 1), upsert(1, "x"))
     assert described(_looked(asked, same)) == (set(), set(), {key(1): False})
 
 
-async def test_a_table_of_the_same_number_and_another_name_is_another_one(asked: Request) -> None:
+async def test_a_table_of_the_same_number_and_another_name_is_another_one(asked: JobRequest) -> None:
     """Both sites made a table, each without the other: what stands there under the keys is not the tail's."""
     tail = of(changed_table(table(1, "planes"), 1), upsert(1, "x"))
     looked = _looked(asked, tail)
@@ -79,7 +79,7 @@ async def test_a_table_of_the_same_number_and_another_name_is_another_one(asked:
     assert looked.schemas[1].name == "planes"
 
 
-async def test_rows_of_a_table_that_nobody_has_any_more(asked: Request) -> None:
+async def test_rows_of_a_table_that_nobody_has_any_more(asked: JobRequest) -> None:
     gone = replace_table(upsert(1, "x"), 9)
     assert described(_looked(asked, of(gone))) == (set(), set(), {key(1): True})
     made = of(changed_table(table(9, "new"), 9), gone)
@@ -90,7 +90,7 @@ def replace_table(record: Record, number: int) -> Record:
     return Record(record.kind, number, record.key, record.value)
 
 
-async def test_only_the_tables_that_are_named(asked: Request) -> None:
+async def test_only_the_tables_that_are_named(asked: JobRequest) -> None:
     tail = of(upsert(1, "x"), changed_table(table(2, "new"), 2), replace_table(upsert(2, "y"), 2))
     assert described(_looked(replace(asked, tables=("flights",)), tail)) == (set(), {2}, {key(1): False})
     assert described(_looked(replace(asked, tables=("new",)), tail)) == ({2}, {2}, {key(2): False})
@@ -98,7 +98,7 @@ async def test_only_the_tables_that_are_named(asked: Request) -> None:
         _looked(replace(asked, tables=("planes",)), tail)
 
 
-async def test_snapshots_of_two_moments_are_no_basis(asked: Request, tmp_path: Path) -> None:
+async def test_snapshots_of_two_moments_are_no_basis(asked: JobRequest, tmp_path: Path) -> None:
     tail = put_aside(tmp_path / "quarantine", TAIL)
     for wrong in (barrier(END + 1), replace(barrier(END), epoch=9)):
         with pytest.raises(Refused, match="not of one moment"):

@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from spark_jobs.job import Outcome, Request
+from spark_jobs.job import JobRequest, Outcome
 from spark_jobs.repair import job as repair
 from spark_jobs.report.folder import FINDINGS, SUMMARY
 from tests.spark_jobs.audit.stub_sites import StubPair
@@ -102,12 +102,12 @@ def compared(folder: Path, rows: list[dict[str, Any]] = ROWS, **changes: Any) ->
     return path
 
 
-def request(pair: StubPair, folder: Path, options: Mapping[str, str], tables: tuple[str, ...] = ()) -> Request:
+def request(pair: StubPair, folder: Path, options: Mapping[str, str], tables: tuple[str, ...] = ()) -> JobRequest:
     sites = pair.sources
-    return Request("repair", "demo", sites["a"], sites["b"], folder / ".x-repair.part", tables, options=options)
+    return JobRequest("repair", "demo", sites["a"], sites["b"], folder / ".x-repair.part", tables, options=options)
 
 
-def run(spark: SparkSession, asked: Request) -> tuple[Outcome, dict[str, str]]:
+def run(spark: SparkSession, asked: JobRequest) -> tuple[Outcome, dict[str, str]]:
     """And the state of each row."""
     outcome = repair.run(spark, asked, Silent())
     states = {row["key_text"]: row["state"] for row in outcome.frames["repairs"].collect()}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from spark_jobs.job import Outcome, Request, SiteSource
-from spark_jobs.logs.files import Place, list_log
+from spark_jobs.job import JobRequest, Outcome, SiteSource
+from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.walk import walk
 from spark_jobs.replay import job as replay
 from spark_jobs.replay.tasks import ReplayPlan, entries, sorted_files
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def run(spark: SparkSession, folder: Path, **settings: str) -> Outcome:
     site = SiteSource("a", "http://127.0.0.1:1")
-    asked = Request("replay", "test", site, replace(site, name="b"), folder, options=settings)
+    asked = JobRequest("replay", "test", site, replace(site, name="b"), folder, options=settings)
     return replay.run(spark, asked, Silent())
 
 
@@ -42,7 +42,7 @@ def folded(folder: Path, kept: list[Frame], cuts: tuple[tuple[int, bytes], ...],
     if base is not None:
         (into / "rocksdb").symlink_to(folder / "copy")
     before = replay._state(into)
-    place = Place(str(folder / "wal"))
+    place = LogFolder(str(folder / "wal"))
     plan = ReplayPlan(place, cuts, "" if base is None else str(base), before.tables, str(into / "files"))
     places = {frame.position: where for frame, where in _placed(place)}
     rows = [{"segment": places[frame.position][0], "offsets": [places[frame.position][1]]} for frame in reversed(kept)]
@@ -53,7 +53,7 @@ def folded(folder: Path, kept: list[Frame], cuts: tuple[tuple[int, bytes], ...],
     replay._together(into, made, before, kept, deletes=base is not None)  # type: ignore[arg-type]
 
 
-def _placed(place: Place) -> list[tuple[Frame, tuple[str, int]]]:
+def _placed(place: LogFolder) -> list[tuple[Frame, tuple[str, int]]]:
     found = []
     for segment in list_log(place).segments:
         data = (Path(place.folder) / segment.name).read_bytes()

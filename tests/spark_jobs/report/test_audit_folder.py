@@ -13,9 +13,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
-from spark_jobs.audit.audit import JOBS, Ended, JobKind, Plan, perform
+from spark_jobs.audit.audit import JOBS, AuditPlan, Ended, JobKind, perform
 from spark_jobs.audit.progress import Steps
-from spark_jobs.audit.sites import Pair
+from spark_jobs.audit.sites import AuditedPair
 from spark_jobs.report.advice import ADVICE
 from spark_jobs.report.folder import AuditFolder, find_audit, history
 from spark_jobs.report.screens import show_audit, show_history
@@ -39,7 +39,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubPair]:
 def audit(spark: SparkSession, pair: StubPair, out: Path, **options: str) -> tuple[Ended, str]:
     """Returns the end of the audit, and its output."""
     said = io.StringIO()
-    plan = Plan("probe", ID, Pair("demo", "a", pair.sources), out, options=options)
+    plan = AuditPlan("probe", ID, AuditedPair("demo", "a", pair.sources), out, options=options)
     steps = Steps(Console(file=said, width=100))
     return perform(plan, steps, lambda master, app, settings: nullcontext(spark)), said.getvalue()
 
@@ -107,7 +107,7 @@ def test_a_site_that_is_down_is_a_failed_one_without_starting_spark(pair: StubPa
     def started(master: str | None, app: str, settings: object) -> nullcontext[SparkSession]:
         raise AssertionError("Spark was started")
 
-    plan = Plan("probe", ID, Pair("demo", "a", pair.sources), tmp_path / ID)
+    plan = AuditPlan("probe", ID, AuditedPair("demo", "a", pair.sources), tmp_path / ID)
     ended = perform(plan, Steps(Console(file=io.StringIO())), started)
     assert "site b" in ended.summary["error"]["message"]
     assert list(ended.untold) == ["b"]

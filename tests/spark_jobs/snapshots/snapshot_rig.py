@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from spark_jobs.job import Barrier, Request, SiteSource
+from spark_jobs.job import Barrier, JobRequest, SiteSource
 from storage.engine import KeptSnapshot, StorageEngine, StoredRow
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.opening import RocksSettings
@@ -116,5 +116,5 @@ def barrier(seq: int) -> Barrier:
     return Barrier("audit", EPOCH, seq)
 
 
-def request(source: SiteSource, peer: SiteSource, at: Barrier | None = None, tables: tuple[str, ...] = ()) -> Request:
-    return Request("compare", "test", source, peer, Path("nowhere"), tables, at)
+def request(source: SiteSource, peer: SiteSource, at: Barrier | None = None, tables: tuple[str, ...] = ()) -> JobRequest:
+    return JobRequest("compare", "test", source, peer, Path("nowhere"), tables, at)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.snapshots.digests import cut_digests, digest_of
 from spark_jobs.snapshots.dividing import packed, pieces_of
-from spark_jobs.snapshots.snapshot import Catalog, Range
+from spark_jobs.snapshots.snapshot import KeyRange, SnapshotCatalog
 
 Row = tuple[bytes, bytes]
 keys = st.binary(max_size=3)
@@ -55,12 +55,12 @@ def test_an_empty_part_is_one_range() -> None:
 
 
 ranges = st.lists(st.integers(0, 100), max_size=20).map(
-    lambda weights: [Range(1, at, bytes([at]), bytes([at + 1]), weight) for at, weight in enumerate(weights)]
+    lambda weights: [KeyRange(1, at, bytes([at]), bytes([at + 1]), weight) for at, weight in enumerate(weights)]
 )
 
 
 @given(ranges, st.integers(1, 9))
-def test_parts_hold_every_range_once_in_order(listed: list[Range], parts: int) -> None:
+def test_parts_hold_every_range_once_in_order(listed: list[KeyRange], parts: int) -> None:
     found = packed(listed, parts)
     assert [one for part in found for one in part] == listed
     assert len(found) <= parts
@@ -76,7 +76,7 @@ class CutAt:
     def __init__(self, cuts: dict[int, list[bytes]]) -> None:
         self._cuts = cuts
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> SnapshotCatalog:
         raise NotImplementedError
 
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[Row]:

@@ -10,7 +10,7 @@ import pytest
 
 from spark_jobs.snapshots.dividing import PIECE_ROWS, pieces_of
 from spark_jobs.snapshots.rocks import between
-from spark_jobs.snapshots.snapshot import Catalog, Range, SnapshotReader, decode_ranges, encode_ranges, open_snapshot
+from spark_jobs.snapshots.snapshot import KeyRange, SnapshotCatalog, SnapshotReader, decode_ranges, encode_ranges, open_snapshot
 from storage.engine import StoredRow
 from tests.spark_jobs.snapshots.snapshot_rig import ENGINES, frames, storage, table
 from twinlog.errors import ConfigError, EngineFailed, InvalidInput, NotFound, Refused, TwinlogError
@@ -29,7 +29,7 @@ async def test_rows_come_as_they_were_applied_by_key(kind: str, tmp_path: Path) 
         kept = await site.keep()
         wanted = {number: await site.engine.scan(number, None, None, reverse=False, limit=9999) for number in (1, 2, 1 << 63)}
         with open_snapshot(kept.place, site.url) as snapshot:
-            assert snapshot.catalog() == Catalog(LOG[-1].last_seq, 1, {schema.id: schema for schema in TABLES})
+            assert snapshot.catalog() == SnapshotCatalog(LOG[-1].last_seq, 1, {schema.id: schema for schema in TABLES})
             for number, rows in wanted.items():
                 assert list(snapshot.walk(number, b"", None)) == [packed(row) for row in rows]
             assert [key for key, _ in snapshot.walk(1, b"\0\0", b"k")] == [b"\0\0", b"\0\xff\1"]
@@ -146,5 +146,5 @@ def test_a_place_that_is_none(place: str, url: str, error: type[TwinlogError], s
 
 
 def test_ranges_as_an_option() -> None:
-    ranges = [Range(1 << 63, 3, b"\0\xff", None, 7), Range(2, 0, b"", b"a", 0)]
+    ranges = [KeyRange(1 << 63, 3, b"\0\xff", None, 7), KeyRange(2, 0, b"", b"a", 0)]
     assert decode_ranges(encode_ranges(ranges)) == ranges

@@ -42,7 +42,9 @@ async def read_kept(engine: StorageEngine, name: str) -> Content:
     """Returns what is kept under `name`; a memory engine has no place outside of itself."""
     (kept,) = [one for one in engine.kept_snapshots() if one.name == name]
     if isinstance(engine, MemoryEngine):
-        return await content_of(engine.copy_of_kept(name))
+        copy = MemoryEngine()
+        copy._state = engine._kept[name][1]  # what is kept outlives a crash, as a folder does
+        return await content_of(copy)
     found = read_place(kept, engine._settings.url if isinstance(engine, SqlEngine) else "")
     assert (found.seq, found.epoch) == (kept.seq, kept.epoch)
     return found

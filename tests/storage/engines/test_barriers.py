@@ -66,7 +66,7 @@ class Site:
         self.engine, self.clock = engine, At(log.timestamp >> COUNTER_BITS)
         self.refused: list[tuple[str, str]] = []
         kept_max, kept_s = int(limits.get("kept_max", 4)), limits.get("kept_s", 60.0)
-        self.barriers = FrameApplier(
+        self.applier = FrameApplier(
             engine, self.clock, BarrierLimits(kept_max, kept_s), on_refused=lambda name, why: self.refused.append((name, why))
         )
 
@@ -87,7 +87,7 @@ async def content_up_to(frames: Sequence[Frame], end: int) -> Content:
 async def in_groups(site: Site, frames: Sequence[Frame], cuts: list[int]) -> None:
     edges = [0, *sorted({cut % (len(frames) + 1) for cut in cuts}), len(frames)]
     for begin, end in pairwise(edges):
-        await site.barriers.apply(frames[begin:end])
+        await site.applier.apply(frames[begin:end])
 
 
 async def engine_of(kind: str, folder: Path) -> StorageEngine:
@@ -134,7 +134,7 @@ def test_two_sites_keep_the_same_whatever_the_grouping(
             site = Site(await engine_of(kind, folder), log, kept_max=64)
             try:
                 await in_groups(site, frames, where)
-                await site.barriers.apply(frames[len(frames) - again :])
+                await site.applier.apply(frames[len(frames) - again :])
                 assert dict(site.held) == ends
                 kept.append({name: await read_kept(site.engine, name) for name in ends})
             finally:
@@ -151,7 +151,7 @@ async def test_a_replay_keeps_it_too() -> None:
     log = Log()
     frames = [log.frame(put_table(), upsert(b"a", value(c1=1))), barrier(log, "x"), log.frame(delete(b"a"))]
     site = Site(MemoryEngine(), log)
-    await site.barriers.replay(frames)
+    await site.applier.replay(frames)
     assert site.held == [("x", frames[1].last_seq)]
     assert await read_kept(site.engine, "x") == await content_up_to(frames, frames[1].last_seq)
 
@@ -160,7 +160,7 @@ async def test_a_barrier_record_without_the_flag_keeps_nothing() -> None:
     """That of a canary, or of a release before."""
     log = Log()
     site = Site(MemoryEngine(), log)
-    await site.barriers.apply([log.frame(Record(RecordKind.BARRIER, key=b"canary-3"))])
+    await site.applier.apply([log.frame(Record(RecordKind.BARRIER, key=b"canary-3"))])
     assert site.held == []
 
 
@@ -168,7 +168,7 @@ async def test_a_flag_without_a_barrier_is_an_error() -> None:
     log = Log()
     site = Site(MemoryEngine(), log)
     with pytest.raises(LogError, match="flagged as a barrier"):
-        await site.barriers.apply([log.frame(noop(), flags=int(Flags.BARRIER))])
+        await site.applier.apply([log.frame(noop(), flags=int(Flags.BARRIER))])
 
 
 async def test_the_oldest_goes_when_there_are_too_many() -> None:
@@ -176,24 +176,24 @@ async def test_the_oldest_goes_when_there_are_too_many() -> None:
     site = Site(MemoryEngine(), log, kept_max=2)
     for name in "abcd":
         log.timestamp += 1 << COUNTER_BITS
-        await site.barriers.apply([barrier(log, name)])
+        await site.applier.apply([barrier(log, name)])
     assert [name for name, _ in site.held] == ["c", "d"]
-    await site.barriers.apply([barrier(log, "c")])  # the same name again takes no other one's place
+    await site.applier.apply([barrier(log, "c")])  # the same name again takes no other one's place
     assert {name for name, _ in site.held} == {"c", "d"}
 
 
 async def test_each_is_let_go_when_its_time_is_over() -> None:
     log = Log()
     site = Site(MemoryEngine(), log, kept_s=10)
-    await site.barriers.apply([barrier(log, "old")])
+    await site.applier.apply([barrier(log, "old")])
     log.timestamp += 4000 << COUNTER_BITS
     site.clock.now_ms += 4000
-    await site.barriers.apply([barrier(log, "new")])
+    await site.applier.apply([barrier(log, "new")])
     site.clock.now_ms += 5999
-    await site.barriers.expire()
+    await site.applier.expire()
     assert [name for name, _ in site.held] == ["old", "new"]
     site.clock.now_ms += 1
-    await site.barriers.expire()
+    await site.applier.expire()
     assert [name for name, _ in site.held] == ["new"]
 
 
@@ -202,7 +202,7 @@ async def test_what_is_over_already_is_not_kept_by_a_replay() -> None:
     log = Log()
     site = Site(MemoryEngine(), log, kept_s=10)
     site.clock.now_ms += 10_000
-    await site.barriers.replay([barrier(log, "old"), log.frame(put_table())])
+    await site.applier.replay([barrier(log, "old"), log.frame(put_table())])
     assert site.held == []
     assert [name for name, _ in site.refused] == ["old"]
     assert site.engine.applied.seq == log.seq
@@ -213,10 +213,10 @@ async def test_a_storage_that_is_no_prefix_keeps_nothing() -> None:
     log = Log()
     site = Site(MemoryEngine(), log)
     await site.engine.set_meta(FLOOR, b"3")
-    await site.barriers.apply([log.frame(put_table()), barrier(log, "early"), barrier(log, "there")])
+    await site.applier.apply([log.frame(put_table()), barrier(log, "early"), barrier(log, "there")])
     assert site.held == [("there", 3)]
     await site.engine.set_meta(BASE_WANTED, b"1")
-    await site.barriers.apply([barrier(log, "unknown")])
+    await site.applier.apply([barrier(log, "unknown")])
     assert site.held == [("there", 3)]
     assert [name for name, _ in site.refused] == ["early", "unknown"]
 
@@ -228,7 +228,7 @@ async def test_a_snapshot_that_cannot_be_kept_stops_nothing() -> None:
 
     log = Log()
     site = Site(Full(), log)
-    await site.barriers.apply([log.frame(put_table()), barrier(log, "x"), log.frame(upsert(b"a", value(c1=1)))])
+    await site.applier.apply([log.frame(put_table()), barrier(log, "x"), log.frame(upsert(b"a", value(c1=1)))])
     assert site.refused == [("x", "no room")]
     assert site.engine.applied.seq == log.seq
 
@@ -236,9 +236,9 @@ async def test_a_snapshot_that_cannot_be_kept_stops_nothing() -> None:
 async def test_what_a_rejoin_cuts_is_forgotten() -> None:
     log = Log()
     site = Site(MemoryEngine(), log)
-    await site.barriers.apply([barrier(log, "shared"), barrier(log, "cut")])
+    await site.applier.apply([barrier(log, "shared"), barrier(log, "cut")])
     await site.engine.replace_rows([], 1, 1, log.timestamp)
-    await site.barriers.forget_after(1)
+    await site.applier.forget_after(1)
     assert site.held == [("shared", 1)]
 
 
@@ -251,13 +251,13 @@ async def test_a_crash_around_the_keeping_leaves_it_exact_or_not_held(tmp_path: 
     first = Site(await RocksEngine.open(tmp_path / "0", RocksSettings()), log)
     await first.engine.apply(frames[:1])
     await first.engine.flush()
-    await (first.barriers if kept else first.engine).apply(frames[1:])
+    await (first.applier if kept else first.engine).apply(frames[1:])
     shutil.copytree(tmp_path / "0", tmp_path / "1")  # what a process leaves that is killed here
     await first.engine.close()
     second = Site(await RocksEngine.open(tmp_path / "1", RocksSettings()), log)
     assert second.held == ([("x", frames[1].last_seq)] if kept else [])
     left = [frame for frame in [*frames, later] if frame.last_seq > second.engine.applied.seq]
-    await second.barriers.apply(left)
+    await second.applier.apply(left)
     assert second.held == [("x", frames[1].last_seq)]
     assert await read_kept(second.engine, "x") == await content_up_to(frames, frames[1].last_seq)
     await second.engine.close()
@@ -266,7 +266,7 @@ async def test_a_crash_around_the_keeping_leaves_it_exact_or_not_held(tmp_path: 
 async def test_the_half_made_are_removed_at_the_next_start(tmp_path: Path) -> None:
     log = Log()
     engine = await RocksEngine.open(tmp_path, RocksSettings())
-    await Site(engine, log).barriers.apply([log.frame(put_table()), barrier(log, "whole"), barrier(log, "hollow")])
+    await Site(engine, log).applier.apply([log.frame(put_table()), barrier(log, "whole"), barrier(log, "hollow")])
     await engine.close()
     folder = tmp_path / "kept"
     (folder / "whole").rename(folder / "again")  # a folder says itself what it is of, but its name is its own
@@ -287,7 +287,7 @@ async def test_the_room_that_is_only_for_a_snapshot_is_counted(tmp_path: Path) -
     engine = await RocksEngine.open(tmp_path, RocksSettings())
     site = Site(engine, log)
     big = [upsert(b"%d" % n, value(c1=f"{n:050}")) for n in range(5000)]
-    await site.barriers.apply([log.frame(put_table(), *big), barrier(log, "x"), log.frame(*(delete(one.key) for one in big))])
+    await site.applier.apply([log.frame(put_table(), *big), barrier(log, "x"), log.frame(*(delete(one.key) for one in big))])
     await engine.flush()
     shared = engine.counters()["kept_bytes"]
     engine._database.compact_range(None, None)

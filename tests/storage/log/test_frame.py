@@ -15,14 +15,13 @@ from storage.log.frame import (
     COMPRESS_BYTES_MIN,
     HEADER_BYTES,
     PAYLOAD_BYTES_MAX,
-    BrokenFrame,
     Flags,
     Frame,
     make_frame,
     parse_frame,
 )
 from storage.log.record import Record, encode_records
-from twinlog.errors import LogError
+from twinlog.errors import BrokenFrame, LogError
 
 records = st.lists(
     st.builds(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from storage.log.frame import MAGIC, Flags, Frame
 from storage.log.segment import (
     HEADER_BYTES,
-    BrokenHeader,
     SegmentHeader,
     encode_header,
     parse_header,
@@ -23,7 +22,7 @@ from storage.log.segment import (
     wal_name,
 )
 from tests.storage.log.frames import a_frame, run, segment_bytes
-from twinlog.errors import DamagedLog, LogError
+from twinlog.errors import BrokenHeader, DamagedLog, LogError
 
 NAME = wal_name(1, 1)
 REMOTE = remote_name(NAME, 1)

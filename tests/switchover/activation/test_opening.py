@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from storage.clock import SystemClock
 from switchover.activation.opening import Opening
 from switchover.register.port import PairState, update
-from switchover.register.transitions import abandon_plan, begin_plan, downgrade_closed
+from switchover.register.transitions import abandon_plan, begin_plan, downgrade, downgrade_closed
 from switchover.register.two_dfs import HURRY
 from tests.remote_log.dfs.memory_dfs import Fault
 from tests.switchover.register.register_world import RegisterWorld
@@ -24,12 +24,13 @@ class Sleeper(SystemClock):
 
     def __init__(self) -> None:
         self.told: list[float] = []
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
     async def sleep(self, duration_s: float) -> None:
         self.told.append(duration_s)
-        meanwhile, self.meanwhile = self.meanwhile, lambda: None
-        meanwhile()
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
 
 
 class Taking:
@@ -84,7 +85,11 @@ async def test_a_lease_is_waited_out_when_only_the_change_itself_sees_both() -> 
     value = await plan.value()
     plan.world.cut("a", sites="b", down=False)
     waiting: list[int] = []
-    plan.clock.meanwhile = lambda: waiting.append(epoch_of(plan.door.known))
+
+    async def looks() -> None:
+        waiting.append(epoch_of(plan.door.known))
+
+    plan.clock.meanwhile = looks
     await plan.last.open(value, "async", 9)
     assert plan.clock.told == [LEASE_S]
     assert waiting == [1], "before it opens, not after"
@@ -105,6 +110,38 @@ async def test_a_lease_is_waited_out_when_the_old_active_was_at_this_register() 
     await plan.last.open(await plan.value(), "async", 9)
     assert plan.clock.told == [LEASE_S]
     assert epoch_of(await plan.opened()) == 1002
+
+
+async def degraded_in_the_wait(*, bars_async: bool) -> Taking:
+    """b takes over from the synchronous a without a's DFS in sight, and sees it at the last look; but its copy does not get
+    there. So a, which sees nothing of b's DFS, does not know of the plan when it is degraded, while b waits out its lease."""
+    world = RegisterWorld()
+    await world.open_at_a()
+    world.cut("a", sites="b")
+    plan = Taking(world, await update(world.doors["b"], lambda now: begin_plan(now, "p", "b", "takeover", 1)))
+    plan.last.bars_async = bars_async
+    world.cut("a", sites="b", down=False)
+    world.cut("b", sites="a")
+    way = world.ways["b", "a"]
+    way.faults["create_file", way.calls["create_file"] + 1] = Fault(DfsError("the folder takes no files for a moment"))
+    plan.clock.meanwhile = lambda: world.doors["a"].force(lambda now: downgrade(now, "a", 1, 0))
+    return plan
+
+
+async def test_an_old_active_that_is_degraded_while_its_lease_is_waited_out_keeps_the_pair() -> None:
+    plan = await degraded_in_the_wait(bars_async=True)
+    with pytest.raises(PlanSuperseded, match="was degraded by command while this plan ran"):
+        await plan.last.open(await plan.value(), "async", 9)
+    state = await plan.opened()
+    assert state is not None
+    assert (state.active, state.epoch, state.mode, state.switching) == ("a", 1, "async", None)
+
+
+async def test_its_lease_is_waited_out_anew_when_the_loss_was_accepted() -> None:
+    plan = await degraded_in_the_wait(bars_async=False)
+    await plan.last.open(await plan.value(), "async", 9)
+    assert plan.clock.told == [LEASE_S, LEASE_S]
+    assert epoch_of(await plan.opened()) == plan.last.epoch
 
 
 async def test_a_dfs_that_hung_a_moment_ago_is_given_all_its_time_before_an_opening_is_decided_blind() -> None:

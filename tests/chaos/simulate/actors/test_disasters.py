@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, Plan, audited, chosen, draw, hurried, parse, plain, watched
+from chaos.simulate.plan import BY_NAME, DISASTERS, PLAIN, SeedPlan, audited, chosen, draw, hurried, parse, plain, watched
 from chaos.simulate.run import Result, Run, collect
 
 NAMES = {kind.name for kind in DISASTERS}
 CALM = "seed 3\nworkload registers\nclients 4\noperations 120\nknob op_interval_s 0.15\nknob segment_bytes 4096\n"
 
 
-def _clean(plan: Plan) -> Result:
+def _clean(plan: SeedPlan) -> Result:
     result = Run(plan).execute()
     collect()
     assert result.violations == (), f"seed {plan.seed}: {result.violations[0]}"

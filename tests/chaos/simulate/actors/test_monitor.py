@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate.plan import Plan, audited, chosen, draw, hurried, parse, plain, struck
+from chaos.simulate.plan import SeedPlan, audited, chosen, draw, hurried, parse, plain, struck
 from chaos.simulate.run import Result, Run, collect
 
 LOST = """seed 7
@@ -19,7 +19,7 @@ at 2.0 crash active for 9.0 how process
 """
 
 
-def run(plan: Plan) -> tuple[Result, int]:
+def run(plan: SeedPlan) -> tuple[Result, int]:
     running = Run(plan)
     result = running.execute()
     collect()

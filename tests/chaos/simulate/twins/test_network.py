@@ -12,7 +12,7 @@ import pytest
 
 from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
 from chaos.simulate.twins.loop import VirtualLoop
-from chaos.simulate.twins.network import PLACES, REFUSED_MAX_S, Call, Connection, HowCut, Network
+from chaos.simulate.twins.network import PLACES, REFUSED_MAX_S, CallInFlight, Connection, HowCut, Network
 from chaos.simulate.twins.process import CURRENT, Process
 from chaos.simulate.twins.transport import SimTransport
 from switchover.register.port import PairState
@@ -36,11 +36,11 @@ class Rig:
         self.arrived: list[tuple[str, float, Process | None]] = []
         self.outcomes: dict[str, object] = {}
 
-    def serve(self, name: str, call: Call) -> None:
+    def serve(self, name: str, call: CallInFlight) -> None:
         self.arrived.append((name, self.loop.now_s, CURRENT.get()))
         call.answer(name)
 
-    async def call(self, name: str = "x", timeout_s: float = 1.0, serve: Callable[[Call], None] | None = None) -> None:
+    async def call(self, name: str = "x", timeout_s: float = 1.0, serve: Callable[[CallInFlight], None] | None = None) -> None:
         try:
             serve = serve or partial(self.serve, name)
             self.outcomes[name] = await self.network.call("a", "b", serve, timeout_s, Broken, may_repeat=True)

@@ -1,6 +1,6 @@
 """The parts of one site's process: its ports, and the few things that all of them share.
 
-What always holds: a composition root makes one SitePorts for each process (gateway/app.py, the simulator, the tests' pair), and
+What always holds: a composition root makes one SiteParts for each process (gateway/app.py, the simulator, the tests' pair), and
 the site, each activation and each open epoch have that very one.
 """
 
@@ -23,7 +23,7 @@ from switchover.register.port import Coordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitePorts:
+class SiteParts:
     site: str
     peer: str
     clock: Clock
@@ -31,7 +31,7 @@ class SitePorts:
     files: Files
     wal: Wal
     engine: StorageEngine
-    barriers: FrameApplier  # the one way into the engine
+    applier: FrameApplier  # the one way into the engine
     coordinator: Coordinator
     transport: Transport
     own_dfs: Dfs
