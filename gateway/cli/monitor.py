@@ -21,7 +21,7 @@ from rich.text import Text
 
 from storage.clock import SystemClock
 from switchover.monitor.findings import AdviceKind, Thresholds
-from switchover.monitor.judgement import Advice
+from switchover.monitor.judgement import ACTIONS, Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
 from twinlog.cli.status import duration
@@ -30,6 +30,8 @@ from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
+MOMENT_S = 0.05
+WAIT_MAX_S = 20.0  # for a finding that means nothing before it has held, as silence before the read lease has run out
 _STYLES = {
     AdviceKind.NOTHING: "green", AdviceKind.LOOK: "yellow", AdviceKind.RESYNC: "cyan", AdviceKind.DEGRADE: "bold yellow",
     AdviceKind.FAILOVER: "bold red",
@@ -60,14 +62,18 @@ class PairProbe:
 
 
 def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, as_json: bool) -> None:
-    """One look, as two a moment apart. Leaves with the exit code of what was found."""
+    """One look, as two a moment apart, or a few more until what calls for action has held for as long as it must. Leaves with
+    the exit code of what was found."""
     at_once = replace(thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
     watcher = _watcher(pair, at_once, check_pair, act=False, tell=lambda advice, became: None)
 
     async def look() -> Advice:
-        await watcher.round()
-        await asyncio.sleep(LOOKS_APART_S)
-        return await watcher.round()
+        advice, waited_s, apart_s = await watcher.round(), 0.0, LOOKS_APART_S
+        while not waited_s or (advice.holds_in_s and waited_s < WAIT_MAX_S):
+            await asyncio.sleep(apart_s)
+            advice, waited_s = await watcher.round(), waited_s + max(apart_s, MOMENT_S)
+            apart_s = min(advice.holds_in_s + MOMENT_S, WAIT_MAX_S)
+        return advice
 
     with notes().status("looking at both sites"):
         advice = asyncio.run(look())
@@ -110,7 +116,10 @@ def advice_screen(advice: Advice) -> Group:
         table.add_row("" if number else "seen by", escape(said))
     if advice.command:
         table.add_row("type", f"[bold]{escape(advice.command)}[/]")
-    if advice.kind in (AdviceKind.FAILOVER, AdviceKind.DEGRADE):
+    if advice.holds_in_s:
+        left = duration(advice.holds_in_s)
+        table.add_row("not yet", f"it must be so for another {left} before it means anything: `twinlog monitor` waits for that")
+    elif advice.kind in ACTIONS:
         table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
     for number, reason in enumerate(advice.also):
         table.add_row("" if number else "also", escape(reason))

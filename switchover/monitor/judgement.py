@@ -23,6 +23,7 @@ from switchover.monitor.findings import OTHER, AdviceKind, Finding, PairLook, Ra
 from switchover.monitor.views import MONITOR, Answers, Observation, SiteView
 from switchover.operations.document import operation_of_key
 
+ACTIONS = (AdviceKind.FAILOVER, AdviceKind.DEGRADE)
 Mark = tuple[object, ...]  # what of a site changes while it lives
 
 
@@ -79,7 +80,7 @@ def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: b
     answers = {site: view.answers for site, view in seen.views.items() if view is not None and view.answers is not None}
     after = MonitorState(now_s, since, {**state.marks, **marks}, answers, recent)
     advice = _advice(settings, after, found)
-    if advice.holds_in_s or advice.kind not in (AdviceKind.FAILOVER, AdviceKind.DEGRADE):
+    if advice.holds_in_s or advice.kind not in ACTIONS:
         return after, advice
     if not any(one.id == advice.id and one.may_act for one in found):
         why_not = "that is an operator's to decide: a monitor acts with a coordinator and the policy `available` only"
@@ -143,17 +144,18 @@ def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dic
 
 
 def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> Advice:
-    """Advises on the most urgent finding that has held for long enough; else on the one that is being watched."""
+    """Advises on the most urgent finding that has held for long enough; else on the one that is being watched. One that calls
+    for action is watched before any lesser one is advised, however long that has held: it is what the operator waits for."""
     assert state.at_s is not None
     now_s = state.at_s
     ripe = [one for one in found if now_s - state.since[one.id] >= _hold_s(settings, one)]
-    first = next(iter(ripe or found), None)
-    if first is None:
+    if not found:
         return Advice(AdviceKind.NOTHING, "all is well")
+    first = found[0] if found[0].kind in ACTIONS else (ripe or found)[0]
     held_s = now_s - state.since[first.id]
     return Advice(
         first.kind, first.reason, first.id, first.site, first.evidence, held_s,
-        0.0 if ripe else max(_hold_s(settings, first) - held_s, math.ulp(now_s)), first.command,
+        0.0 if first in ripe else max(_hold_s(settings, first) - held_s, math.ulp(now_s)), first.command,
         also=tuple(one.reason for one in found if one is not first),
     )
 

@@ -37,3 +37,24 @@ def test_health_and_status_know_of_a_standbys_dfs_that_is_gone_and_that_it_is_ba
         pair.until("the status is clean", lambda: invoke("status", "--config", config).exit_code == 0)
         assert pair.write("a")
         pair.check("a")
+
+
+def test_advise_says_failover_for_a_killed_active(tmp_path: Path) -> None:
+    """The read lease is a real one, which silence must outlast before it means anything; and the standby has heard nothing for
+    long, which is a lesser finding."""
+    with open_pair(tmp_path) as pair:
+        config = str(tmp_path / "operator.toml")
+        assert pair.write("a")
+        pair.until("the restart is journaled", lambda: invoke("advise", "--config", config).exit_code == 0)
+        pair.kill("a")
+
+        def silent() -> bool:
+            return float(pair.http.get(f"{pair.urls['b']}/v1/view").json()["own"]["heard_s"]) > 5.0
+
+        pair.until("the standby has heard nothing for long", silent)
+        advice = invoke("advise", "--config", config)
+        assert advice.exit_code == 1
+        for words in ("failover to b", "twinlog failover --to b", "site b: it can take over"):
+            assert words in advice.output, advice.output
+        assert invoke("failover", "--to", "b", "--yes", "--config", config).exit_code == 0
+        pair.check("b")

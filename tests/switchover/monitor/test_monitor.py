@@ -120,6 +120,16 @@ def test_an_active_that_still_writes_lives(moves: Any) -> None:
     assert "it lives and writes" in told[-1].reason
 
 
+def test_a_failover_that_ripens_is_watched_and_no_lesser_finding_is_advised_in_its_place() -> None:
+    """The standby hears nothing, and that has held for long: who asks at night must not be told to look at the shipping."""
+    silent = of(ALONE_B, heard_s=60.0)
+    told, _ = watch(None, silent, readiness=B_CAN, seconds=9)
+    assert [(advice.kind, advice.holds_in_s > 0) for advice in told] == [(AdviceKind.FAILOVER, True)] * 8 + [
+        (AdviceKind.FAILOVER, False)
+    ]
+    assert "nothing is shipped to site b" in told[5].also
+
+
 def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
     """An idle active may append as seldom as its lease allows: it serves all the same."""
     told, _ = watch(None, of(ALONE_B, lease_s=20.0), readiness=B_CAN, act=True)
