@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench bench-failover simulate bugs simulate-coverage story audit audit-story \
+.PHONY: help setup run test check fmt bench bench-failover fuzz simulate bugs simulate-coverage story audit audit-story \
 	log-story postgres hdfs lock
 
 help: ## this list
@@ -51,6 +51,9 @@ bench: setup ## throughput and latency, sync against async, into out/ (DFS=hdfs,
 
 bench-failover: setup ## from SIGKILL of the active to the first write at the other site (DFS=hdfs, ARGS="--rows 20000 --times 5")
 	@$(BIN)/python -m bench.failover --dfs $(DFS) $(ARGS)
+
+fuzz: setup ## the hot path against the plain routes, 40,000 requests of another seed each time (ARGS="--requests 400000 --seed 7")
+	@$(BIN)/python -m tests.gateway.http.differential $(ARGS)
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)

@@ -1,23 +1,32 @@
 """One HTTP connection: uvicorn's httptools protocol, with the bounds that it lacks.
 
 What always holds: a request that began has arrived whole within `request_read_s`, or is answered 408; its head is at most
-`head_bytes_max` long, or is answered 431; a body that ends early is answered 400; what is no HTTP is answered 400; above
-`connections_max` a connection is answered 503 and closed. All of these answers are problems. In none of these cases does
-the application answer, and it sees at most a disconnect. A time-out costs a timer only for requests in several pieces.
+`head_bytes_max` long, or is answered 431, and so are trailers and chunk extensions, which are never read as headers; a body
+that ends early is answered 400; what is no HTTP is answered 400; above `connections_max` a connection is answered 503 and
+closed. All of these answers are problems. In none of these cases does the application answer, and it sees at most a
+disconnect. A time-out costs a timer only for requests in several pieces.
+Two more: `Upgrade` is ignored, as HTTP allows, and the request is an ordinary one; while pipelined requests wait, what came
+behind them stays unparsed and the connection is not read, so that a client holds few requests in memory, however short.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
+import httptools
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
 from twinlog.errors import MalformedBody, Unavailable
+
+PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
+_CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,18 @@ class ConnectionLimits:
     connections_max: int = 10_000
 
 
+class _Flow(FlowControl):
+    """Reads no more while pipelined requests wait, whoever asks for it: each one that is served asks."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class DoorProtocol(HttpToolsProtocol):
     """uvicorn makes one for each connection."""
 
@@ -34,9 +55,18 @@ class DoorProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
         self._arriving = False  # a request began and has not arrived whole
         self._in_head = True
-        self._head_bytes = 0
+        self._begun = 0  # requests that began in the piece that is being parsed
+        self._head_bytes = 0  # of the head that arrives, without a piece that began with another request
+        self._piece_bytes = 0  # of the piece that is being parsed
+        self._body_left = 0  # of a body whose length is known
+        self._frame_bytes = 0  # of a chunked body: what came, less the body and a frame for each chunk
+        self._explained = 0  # of the piece that is being parsed: its body, and these frames
+        self._is_upgrade = False  # the parser stops behind this head
+        self._held = b""  # came behind pipelined requests, and waits for them
+        self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         if len(self.connections) > self.limits.connections_max:
             self._timer: asyncio.TimerHandle | None = None
             error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
@@ -46,6 +76,7 @@ class DoorProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._held = b""
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
@@ -54,34 +85,151 @@ class DoorProtocol(HttpToolsProtocol):
             self._refuse(answer_for(error, is_write=self._is_write()))
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._last_answer is not None:
             return
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
+        self._unset_keepalive_if_required()
+        if self.pipeline:
+            self._hold(data)
+        elif len(data) <= PIECE_BYTES:
+            self._feed(data)
+        else:
+            self._feed_pieces(data)
+        self._watch()
+
+    # ---- parsing
+    def _feed_pieces(self, data: bytes | memoryview) -> None:
+        """Parses until the data ends or requests wait: a piece holds few, and a body of known length is one piece."""
+        view, at = memoryview(data), 0
+        while at < len(view) and self._last_answer is None and not self.transport.is_closing():
+            if self.pipeline:
+                self._hold(bytes(view[at:]))
+                return
+            end = at + max(PIECE_BYTES, self._body_left)
+            self._feed(view[at:end])
+            at = end
+
+    def _hold(self, data: bytes) -> None:
+        self._held = self._held + data if self._held else data
+        self.flow.pause_reading()
+
+    def _feed(self, piece: bytes | memoryview) -> None:
+        self._begun = 0
+        self._piece_bytes = len(piece)
+        self._explained = 0
+        was_arriving, in_body = self._arriving, self._arriving and not self._in_head
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._feed_without_upgrade(memoryview(piece)[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError:
+            self._refuse(plain_problem(400, "Invalid HTTP request received."))
+            return
+        if not self._arriving or self._begun > (not was_arriving):
+            self._head_bytes = 0
+        elif self._in_head:
+            self._head_bytes += len(piece)
             if self._head_bytes > self.limits.head_bytes_max:
                 self._refuse(plain_problem(431))
+        elif in_body and not self._body_left:
+            self._frame_bytes = max(0, self._frame_bytes + len(piece) - self._explained)
+            if self._frame_bytes > self.limits.head_bytes_max:
+                self._refuse(plain_problem(431, "the trailers or chunk extensions are too long: send none"))
+
+    def _feed_without_upgrade(self, rest: memoryview) -> None:
+        """Parses a request that asks for another protocol as what it is without that wish.
+
+        The library stops behind such a head, as if there were no body, and cannot be told otherwise. So a fresh parser gets
+        the same head without `Upgrade`, and then the rest.
+        """
+        self._is_upgrade = False
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._in_head = True  # nobody serves it
+            self._refuse(plain_problem(400, "a site is no proxy: CONNECT is not taken"))
+            return
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        self._feed(b"\r\n".join(lines) + b"\r\n\r\n")
+        self._feed_pieces(rest)
+
+    def on_message_begin(self) -> None:
+        self._arriving = self._in_head = True
+        self._begun += 1
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # else it is a trailer
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._head_complete():
+            return
+        self._body_left = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+        super().on_headers_complete()
+
+    def _head_complete(self) -> bool:
+        """False: the head is parsed again without `Upgrade`. Raises when it is too long; the connection is closed then."""
+        self._in_head = False
+        self._frame_bytes = 0
+        if self._head_bytes + self._piece_bytes + PIECE_BYTES > self.limits.head_bytes_max:
+            fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if len(self.url) + fields > self.limits.head_bytes_max:
+                self._in_head = True
+                self._refuse(plain_problem(431))
+                raise ValueError("the head is too long")
+        self._is_upgrade = self.parser.should_upgrade()
+        return not self._is_upgrade
+
+    def on_body(self, body: bytes) -> None:
+        self._count(body)
+        super().on_body(body)
+
+    def _count(self, body: bytes) -> None:
+        size = len(body)
+        self._explained += size + _CHUNK_FRAME_BYTES
+        self._body_left = max(0, self._body_left - size)
+
+    def on_message_complete(self) -> None:
+        if self._is_upgrade:
+            return
+        self._arriving = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but the connection is read again only when nothing waits any more."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+            if self.pipeline:
+                return
+        elif self._last_answer is not None:
+            self._write(self._last_answer, keep_alive=False)
+            self.transport.close()
+            return
+        elif not self._held:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self.flow.resume_reading()
+        if self._held:
+            held, self._held = self._held, b""
+            self._feed_pieces(held)
+            self._watch()
+
+    # ---- limits
+    def _watch(self) -> None:
+        """Holds a request that has not arrived whole to its time."""
         if self._arriving:
             if self._timer is None:
                 self._timer = self.loop.call_later(self.limits.request_read_s, self._read_deadline)
         elif self._timer is not None:
             self._disarm()
-
-    def on_message_begin(self) -> None:
-        self._arriving = self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        self._head_bytes = 0
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._arriving = False
-        super().on_message_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(plain_problem(400, msg))
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -116,20 +264,23 @@ class DoorProtocol(HttpToolsProtocol):
         return is_write_method(self.scope.get("method", "GET"))
 
     def _refuse(self, answer: Answer) -> None:
-        """Answer in place of the application, if the client can only take it for the answer to this request, and close."""
+        """Answers in place of the application and closes. Requests before this one are answered first."""
         cycle: Any = self.cycle
         waiting = cycle is not None and not cycle.response_complete
-        if self._arriving and not self._in_head:
-            is_ours = waiting and not cycle.response_started and not self.pipeline
-        else:  # the cycle, if there is one, belongs to the request before
-            is_ours = not waiting
+        has_cycle = self._arriving and not self._in_head
         self._arriving = False
         self._disarm()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._last_answer is not None:
             return
-        if is_ours:
-            self._write(answer, keep_alive=False)
-        if waiting:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        self.transport.close()
+        if has_cycle and self.pipeline:
+            self.pipeline.popleft()  # it was queued last, and never begins
+            self._last_answer = answer
+        elif waiting and not has_cycle:
+            self._last_answer = answer
+        else:
+            if not (waiting and cycle.response_started):
+                self._write(answer, keep_alive=False)
+            if waiting:
+                cycle.disconnected = True
+                cycle.message_event.set()
+            self.transport.close()

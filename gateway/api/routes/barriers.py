@@ -14,7 +14,7 @@ from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
-from gateway.api.routes.common import json_answer, json_request
+from gateway.api.routes.common import head_once_whole, json_answer, json_request
 from gateway.service.audits import AuditBody, AuditRun
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
@@ -59,7 +59,8 @@ def router(context: ApiContext) -> APIRouter:
         "/{name}", operation_id="releaseBarrier", summary="Release the snapshot of this site", status_code=204,
         responses=api.answers({204: {"description": "released"}}, 404),
     )
-    async def release_barrier(name: BarrierName) -> Response:
+    async def release_barrier(name: BarrierName, request: Request) -> Response:
+        await head_once_whole(request, context)
         await barriers.release(decoded_part(name))
         return Response(status_code=204)
 

@@ -46,6 +46,12 @@ async def whole_request(request: Request, context: ApiContext) -> tuple[Head, by
     return head, await read_body(request.receive, head.content_length, context.http.body_bytes_max)
 
 
+async def head_once_whole(request: Request, context: ApiContext) -> Head:
+    """Returns the head of a write that takes no body. Raises MalformedBody where the request is broken: nothing may act."""
+    head, _ = await whole_request(request, context)
+    return head
+
+
 async def json_request(request: Request, context: ApiContext, decode: Callable[[bytes], T]) -> T:
     """Returns the body, which must be JSON, decoded by `decode`."""
     head, body = await whole_request(request, context)

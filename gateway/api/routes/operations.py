@@ -16,7 +16,7 @@ from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
 from gateway.api.event_stream import event_stream
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
-from gateway.api.routes.common import json_answer, whole_request
+from gateway.api.routes.common import head_once_whole, json_answer, whole_request
 from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
@@ -74,6 +74,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:
+        await head_once_whole(request, context)
         return json_answer(await operations.abort(decoded_part(operation_id), _actor(request)))
 
     @routes.post(
@@ -81,6 +82,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
+        await head_once_whole(request, context)
         return json_answer(await operations.resume(decoded_part(operation_id), _actor(request)))
 
     return routes

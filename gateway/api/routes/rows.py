@@ -14,7 +14,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.batches import BATCH_TYPES, check_row, mutate_rows
 from gateway.api.documents import BatchBody, CheckBody
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
-from gateway.api.routes.common import SCHEMA, RowKey, TableName, head_of, to_response, whole_request
+from gateway.api.routes.common import SCHEMA, RowKey, TableName, head_of, head_once_whole, to_response, whole_request
 
 _ROW_SCHEMA = {"type": "object", "description": "column -> value; key columns may be left out, they stand in the path"}
 _PROBLEMS = (400, 404, 406, 408, 409, 412, 413, 415, 421, 429, 503, 504)
@@ -75,7 +75,8 @@ def router(context: ApiContext) -> APIRouter:
         description="Deletes also a row that is absent; with If-Match: * an absent row is 412.",
     )
     async def delete(table: TableName, key: RowKey, request: Request) -> Response:
-        return to_response(await row_calls.delete_row(context, head_of(request), decoded_part(table), key))
+        head = await head_once_whole(request, context)
+        return to_response(await row_calls.delete_row(context, head, decoded_part(table), key))
 
     @routes.get(
         row, operation_id="getRow", summary="Read a row", openapi_extra=api.headers("If-None-Match"),

@@ -14,7 +14,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import SCHEMA, TableName, head_of, json_answer, whole_request
+from gateway.api.routes.common import SCHEMA, TableName, head_once_whole, json_answer, whole_request
 from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
 from storage.rows.schema import to_public
@@ -73,7 +73,8 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def drop_table(table: TableName, request: Request, confirm: Confirm = None) -> Response:
-        await tables.drop(decoded_part(table), request_mark(head_of(request), b""), confirm)
+        head = await head_once_whole(request, context)
+        await tables.drop(decoded_part(table), request_mark(head, b""), confirm)
         return Response(status_code=204)
 
     return routes
