@@ -197,6 +197,13 @@ class StorageEngine(Protocol):
     def failure(self) -> str | None:
         """The reason why nothing is written any more, until `reopen`. None: all is well."""
 
+    async def prepare_schema(self, table: int, schema: bytes | None) -> None:
+        """Tries whether a change of `table` to `schema` (None: its drop) would be applied now. Nothing is changed by it.
+
+        Raises InvalidInput, with the database's words, when it would be refused; Unavailable or EngineFailed when that cannot
+        be said now.
+        """
+
     async def reopen(self) -> None:
         """Close what is left, and open the same storage again in this same object, as after a crash: it then holds a prefix of
         what was applied, never less than `durable_seq` was. Not during an apply.

@@ -1,15 +1,16 @@
 """Tables: create, alter, drop, as records of the log, one change at a time.
 
-What always holds: a change is decided against applied schemas while no other change runs, and is answered after it is
-committed and applied like any write; a request decoded with an older schema is refused, never misread; an id is given to one
-table only, for ever, so that no frame, shipped or quarantined, can reach a table that was made after its own was dropped.
+What always holds: a change is decided against applied schemas while no other change runs, tried at both sites' engines first
+(`try_change`), and answered after it is committed and applied like any write; a request decoded with an older schema is
+refused, never misread; an id is given to one table only, for ever, so that no frame, shipped or quarantined, can reach a table
+that was made after its own was dropped.
 Source: protocol.md section 3 (DDL), product.md 2.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,13 +28,15 @@ from twinlog.errors import Conflict, InvalidInput, Unavailable
 
 DDL_BYTES = 1024
 TABLES_PER_EPOCH_BITS = 20
+TryChange = Callable[[str, int, bytes | None], Awaitable[None]]  # name, id, schema (None: drop); raises InvalidInput
 
 
 class TablesService:
     def __init__(
-        self, serving: Serving, catalog: Catalog, *, engine: StorageEngine, clock: Clock, deadline_s: float
+        self, serving: Serving, catalog: Catalog, *, engine: StorageEngine, try_change: TryChange, clock: Clock,
+        deadline_s: float,
     ) -> None:
-        self._serving, self._catalog, self._engine = serving, catalog, engine
+        self._serving, self._catalog, self._engine, self._try_change = serving, catalog, engine, try_change
         self._clock, self._deadline_s = clock, deadline_s
         self._lock = asyncio.Lock()
         self._settled = asyncio.Event()  # the change before this one has its fate, even if its client gave up
@@ -126,6 +129,7 @@ class TablesService:
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
         schema = encode_schema(table) if kind == "put" else b""
+        await self._try_change(table.name, table.id, schema or None)
         change = SchemaChange(kind, table.id, schema, table.history_s)
         request = b"" if mark is None else msgspec.msgpack.encode(mark)
         record = Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)

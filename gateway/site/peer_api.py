@@ -22,6 +22,7 @@ from remote_log.replication.messages import (
     EPOCHS,
     FOLLOW,
     MERGE,
+    PREPARE,
     REPLICATE,
     ROWS,
     STATUS,
@@ -35,6 +36,8 @@ from remote_log.replication.messages import (
     MergeReply,
     MergeRequest,
     PlanRequest,
+    PrepareReply,
+    PrepareRequest,
     ReplicateRequest,
     RowsReply,
     RowsRequest,
@@ -47,7 +50,7 @@ from remote_log.replication.messages import (
 from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
-from twinlog.errors import MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
+from twinlog.errors import InvalidInput, MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 
 MERGE_ATTEMPTS = 10
 
@@ -58,7 +61,7 @@ class PeerApi:
         self._methods = {
             FOLLOW: self._follow, REPLICATE: self._replicate, BASE: self._base, BASE_DONE: self._base_done,
             STATUS: self._status, FACTS: self._facts, EPOCHS: self._epochs, ROWS: self._rows, DRAIN: self._drain,
-            UNDRAIN: self._undrain, STEP_DOWN: self._step_down, MERGE: self._merge,
+            UNDRAIN: self._undrain, STEP_DOWN: self._step_down, MERGE: self._merge, PREPARE: self._prepare,
         }
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
@@ -118,6 +121,14 @@ class PeerApi:
         rows = [await engine.get(table, key) for table, key in request.keys]
         found = [None if row is None else (row.value, row.version) for row in rows]
         return RowsReply(engine.applied.seq, engine.applied.timestamp, found)
+
+    async def _prepare(self, message: dict[str, Any]) -> msgspec.Struct:
+        request = from_message(PrepareRequest, message)
+        try:
+            await self._site.parts.engine.prepare_schema(request.table, request.schema)
+        except InvalidInput as error:
+            return PrepareReply(error.message)
+        return PrepareReply("")
 
     def _proved_epoch(self) -> ActiveEpoch:
         """The open epoch, while the lease proves that it still is the active one."""

@@ -26,6 +26,7 @@ from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
+from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR
 from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
@@ -72,7 +73,10 @@ class Site:
         self.rows = RowsService(
             self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s
         )
-        self.tables = TablesService(self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s)
+        self.tables = TablesService(
+            self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s,
+            try_change=SchemaTrial(engine, parts.transport, site=self.site, peer=self.peer).check,
+        )
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )

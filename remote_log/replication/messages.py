@@ -21,7 +21,7 @@ from storage.engine import EpochEntry, RequestOutcome
 from twinlog.errors import PeerError
 
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
-STATUS, EPOCHS, ROWS = "status", "epochs", "rows"
+STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
 
 OutcomeRow = tuple[str, bytes, int, int, int, int, bool]  # idempotency key, then RequestOutcome as a tuple
@@ -127,6 +127,19 @@ class RowsReply(msgspec.Struct):
     seq: int
     last_timestamp: int
     rows: list[tuple[bytes, int] | None]  # (value, version)
+
+
+class PrepareRequest(msgspec.Struct):
+    """The active asks whether the other site's storage would take this change of `table`. `schema` None: its drop."""
+
+    table: int
+    schema: bytes | None
+
+
+class PrepareReply(msgspec.Struct):
+    """The database's words, where it would refuse the change; empty: it would not."""
+
+    refused: str
 
 
 class PlanRequest(msgspec.Struct):

@@ -14,7 +14,8 @@ import msgspec
 from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, Table
 from storage.log.frame import Flags, Frame
 from storage.log.record import EpochStart, RequestMark, SchemaChange
-from twinlog.errors import EngineFailed, LogError, LogGap, Refused
+from storage.rows.schema import decode_schema
+from twinlog.errors import EngineFailed, InvalidInput, LogError, LogGap, Refused
 
 _decode_request = msgspec.msgpack.Decoder(RequestMark).decode
 _decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
@@ -92,3 +93,12 @@ def schema_change(value: bytes) -> tuple[int, Table | None]:
     if change.kind == "drop":
         return change.table, None
     raise LogError(f"a schema change of kind {change.kind!r} is not known to this release")
+
+
+def check_schema(schema: bytes | None) -> None:
+    """Checks what every engine asks of a change: that it can be read. Raises InvalidInput."""
+    try:
+        if schema is not None:
+            decode_schema(schema)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"the schema cannot be read: {error}") from error

@@ -14,6 +14,7 @@ from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome
 from storage.engines.meaning import (
     admit,
     by_age,
+    check_schema,
     refuse_unless_loading,
     refuse_when_failed,
     refuse_while_loading,
@@ -82,6 +83,10 @@ class MemoryEngine:
             self._notes.pop(name, None)
         else:
             self._notes[name] = value
+
+    async def prepare_schema(self, table: int, schema: bytes | None) -> None:
+        self._check_usable()
+        check_schema(schema)
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         self._check_usable()

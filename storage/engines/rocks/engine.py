@@ -27,7 +27,7 @@ from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite, Packed
-from storage.engines.meaning import admit, refuse_unless_loading, refuse_when_failed, refuse_while_loading
+from storage.engines.meaning import admit, check_schema, refuse_unless_loading, refuse_when_failed, refuse_while_loading
 from storage.engines.rocks import layout, purging
 from storage.engines.rocks.opening import (
     RocksParts,
@@ -114,6 +114,10 @@ class RocksEngine:
         return RocksView(self._database)
 
     # --- apply ---
+
+    async def prepare_schema(self, table: int, schema: bytes | None) -> None:
+        refuse_when_failed(self.failure)
+        check_schema(schema)
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         """HOT. One call at a time. A group of usual size is written here and now: rocksdict holds the GIL during a write, so

@@ -14,7 +14,8 @@ Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, Self, TypeVar
 
@@ -26,12 +27,13 @@ from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite
-from storage.engines.meaning import admit, refuse_unless_loading, refuse_when_failed, refuse_while_loading
+from storage.engines.meaning import admit, check_schema, refuse_unless_loading, refuse_when_failed, refuse_while_loading
 from storage.engines.sql import reading
 from storage.engines.sql.kept_snapshots import SqlSnapshots, snapshots_of
 from storage.engines.sql.opening import (
     SqlParts,
     SqlSettings,
+    is_refusal,
     let_go,
     make_durable,
     make_engine,
@@ -40,10 +42,10 @@ from storage.engines.sql.opening import (
     sql_errors,
 )
 from storage.engines.sql.snapshot import SqlSnapshot
-from storage.engines.sql.writing import PURGE_ROWS, TablePlaces, cut, expired_deletes, perform, put_note
+from storage.engines.sql.writing import PURGE_ROWS, TablePlaces, attempt_change, cut, expired_deletes, perform, put_note
 from storage.log.frame import Frame
 from storage.log.record import RecordKind
-from twinlog.errors import ConfigError, EngineFailed, LogError
+from twinlog.errors import ConfigError, EngineFailed, InvalidInput, LogError
 
 T = TypeVar("T")
 _DDL: Final = int(RecordKind.DDL)
@@ -126,10 +128,16 @@ class SqlEngine:
         if not changes_schema:
             await self._applier.submit(lambda: self._apply(new))
             return
+        async with self._schema_changing():
+            await self._applier.submit(lambda: self._apply(new))
+
+    @asynccontextmanager
+    async def _schema_changing(self) -> AsyncIterator[None]:
+        """In it no snapshot is open, and none is made."""
         self._changing += 1
         try:
             await self._end_snapshots()
-            await self._applier.submit(lambda: self._apply(new))
+            yield
         finally:
             self._changing -= 1
 
@@ -150,6 +158,29 @@ class SqlEngine:
     def _hold(self, state: EngineState, places: TablePlaces) -> None:
         self.durable_seq = min(self.durable_seq, state.seq)
         self._places, self.applied = places, state
+
+    async def prepare_schema(self, table: int, schema: bytes | None) -> None:
+        """The change itself, rolled back. It ends open snapshots, as the change does."""
+        check_schema(schema)
+        async with self._schema_changing():
+            await self._applier.submit(lambda: self._prepare(table, schema))
+
+    def _prepare(self, table: int, schema: bytes | None) -> None:
+        with self._writing:
+            refuse_when_failed(self.failure)
+            try:
+                with sql_errors("the change of a table cannot be tried"), self._writer.begin() as transaction:
+                    attempt_change(self._writer, self._places, table, schema)
+                    transaction.rollback()
+            except EngineFailed as error:
+                cause = error.__cause__
+                if not isinstance(cause, DBAPIError):
+                    raise
+                if cause.connection_invalidated:
+                    self.failure = error.message
+                if is_refusal(cause):
+                    raise InvalidInput(problem_of(cause)) from cause
+                raise
 
     # --- reads ---
 
@@ -339,12 +370,8 @@ class SqlEngine:
                 places = self._write(lambda connection: perform(connection, self._places, self.applied, write))
                 self._hold(write.state, places)
 
-        self._changing += 1
-        try:
-            await self._end_snapshots()
+        async with self._schema_changing():
             await self._upkeep.submit(work)
-        finally:
-            self._changing -= 1
         if durably:
             await self.flush()
 

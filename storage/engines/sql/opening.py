@@ -7,6 +7,7 @@ is in no message. A connection that is cut is noticed within about ten seconds. 
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ from twinlog.errors import ConfigError, EngineFailed
 
 _LOCK_WAIT_S = 10.0  # a gateway that was killed leaves its session for a moment
 _POLL_S = 0.1
+_REFUSALS = ("0A", "22", "23", "2B", "42", "54", "P0")  # classes of SQLSTATE
+_SQLITE_REFUSALS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
 _LOST = {
     "connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000
 }
@@ -57,6 +60,15 @@ def problem_of(error: BaseException) -> str:
     """The database's own words, without statement and parameters."""
     original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(str(original).split())[:400] or type(original).__name__
+
+
+def is_refusal(error: DBAPIError) -> bool:
+    """True when the database says no to the statement itself: repeated, it is refused again until somebody changes something.
+    False for what passes: a lock, a lost connection, a full disk."""
+    original = error.orig
+    if isinstance(original, sqlite3.Error):
+        return getattr(original, "sqlite_errorcode", 0) & 0xFF in _SQLITE_REFUSALS
+    return (getattr(original, "sqlstate", None) or "")[:2] in _REFUSALS
 
 
 def make_engine(settings: SqlSettings) -> Engine:

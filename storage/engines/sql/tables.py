@@ -266,8 +266,9 @@ def drop(connection: Connection, place: TablePlace) -> None:
     connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
 
 
-def change(connection: Connection, place: TablePlace, schema: bytes, put: PutRows) -> TablePlace:
-    """The table of `place` as `schema` says it from now on. `put` upserts rows, for a table that must be made anew."""
+def change(connection: Connection, place: TablePlace, schema: bytes, put: PutRows | None) -> TablePlace:
+    """The table of `place` as `schema` says it from now on. `put` upserts rows, for a table that must be made anew; None:
+    this is a trial, and the rows stay behind."""
     decoded = decode_schema(schema)
     shown = shown_columns(decoded, place.dialect)
     before = {column.id: column for column in place.shown}
@@ -320,14 +321,14 @@ def _literal(value: Any, dialect: str) -> str:
     return "'" + written.replace("'", "''").replace("\0", "") + "'"
 
 
-def _made_anew(connection: Connection, place: TablePlace, schema: bytes, put: PutRows) -> TablePlace:
+def _made_anew(connection: Connection, place: TablePlace, schema: bytes, put: PutRows | None) -> TablePlace:
     """A new table with all rows of `place`, which is dropped."""
     old = replace(_renamed(connection, place, f"{OWN}old_{place.number}"), schema=None, shown=())
     connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
     made = create(connection, place.number, schema)
     key, version, value = (old.table.c[name] for name in (KEY, ROW_VERSION, VALUE))
     after: bytes | None = None
-    while True:
+    while put is not None:
         page = select(key, version, value).order_by(key).limit(PAGE_ROWS)
         rows = connection.execute(page if after is None else page.where(key > after)).all()
         if not rows:

@@ -24,6 +24,8 @@ from twinlog.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
 PURGE_ROWS = 5000
+ATTEMPT_LOCK_MS = 1000
+EMPTY = b"\x80"  # a stored value without columns
 
 TablePlaces = Mapping[int, TablePlace]
 
@@ -82,6 +84,22 @@ def _put_schemas(connection: Connection, places: dict[int, TablePlace], schemas:
                 lambda made, rows: put_rows(connection, made, rows, last=False),
             )
         _note(connection, places[number], table)
+
+
+def attempt_change(connection: Connection, places: TablePlaces, number: int, schema: bytes | None) -> None:
+    """A change of the table `number` to `schema`, or its drop, and a row behind it, in a transaction that is rolled back.
+
+    Raises what the change itself would raise. It waits for a lock for a moment only.
+    """
+    if connection.dialect.name != "sqlite":
+        run(connection, f"SET LOCAL lock_timeout = {ATTEMPT_LOCK_MS}")
+    place = places.get(number)
+    if schema is None:
+        if place is not None:
+            drop(connection, place)
+        return
+    made = create(connection, number, schema) if place is None else change(connection, place, schema, None)
+    put_rows(connection, made, [(b"", 0, EMPTY)])
 
 
 def _note(connection: Connection, place: TablePlace, table: Table) -> None:

@@ -12,6 +12,7 @@ from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_kept import EngineKeptContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
 from tests.storage.engines.engine_contract_time import EngineTimeContract
+from tests.storage.engines.engine_contract_trial import EngineTrialContract
 from tests.storage.engines.engine_rig import Rig
 from tests.storage.engines.memory_rig import MemoryRig
 from tests.storage.engines.rocks.rig import RocksRig
@@ -50,3 +51,6 @@ class TestEngineOpenedAnew(EngineReopenContract): ...
 
 
 class TestEngineKeeps(EngineKeptContract): ...
+
+
+class TestEngineTries(EngineTrialContract): ...

@@ -24,6 +24,7 @@ from tests.storage.disk.files_contract import FilesContract
 from tests.storage.engines.engine_contract import EngineContract
 from tests.storage.engines.engine_contract_reopen import EngineReopenContract
 from tests.storage.engines.engine_contract_time import EngineTimeContract
+from tests.storage.engines.engine_contract_trial import EngineTrialContract
 from tests.storage.engines.memory_rig import MemoryRig
 from tests.switchover.register import test_coordinator
 from tests.switchover.register.test_coordinator import Doors
@@ -68,6 +69,9 @@ class TestSimEngine(suite(EngineContract)): ...  # type: ignore[misc]
 
 
 class TestSimEngineOverTime(suite(EngineTimeContract)): ...  # type: ignore[misc]
+
+
+class TestSimEngineTries(suite(EngineTrialContract)): ...  # type: ignore[misc]
 
 
 class TestSimEngineOpenedAnew(suite(EngineReopenContract)): ...  # type: ignore[misc]

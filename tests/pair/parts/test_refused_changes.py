@@ -1,0 +1,108 @@
+"""A schema change that the database of one site refuses: it is found out before it is logged, and by whom is said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from storage.engine import StorageEngine
+from storage.engines.sql.engine import SqlEngine
+from storage.engines.sql.opening import SqlSettings
+from tests.pair.pair import Pair
+from tests.pair.pair_rig import TABLE, caught_up, put, site
+from tests.storage.engines.sql.rig import a_database, postgres
+from twinlog.errors import InvalidInput, Unavailable
+
+DROP_V = {"drop": ["v"], "add": [{"name": "w", "type": "string"}]}
+
+
+class Refusing:
+    """A pair of which one site, `name`, keeps its rows in the PostgreSQL database `database`."""
+
+    def __init__(self, pair: Pair, name: str, database: str) -> None:
+        self.pair, self.name, self.database = pair, name, database
+
+    def person(self, statement: str) -> None:
+        """Somebody with psql does this."""
+        with postgres().connect(self.database) as connection:
+            connection.execute(statement.encode())
+
+    @contextmanager
+    def reading(self) -> Any:
+        """Somebody with psql has read the table in a transaction that stays open."""
+        with psycopg.connect(postgres().url(self.database).replace("postgresql+psycopg", "postgresql")) as connection:
+            connection.execute("SELECT * FROM t")
+            yield
+
+    async def alter(self, change: dict[str, Any]) -> None:
+        await self.pair.running["a"].service.tables.alter("t", change)
+
+    async def check(self) -> None:
+        """Both sites hold the same tables and rows."""
+        await self.pair.until(lambda: caught_up(self.pair, "a", "b"), 30.0)
+        one, other = (site(self.pair, name).parts.engine for name in "ab")
+        assert one.applied.schemas() == other.applied.schemas()
+        for table in one.applied.schemas():
+            found = await one.scan(table, None, None, reverse=False, limit=1000)
+            assert found == await other.scan(table, None, None, reverse=False, limit=1000)
+
+
+@pytest.fixture(params=["a", "b"], ids=["the active's", "the standby's"])
+async def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Refusing]:
+    pair = Pair(tmp_path)
+    with a_database() as database:
+        async def open_sql(_: Path) -> StorageEngine:
+            return await SqlEngine.open(SqlSettings(postgres().url(database), "test", request.param, lock_wait_s=2.0))
+
+        pair.engines[request.param] = open_sql
+        try:
+            for name in "ab":
+                await pair.start(name)
+            await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
+            await pair.running["a"].service.tables.create(TABLE)
+            await put(pair, "a", 1, "one")
+            await pair.until(lambda: caught_up(pair, "a", "b"))
+            yield Refusing(pair, request.param, database)
+        finally:
+            await pair.stop_all()
+
+
+async def test_what_a_database_refuses_is_not_logged(refusing: Refusing) -> None:
+    refusing.person("CREATE VIEW mine AS SELECT v FROM t")
+    before = site(refusing.pair, "a").parts.engine.applied.schemas()
+    for change in (refusing.alter(DROP_V), refusing.pair.running["a"].service.tables.drop("t", confirm="t")):
+        with pytest.raises(InvalidInput, match=f"storage of site {refusing.name} refuses .*view mine depends") as raised:
+            await change
+        assert raised.value.fields["site"] == refusing.name
+    assert site(refusing.pair, "a").parts.engine.applied.schemas() == before
+    await put(refusing.pair, "a", 2, "two")
+    await refusing.check()
+    assert (refusing.pair.role("a"), refusing.pair.role("b")) == ("ACTIVE", "STANDBY")
+    refusing.person("DROP VIEW mine")
+    await refusing.alter(DROP_V)
+    await refusing.check()
+
+
+async def test_a_lock_that_passes_is_no_refusal(refusing: Refusing) -> None:
+    """At the active the client is asked to try again, and nothing is logged; the standby waits for its lock by itself."""
+    with refusing.reading():
+        if refusing.name == "a":
+            with pytest.raises(Unavailable, match="try again"):
+                await refusing.alter(DROP_V)
+            await put(refusing.pair, "a", 2, "two")
+        else:
+            await refusing.alter(DROP_V)
+    await refusing.check()
+    assert site(refusing.pair, "a").parts.engine.failure is None
+
+
+async def test_a_site_that_does_not_answer_holds_nothing_up(refusing: Refusing) -> None:
+    await refusing.pair.stop("b")
+    await refusing.alter(DROP_V)
+    await refusing.pair.start("b")
+    await refusing.check()
