@@ -7,7 +7,9 @@ order, several per transaction; then, and only within the read lease, the reques
 What always holds:
 - a request's future is answered once; its `settled` hook runs exactly once, when its fate in the log is known;
 - nothing is answered as written before it is committed, applied and the lease is valid (P1, P2, P3);
-- a request that leaves by its deadline is `not applied` while it waits for a frame, `unknown` afterwards (P5).
+- a request that leaves by its deadline is `not applied` while it waits for a frame, `unknown` afterwards (P5);
+- an exception that nobody foresaw strands no request: where no frame was made nothing is logged, else the epoch ends, and its
+  requests are answered with what is known.
 Source: protocol.md section 4.
 """
 
@@ -16,18 +18,17 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-import msgspec
 import structlog
 
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Committed
+from gateway.epoch.pending import Acknowledged, Pending
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
-from storage.invariants import InvariantBroken
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
@@ -37,47 +38,11 @@ log = structlog.get_logger("twinlog.commit")
 _T = TypeVar("_T")
 
 
-class Acknowledged(msgspec.Struct, frozen=True, gc=False):
-    """An acknowledgement: the place of a request's last record in the log, and the mode."""
-
-    epoch: int
-    seq: int
-    version: int
-    mode: str
-
-
 class RemoteLog(Protocol):
     """The driver's view of remote_log/writing/writer.py."""
 
     def submit(self, frame: Frame) -> None: ...
     def drop_after(self, seq: int) -> None: ...
-
-
-class Pending:
-    """One request on its way: all of its records go into one frame."""
-
-    __slots__ = ("answer", "deadline_s", "flags", "records", "settled", "size_bytes")
-
-    def __init__(
-        self, records: list[Record], size_bytes: int, deadline_s: float, settled: Callable[[], None] | None = None,
-        flags: int = 0,
-    ) -> None:
-        self.records = records
-        self.size_bytes = size_bytes
-        self.deadline_s = deadline_s  # on the clock's monotonic scale
-        self.settled = settled
-        self.flags = flags  # of its frame, which ends with it if there are any
-        self.answer: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
-
-    def fail(self, error: TwinlogError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-            self.answer.exception()  # a client that went away must not make the loop complain
-
-    def settle(self) -> None:
-        if self.settled is not None:
-            self.settled()
-            self.settled = None
 
 
 class CommitLog:
@@ -102,7 +67,7 @@ class CommitLog:
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._flush_scheduled = False
-        self._sealing = False
+        self._sealing = self._broken = False
         self.acknowledged_s: float | None = None  # when something was last acknowledged, by the monotonic clock
         self.local_trouble: str | None = None  # why the WAL takes nothing at the moment
         self._waiting_since_s: float | None = None  # somebody waits, and since then nothing was acknowledged
@@ -126,16 +91,30 @@ class CommitLog:
         except Exception as error:
             self._broken_by(error)
 
-    def _broken_by(self, error: Exception) -> None:
-        log.error("internal error", traceback=traceback.format_exc())
+    def _broken_by(self, error: BaseException) -> None:
+        self._broken = True
+        log.error("internal error", traceback="".join(traceback.format_exception(error)))
         self._on_broken(TwinlogError(f"an internal error in the write path: {error!r}"))
+
+    def _settle(self, members: Iterable[Pending]) -> None:
+        """The fate of these requests is known. What one of them does then keeps no other one waiting."""
+        for pending in members:
+            try:
+                pending.settle()
+            except Exception as error:
+                self._broken_by(error)
+
+    def _refuse(self, members: Iterable[Pending], error: TwinlogError) -> None:
+        members = list(members)
+        for pending in members:
+            pending.fail(error)
+        self._settle(members)
 
     # ---- in
     def submit(self, pending: Pending) -> None:
         """Queue one request. Its answer comes through `pending.answer`."""
         if self._stopped is not None:
-            pending.fail(self._stopped)
-            pending.settle()
+            self._refuse([pending], self._stopped)
             return
         self._queue.append(pending)
         self._schedule_flush()
@@ -161,7 +140,7 @@ class CommitLog:
     def _flush(self) -> None:
         self._flush_scheduled = False
         queue, core, settings = self._queue, self.core, self._settings
-        while queue and core.frames_in_flight < settings.frames_in_flight_max and not self._sealing:
+        while queue and core.frames_in_flight < settings.frames_in_flight_max and not (self._sealing or self._broken):
             members: list[Pending] = []
             records: list[Record] = []
             size = flags = 0
@@ -171,56 +150,64 @@ class CommitLog:
                 records += pending.records
                 size += pending.size_bytes
                 flags = pending.flags
-            try:
-                frame = core.make(records, self._hybrid.reserve(len(records)), flags)
-            except LogError as error:
-                for pending in members:
-                    pending.fail(TooLarge(f"nothing was logged: {error.message}; send it in parts"))
-                    pending.settle()
+            frame = self._frame(members, records, flags)
+            if frame is None:
                 continue
-            except InvariantBroken as error:
-                for pending in members:
-                    pending.fail(OutcomeUnknown(f"an internal error in the write path: {error!r}"))
-                    pending.settle()
-                self._broken_by(error)
-                return
             self._framed[frame.first_seq] = members
-            self._hit("commit.framed")
-            self._append_local(frame)
-            if core.writes_remote and self.remote is not None:
-                self._append_remote(self.remote, frame)
+            try:
+                self._hit("commit.framed")
+                self._append_local(frame)
+                if core.writes_remote and self.remote is not None:
+                    self._append_remote(self.remote, frame)
+            except Exception as error:  # one log may have it: nobody knows, and the next frame would come behind a hole
+                self._broken_by(error)
+
+    def _frame(self, members: list[Pending], records: list[Record], flags: int) -> Frame | None:
+        """The frame of these requests. None: there is none, and they are answered."""
+        next_seq = self.core.next_seq
+        try:
+            return self.core.make(records, self._hybrid.reserve(len(records)), flags)
+        except LogError as error:
+            self._refuse(members, TooLarge(f"nothing was logged: {error.message}; send it in parts"))
+        except Exception as error:
+            if self.core.next_seq == next_seq:  # it was not made, and nothing has changed: the others need not suffer
+                log.error("internal error", traceback=traceback.format_exc())
+                self._refuse(members, Unavailable(f"an internal error, and nothing was logged: {error!r}", retry_after_s=1))
+            else:
+                self._refuse(members, OutcomeUnknown(f"an internal error in the write path: {error!r}"))
+                self._broken_by(error)
+        return None
 
     # ---- the local log
     def _append_local(self, frame: Frame) -> None:
-        synced = asyncio.ensure_future(self._wal.append(frame))
-
         def done(outcome: asyncio.Future[None]) -> None:
             if outcome.cancelled():
-                return
-            error = outcome.exception()
-            if error is None:
-                self._hit("commit.local_synced")
-                self._take(self.core.local_synced, frame.last_seq)
-            elif frame.first_seq in self._framed:  # the first of the failed ones fails them all
+                error: BaseException | None = LogError("the append was cancelled") if self._stopped is None else None
+            else:
+                error = outcome.exception()
+                if error is None:
+                    self._take(self._local_synced, frame.last_seq)
+            if error is not None and frame.first_seq in self._framed:  # the first of the failed ones fails them all
                 self._local_failed(error)
 
-        synced.add_done_callback(done)
+        asyncio.ensure_future(self._wal.append(frame)).add_done_callback(done)
+
+    def _local_synced(self, seq: int) -> Committed | None:
+        self._hit("commit.local_synced")
+        return self.core.local_synced(seq)
 
     def _local_failed(self, error: BaseException) -> None:
+        self._sealing, self.local_trouble = True, str(error)
         try:
             failed = self.core.local_failed()
-        except InvariantBroken as broken:
+            if self.remote is not None:
+                self.remote.drop_after(failed.standing)
+            self._wal.forget_after(failed.standing)
+        except Exception as broken:
             self._broken_by(broken)
             return
-        self._sealing = True
-        self.local_trouble = str(error)
-        if self.remote is not None:
-            self.remote.drop_after(failed.standing)
-        self._wal.forget_after(failed.standing)
-        for frame in failed.frames:
-            for pending in self._framed.pop(frame.first_seq):
-                pending.fail(OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
-                pending.settle()
+        members = [pending for frame in failed.frames for pending in self._framed.pop(frame.first_seq)]
+        self._refuse(members, OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
         if self._stopped is None:  # else the WAL is the next epoch's to roll
             self._spawn(self._roll)
 
@@ -245,10 +232,13 @@ class CommitLog:
 
     def remote_synced(self, seq: int, started_s: float) -> None:
         """The remote log holds everything up to `seq`; the append that proved it began at `started_s`."""
-        self._hit("commit.remote_synced")
         self._lease.proof(started_s)
-        self._take(self.core.remote_synced, seq)
+        self._take(self._remote_synced, seq)
         self._answer_proved()
+
+    def _remote_synced(self, seq: int) -> Committed | None:
+        self._hit("commit.remote_synced")
+        return self.core.remote_synced(seq)
 
     def lease_proved(self, started_s: float) -> None:
         """A proof from elsewhere (the coordinator, in an asynchronous mode)."""
@@ -261,11 +251,11 @@ class CommitLog:
 
     # ---- out
     def _take(self, event: Callable[[_T], Committed | None], told: _T) -> None:
-        """Gives the commit rule an event and begins what it decides. Nobody waits for most of the callers: a broken invariant
+        """Gives the commit rule an event and begins what it decides. Nobody waits for most of the callers: whatever breaks
         ends the epoch here."""
         try:
             committed = event(told)
-        except InvariantBroken as error:
+        except Exception as error:
             self._broken_by(error)
             return
         if committed is None:
@@ -300,11 +290,12 @@ class CommitLog:
     def _acknowledge(self, group: Committed) -> None:
         for frame in group.frames:
             seq, version = frame.first_seq - 1, frame.timestamp - 1
-            for pending in self._framed.pop(frame.first_seq, ()):
+            members = self._framed.pop(frame.first_seq, ())
+            for pending in members:
                 seq += len(pending.records)
                 version += len(pending.records)
-                pending.settle()
                 self._unproved.append((pending, Acknowledged(frame.epoch, seq, version, group.label)))
+            self._settle(members)
 
     def _answer_proved(self) -> None:
         if self._unproved and self._lease.valid_at(now_s := self._clock.monotonic_s()):
@@ -320,10 +311,12 @@ class CommitLog:
             await self._clock.sleep(self._settings.sweep_interval_s)
             now = self._clock.monotonic_s()
             self._note_waiting(now)
-            for pending in [p for p in self._queue if p.deadline_s <= now]:
+            waited = [p for p in self._queue if p.deadline_s <= now]
+            for pending in waited:
                 self._queue.remove(pending)
-                pending.fail(Unavailable("the write waited to its deadline and was not logged: try again", retry_after_s=1))
-                pending.settle()
+            if waited:
+                text = "the write waited to its deadline and was not logged: try again"
+                self._refuse(waited, Unavailable(text, retry_after_s=1))
             self._note_quiet()
             late = [p for members in self._framed.values() for p in members if p.deadline_s <= now]
             late += [p for p, _ in self._unproved if p.deadline_s <= now]
@@ -362,18 +355,21 @@ class CommitLog:
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
+        unknown = OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})")
+        self._fail_all(reason, unknown)  # at once: nobody waits for a part that is slow to end
         await asyncio.gather(*tasks, return_exceptions=True)
-        for pending in self._queue:
-            pending.fail(reason)
-            pending.settle()
+        self._fail_all(reason, unknown)
+        waiting = [*self._queue, *(pending for members in self._framed.values() for pending in members)]
         self._queue.clear()
-        for pending in [p for members in self._framed.values() for p in members]:
-            pending.fail(OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})"))
-            pending.settle()
-        for pending, _ in self._unproved:
-            pending.fail(OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})"))
         self._framed.clear()
         self._unproved.clear()
+        self._settle(waiting)
         self._quiet.set()
 
-
+    def _fail_all(self, reason: TwinlogError, unknown: TwinlogError) -> None:
+        for pending in self._queue:
+            pending.fail(reason)
+        for pending in (pending for members in self._framed.values() for pending in members):
+            pending.fail(unknown)
+        for pending, _ in self._unproved:
+            pending.fail(unknown)

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.epoch.active_epoch import ActiveEpoch
-from gateway.epoch.commit_log import Pending
+from gateway.epoch.pending import Pending
 from gateway.service.admission import Admission
 from gateway.service.as_of import check_history, read_row
 from gateway.service.catalog import Catalog
@@ -56,8 +56,13 @@ class Holds:
         self._releases.append(release)
 
     def release_all(self) -> None:
-        while self._releases:
-            self._releases.pop()()
+        """Raises what a release raised, once all others are done: what one request holds must not outlive it."""
+        try:
+            while self._releases:
+                self._releases.pop()()
+        finally:
+            if self._releases:
+                self.release_all()
 
 
 class RowsService:

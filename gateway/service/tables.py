@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gateway.epoch.active_epoch import ActiveEpoch
-from gateway.epoch.commit_log import Pending
+from gateway.epoch.pending import Pending
 from gateway.service.catalog import Catalog
 from gateway.service.serving import Serving
 from storage.clock import Clock

@@ -179,7 +179,12 @@ class RemoteWriter:
                 self._switch(segment, self._next)
                 return
             frames, size = self._take_group()
-            self._send(segment, frames, b"".join([frame.data for frame in frames]), size)
+            try:
+                self._send(segment, frames, b"".join([frame.data for frame in frames]), size)
+            except Exception as error:  # none of it is on its way, and what came behind it would prove it all the same
+                self._take_back([*frames, *self._pending], self._pending_since_s)
+                self._failed(error)
+                return
             if 2 * segment.bytes >= settings.segment_bytes and self._next is None and self._opening_next is None:
                 self._opening_next = self._spawn(self._retrying(self._open_next))
 
@@ -249,7 +254,7 @@ class RemoteWriter:
     # ---- failure: a new segment takes everything that is not synced
     def _failed(self, error: BaseException) -> None:
         self.trouble = _as_trouble(error)
-        since_s = self._in_flight[0].since_s
+        since_s = self._in_flight[0].since_s if self._in_flight else self._pending_since_s
         unsynced = [frame for append in self._in_flight for frame in append.frames]
         self._in_flight.clear()
         self._take_back([*unsynced, *self._pending], since_s)
