@@ -111,7 +111,7 @@ def advice_screen(advice: Advice) -> Group:
     if advice.command:
         table.add_row("type", f"[bold]{escape(advice.command)}[/]")
     if advice.kind in (AdviceKind.FAILOVER, AdviceKind.DEGRADE):
-        table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
+        table.add_row("how long", "it was seen just now, once: `twinlog monitor` shows whether it lasts")
     for number, reason in enumerate(advice.also):
         table.add_row("" if number else "also", escape(reason))
     parts: list[RenderableType] = [table]
