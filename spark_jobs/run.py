@@ -135,7 +135,7 @@ def _without_every(given: list[str]) -> list[str]:
 
 def _show(ended: Ended, notes: Console, *, as_json: bool) -> None:
     for site, why in ended.untold.items():
-        notes.print(f"[yellow]![/] site {site} was not told of this audit: {escape(why)}")
+        notes.print(f"[yellow]![/] site {site} did not receive the outcome of this audit: {escape(why)}")
     if as_json:
         sys.stdout.write(json.dumps({**ended.summary, "path": str(ended.path)}, indent=2, default=str) + "\n")
         sys.stdout.flush()

@@ -107,7 +107,7 @@ def _check_inserts(codec: RowCodec, mutations: list[Mutation]) -> None:
         if mutation.key in inserted and mutation.key in seen:
             path = codec.keys.path_from_key(mutation.key)
             raise InvalidInput(
-                f"mutations {seen[mutation.key]} and {place} are of the same key {path}, which one of them inserts: "
+                f"mutations {seen[mutation.key]} and {place} are of the same key {path}, and one inserts it: "
                 "a key that is inserted may occur once in a batch",
                 key=path, mutation=place,
             )

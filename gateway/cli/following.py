@@ -41,7 +41,7 @@ def start(
         except PeerError as error:
             silent.append(error)
             notes().print(f"[yellow]site {site} does not answer ({escape(error.message)})[/]")
-    raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of one of them")
+    raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of a site")
 
 
 def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,9 +106,9 @@ def leave(document: Mapping[str, Any], *, as_json: bool) -> None:
             notes().print("Nothing was changed.")
         elif state in ("failed", "interrupted"):
             if state == "interrupted" and document.get("kind") in ("failover", "switchover"):
-                notes().print(f"It continues by itself when the gateway of site {escape(str(document.get('to')))} is started.")
+                notes().print(f"It resumes by itself when the gateway of site {escape(str(document.get('to')))} is started.")
             undo = f"   or undo it with: twinlog abort {operation_id}" if may_abort(document) else ""
-            notes().print(f"Go on with: twinlog resume {operation_id}{undo}")
+            notes().print(f"Resume it with: twinlog resume {operation_id}{undo}")
     raise typer.Exit(Exit.UNKNOWN if state in RUNNING else Exit.FAILED)
 
 

@@ -120,7 +120,7 @@ def advice_screen(advice: Advice) -> Group:
         left = duration(advice.holds_in_s)
         table.add_row("not yet", f"it must be so for another {left} before it means anything: `twinlog monitor` waits for that")
     elif advice.kind in ACTIONS:
-        table.add_row("how long", "it was seen just now: `twinlog monitor` says whether it holds")
+        table.add_row("how long", "it was seen just now: `twinlog monitor` shows whether it lasts")
     for number, reason in enumerate(advice.also):
         table.add_row("" if number else "also", escape(reason))
     parts: list[RenderableType] = [table]

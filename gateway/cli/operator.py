@@ -73,7 +73,7 @@ def validate(
     except PeerError as error:
         if error.fields.get("status") is not None:
             raise
-        fix = f"start the gateway of site {target}: it would execute the {kind}, and it alone can tell the rest"
+        fix = f"start the gateway of site {target}: it would execute the {kind}, and only it can run the other checks"
         silent = {"id": "site.answers", "status": "failed", "seen": error.message, "fix": fix}
         found = {"for": kind, "to": target, "ok": False, "checks": [silent], "loss": None}
     if as_json:
@@ -85,7 +85,7 @@ def validate(
 
 
 @app.command(
-    rich_help_panel=SEE, epilog="Exit codes: 0 there is nothing to do, 1 there is, as it says, 4 no site answers.",
+    rich_help_panel=SEE, epilog="Exit codes: 0 nothing to do, 1 there is something to do, 4 no site answers.",
 )
 @verb
 def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
@@ -126,7 +126,7 @@ def failover(
     to: Annotated[str, typer.Option("--to", metavar="SITE", help="The surviving site that takes over: a or b.")],
     config: ConfigOption = "", reason: _ReasonOption = "",
     accept_data_loss: Annotated[bool, typer.Option(
-        "--accept-data-loss", help="Go on though acknowledged asynchronous writes may be lost; asks for the displayed count."
+        "--accept-data-loss", help="Continue even if acknowledged asynchronous writes may be lost: type the displayed count."
     )] = False,
     count: Annotated[str, typer.Option("--count", help="The displayed count, for scripts: a number, or `unknown`.")] = "",
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
@@ -154,7 +154,7 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
     if manifest is None:
         if count.strip() == UNKNOWN:  # what a gap in the log takes away is seen by the replay only
             return {"accept_data_loss": UNKNOWN}
-        notes().print("Nothing acknowledged is known to be at risk: going on as a failover without loss.")
+        notes().print("No acknowledged write is known to be at risk: this continues as a failover without loss.")
         return {}
     notes().print(loss_screen(manifest))
     shown = str(at_risk(manifest))
@@ -182,7 +182,7 @@ def rejoin(
     if not dry_run:
         confirm(f"Cut what diverges at site {target} (victim) and follow the other site (source)?", yes)
     if put_absent and not merge:
-        raise InvalidInput("--put-absent says what a merge does: give --merge too")
+        raise InvalidInput("--put-absent is an option of a merge: give --merge too")
     options = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
     _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
 
@@ -270,7 +270,7 @@ def history(
         for site in silent:
             notes().print(f"[yellow]site {site} does not answer: what it keeps is not in this list[/]")
     if len(silent) == len(answers):
-        raise PeerError("no site answers: start the gateway of one of them, or correct the addresses in --config")
+        raise PeerError("no site answers: start the gateway of a site, or correct the addresses in --config")
 
 
 def _run(

@@ -25,7 +25,7 @@ _STEP_MARKS = {
 
 _CHECK_STYLES = {"ok": "green", "warning": "yellow", "unknown": "yellow", "failed": "bold red"}
 _LOSS_LINES = (
-    ("asynchronous_since_seq", "asynchronous since sequence"), ("active_committed_seq", "the lost active told of sequence"),
+    ("asynchronous_since_seq", "asynchronous since sequence"), ("active_committed_seq", "the lost active reported sequence"),
     ("this_site_holds_seq", "this site holds sequence"),
 )
 

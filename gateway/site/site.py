@@ -139,7 +139,7 @@ class Site:
         if address is not None and address["site"] != self.site:
             return NotActive(f"site {self.site} is {self.role}: the active is {address['site']}", active=address)
         return Unavailable(  # what it waits for may name addresses, which are the operators' affair
-            f"site {self.site} is {self.role}: nothing was logged, try again; `twinlog status` says what it waits for",
+            f"site {self.site} is {self.role}: nothing was logged, try again; `twinlog status` shows what it waits for",
             retry_after_s=RETRY_SWITCHING_S, active=address,
         )
 
@@ -209,7 +209,7 @@ class Site:
 
     async def _end(self, error: TwinlogError) -> None:
         try:
-            text = f"site {self.site} is no longer the active ({error.code}; its log says more): try again"
+            text = f"site {self.site} is no longer the active ({error.code}; its log has the details): try again"
             await self.close_epoch(Unavailable(text, retry_after_s=1))
         except Exception:  # what could not be closed or flushed is the next activation's or rejoin's to find
             log.error("the end of an epoch failed", traceback=traceback.format_exc())

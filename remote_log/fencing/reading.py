@@ -75,7 +75,7 @@ async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Fr
     if scan.header is not None and isinstance(name, SegmentName) and (
         (scan.header.log, scan.header.epoch) != (layout.log, name.epoch)
     ):
-        raise DamagedLog(f"{path} says in its header that it belongs to epoch {scan.header.epoch} of log {scan.header.log}:"
+        raise DamagedLog(f"{path} has a header of epoch {scan.header.epoch} of log {scan.header.log}:"
                          " it was put into the wrong folder", file=path, offset=0)
     return scan.frames
 

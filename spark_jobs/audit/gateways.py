@@ -66,7 +66,7 @@ class Gateways:
         active = [name for name, document in clusters.items() if str(document.get("role")).endswith("ACTIVE")]
         if len(active) != 1:
             roles = ", ".join(f"{name} is {document.get('role')}" for name, document in clusters.items())
-            raise Unavailable(f"a barrier needs one active site, and {roles}; `twinlog status` says what they wait for")
+            raise Unavailable(f"a barrier needs one active site, and {roles}; `twinlog status` shows what they wait for")
         return active[0]
 
     @contextmanager

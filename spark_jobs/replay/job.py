@@ -70,7 +70,7 @@ def _asked(request: JobRequest) -> tuple[LogFolder, str, Path]:
     if kind not in ("", ROCKSDB):
         raise Refused(f"base={options[BASE]}: only the snapshot of a RocksDB storage (rocksdb:FOLDER) can be begun from")
     if kind and not (Path(folder) / "CURRENT").is_file():
-        raise NotFound(f"base={options[BASE]}: there is no checkpoint; it was released, or lies on another machine")
+        raise NotFound(f"base={options[BASE]}: there is no checkpoint; it was released, or is on another machine")
     return place_of({PATH: options[LOG], **{name: options[name] for name in (WEBHDFS, USER) if name in options}}), folder, into
 
 

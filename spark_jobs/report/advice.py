@@ -44,8 +44,8 @@ ADVICE = {
             "An epoch does not begin with its own record: its first frames are missing. Treat it as a gap."
         ),
         "cut-committed": (
-            "A later epoch cuts off frames that were committed: acknowledged writes may be gone. Look at what `twinlog "
-            "history` says of the takeover."
+            "A later epoch cuts off frames that were committed: acknowledged writes may be gone. Read the takeover in `twinlog "
+            "history`."
         ),
         "not-in-remote-log": (
             "The active's log has frames, acknowledged as synchronous, that the other site's copy lacks: a failover now "
@@ -61,8 +61,8 @@ ADVICE = {
             "it has caught up."
         ),
         "quarantined": (
-            "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` says which"
-            " of them nothing has replaced, `twinlog rejoin --merge` puts back what is newer. Remove a file that is settled."
+            "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` shows "
+            "which records nothing has replaced; `twinlog rejoin --merge` puts back those that are newer. Remove settled files."
         ),
     },
     "reconcile": {

@@ -53,7 +53,7 @@ def render(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], ch
 
 def _head(summary: Mapping[str, Any]) -> str:
     barrier = summary["barrier"]
-    at = f"at sequence {barrier['seq']:,} of epoch {barrier['epoch']}" if barrier else "of what lies in the logs"
+    at = f"at sequence {barrier['seq']:,} of epoch {barrier['epoch']}" if barrier else "of the logs as they are"
     when = _moment(summary["started_at"])
     mark = "good" if summary["outcome"] == "good" else "bad"
     return (

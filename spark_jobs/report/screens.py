@@ -26,7 +26,7 @@ def show_audit(console: Console, audit: AuditReport, findings_max: int) -> None:
     if summary["outcome"] == "failed":
         error = summary["error"]
         console.print(f"[bold red]{error['code']}[/]: {escape(error['message'])}")
-        console.print(f"[dim]what Spark said: {escape(str(audit.path / SPARK_LOG))}[/]", soft_wrap=True)
+        console.print(f"[dim]Spark's log: {escape(str(audit.path / SPARK_LOG))}[/]", soft_wrap=True)
         return
     barrier = summary["barrier"]
     if barrier:

@@ -80,7 +80,7 @@ def open_rocks(folder: str) -> Iterator[RocksReader]:
     """The checkpoint in `folder`. Raises NotFound, EngineFailed."""
     path = Path(folder)
     if not (path / "CURRENT").is_file():
-        raise NotFound(f"there is no checkpoint in {path}: it was released, or lies on another machine; take a new barrier")
+        raise NotFound(f"there is no checkpoint in {path}: it was released, or is on another machine; take a new barrier")
     with tempfile.TemporaryDirectory(prefix="twinlog-") as links:
         try:
             for file in path.iterdir():

@@ -127,7 +127,7 @@ def open_postgresql(exported: str, url: str) -> Iterator[SqlReader]:
 def open_sqlite(file: str) -> Iterator[SqlReader]:
     """The copy of a database in `file`. Raises NotFound, EngineFailed."""
     if not Path(file).is_file():
-        raise NotFound(f"there is no file {file}: the snapshot was released, or lies on another machine; take a new barrier")
+        raise NotFound(f"there is no file {file}: the snapshot was released, or is on another machine; take a new barrier")
     engine = create_engine(f"sqlite:///file:{quote(file)}?mode=ro&immutable=1&uri=true", poolclass=NullPool)
     with _connected(engine) as connection:
         yield SqlReader(connection)

@@ -35,8 +35,8 @@ class HolderPosition(msgspec.Struct, frozen=True):
 
 
 _REMEDY = (
-    "it says who still needs the log: delete it and start the gateway again; then both sites' storages are noted anew when "
-    "this one is the active, and nothing is trimmed before both have said what they hold"
+    "it lists who still needs the log: delete it and start the gateway again; the active then registers both sites' "
+    "storages anew, and trims nothing before both have reported what they hold"
 )
 
 

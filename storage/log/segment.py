@@ -125,7 +125,7 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
         if frame.committed > last_seq and attests(frame, header, remote=remote):
             raise DamagedLog(
                 f"{file_name}: the frame at offset {end} is damaged: sequence {last_seq + 1} should follow there, and the"
-                f" sound {frame!r} at offset {at} says that {frame.committed} had been committed; {_REMEDY}",
+                f" sound {frame!r} at offset {at} proves that {frame.committed} had been committed; {_REMEDY}",
                 file=file_name, offset=end, sound_offset=at, committed=frame.committed,
             )
     return SegmentScan(header, frames, end, torn=True)

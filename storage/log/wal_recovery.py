@@ -65,5 +65,5 @@ def _checked(header: SegmentHeader | None, path: str, epoch: int) -> SegmentHead
             file=path, offset=0,
         )
     if header.wal != path.rpartition("/")[2] or header.epoch != epoch:
-        raise DamagedLog(f"{path} says in its header that it is {header.wal}: give it that name again", file=path, offset=0)
+        raise DamagedLog(f"{path} has the header of {header.wal}: give it that name again", file=path, offset=0)
     return header

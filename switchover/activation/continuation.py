@@ -29,8 +29,9 @@ def frames_after(frames: Sequence[Frame], seq: int, epoch: int) -> list[Frame]:
     for frame in tail:
         if frame.epoch != at and not _begins_epoch(frame):
             raise LogGap(
-                f"{frame!r} continues an epoch whose start is missing: whether {seq} of epoch {epoch}, applied here, is "
-                "a part of its log cannot be told", held_seq=seq, offered_previous=frame.previous,
+                f"{frame!r} continues an epoch whose start is missing: nothing shows whether its "
+                f"log contains sequence {seq} of epoch {epoch}, which is applied here",
+                held_seq=seq, offered_previous=frame.previous,
             )
         at = frame.epoch
     return tail

@@ -39,7 +39,7 @@ class Opening:
         value = open_plan(await self._look(), self.plan_id, mode, end)
         if value.epoch != self.epoch:  # it began twice: there without an answer, then here, by command
             raise PlanSuperseded(
-                f"the register that rules has this plan with epoch {value.epoch}, but {self.epoch} was claimed: begin anew",
+                f"the register has this plan with epoch {value.epoch}, but {self.epoch} was claimed: repeat the command",
                 plan_id=self.plan_id,
             )
         return value
@@ -65,8 +65,9 @@ class Opening:
         if now is not None and now.mode == "async" and self.bars_async:
             await update(self.coordinator, lambda state: abandon_plan(state, self.plan_id))
             raise PlanSuperseded(
-                "the old active was degraded by command while this plan ran, and may have acknowledged what is not here: "
-                "it can resume now; if it is lost, begin anew, which shows the loss manifest", plan_id=self.plan_id,
+                "the old active was degraded by command while this plan ran, and may have acknowledged writes that this site "
+                "lacks: it can serve again now; if it is lost, repeat the failover, which shows the loss manifest",
+                plan_id=self.plan_id,
             )
         return now
 

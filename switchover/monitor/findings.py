@@ -161,7 +161,7 @@ def _unseen(look: PairLook, register: PairState, site: str) -> Finding:
         return Finding("alone", AdviceKind.LOOK, site, why, said, "twinlog status")
     if site in look.moved:
         said = (*look.silence(site), f"site {OTHER[site]}: it still writes its remote log, or renews its lease")
-        return Finding("cut-off", AdviceKind.LOOK, site, f"{reason}, but it lives and writes: see to the network", said,
+        return Finding("cut-off", AdviceKind.LOOK, site, f"{reason}, but it lives and writes: repair the network", said,
                        "twinlog status")
     if register.mode == "sync" and other.own.remote_log_mark is None:
         said = (*look.silence(site), f"site {OTHER[site]}: it cannot read the remote log on its own DFS")
@@ -198,7 +198,7 @@ def _resync(look: PairLook, told: SiteFacts) -> Iterator[Finding]:
     waits_for_word = told.mode == "async" and told.policy != "performance" and told.resyncs is False
     if waits_for_word and other is not None and other.role == Role.STANDBY and told.peer_dfs_error is None:
         said = (f"site {told.site}: degraded by command", f"site {OTHER[told.site]}: it is {other.role}")
-        reason = "writes have one copy, and nothing stands in the way of two"
+        reason = "writes have one copy, and the standby is ready for the second"
         yield Finding("resync", AdviceKind.RESYNC, told.site, reason, said, "twinlog resync")
 
 
@@ -236,7 +236,7 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
             yield _look(f"monitor-{site}", site, f"the monitor does not reach site {site}, which site {OTHER[site]} reaches",
                         *look.silence(site))
         elif told is None and site != active:
-            yield _look(f"down-{site}", site, f"site {site} answers nobody: start its gateway, or see to the network",
+            yield _look(f"down-{site}", site, f"site {site} answers nobody: start its gateway, or repair the network",
                         *look.silence(site))
         if view is None:
             continue
@@ -281,7 +281,7 @@ def _service(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
                     f"site {active}: {rates.failed_share:.0%} of its answers failed")
     if rates.ack_s is not None and rates.ack_s > settings.ack_slow_s:
         yield _look(f"slow-{active}", active,
-                    f"acknowledgements of site {active} are slow: see to its disk, and the DFS of site {OTHER[active]}",
+                    f"acknowledgements of site {active} are slow: check its disk, and the DFS of site {OTHER[active]}",
                     f"site {active}: {rates.ack_s:.2f} s on average")
 
 

@@ -71,7 +71,7 @@ class Takeover:
             Step("claim", self._guarded("claim"), "lock every older epoch"),
             Step("fence", self._guarded("fence"), "close every open segment of older epochs", progress=self._progress),
             Step("replay", self._guarded("replay"), "replay the remote log, make the storage durable", progress=self._progress),
-            Step("wait_lease", self._guarded("wait_lease"), "wait out the old active's read lease"),
+            Step("wait_lease", self._guarded("wait_lease"), "wait until the old active's read lease has expired"),
             Step("open", self._open, "open the new epoch", progress=self._progress),
         ]
         if self._kind in ("failover", "switchover"):
@@ -169,7 +169,7 @@ class Takeover:
             if control.parts.clock.monotonic_s() >= until_s:
                 raise Refused(
                     f"site {control.site} applied {engine.applied.seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
-                    "see why replication is slow, and try again"
+                    "find out why replication is slow, and try again"
                 )
             await control.parts.clock.sleep(POLL_S)
         self._caught_up = True

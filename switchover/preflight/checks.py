@@ -98,10 +98,10 @@ def _coordinator(facts: CheckFacts) -> Judgement:
 
 def _same_coordinator(facts: CheckFacts) -> Judgement:
     if facts.peer is None or facts.blind:
-        return Judgement("unknown", "one of the two was not seen")
+        return Judgement("unknown", "the other site's value could not be read")
     if facts.peer.coordinator_error is not None:
         return Judgement("warning", f"site {facts.peer_name} does not reach it: {facts.peer.coordinator_error}",
-                         f"see to the way from site {facts.peer_name} to the coordinator")
+                         f"repair the network from site {facts.peer_name} to the coordinator")
     if facts.peer.opened_by != facts.own.opened_by:
         return Judgement(
             "failed" if facts.kind == "switchover" else "warning",
@@ -148,7 +148,7 @@ def _active(facts: CheckFacts) -> Judgement:
     if active is None and facts.own.forgotten_epoch is not None:
         return Judgement("unknown", "the coordinator has no record of it", "see coordinator.knows-pair")
     if active is None:
-        return Judgement("failed", "the pair was never open", "start both sites: the first one opens by itself")
+        return Judgement("failed", "the pair was never open", "start both sites: the first active opens automatically")
     if facts.kind != "failover" and active == facts.own.site:
         fix = f"`twinlog status`; a {facts.kind} is for the other site"
         return Judgement("failed", f"site {active} is the active itself", fix)
@@ -181,7 +181,7 @@ def _peer_answers(facts: CheckFacts) -> Judgement:
         if facts.kind == "failover" and facts.stands_in and permissions(facts.peer.role).reads:
             if facts.automatic and facts.peer.lease_left_s:
                 return Judgement("failed", f"site {facts.peer_name} answers and serves: it is {facts.peer.role}",
-                                 "nothing: the monitor takes over from nobody who serves")
+                                 "nothing: the monitor never takes over from a site that serves")
             return Judgement("warning", f"site {facts.peer_name} answers and is {facts.peer.role}",
                              f"`twinlog switchover --to {facts.own.site}` loses nothing, and pauses writes for less long")
         return Judgement("ok", f"site {facts.peer_name} answers")
@@ -202,7 +202,7 @@ def _peer_role(facts: CheckFacts) -> Judgement:
     if facts.kind == "failover" or is_active:
         return Judgement("ok", f"site {facts.peer_name} is {role}{waits}")
     seen = f"site {facts.peer_name} is {role}{waits}: it must be the active"
-    return Judgement("failed", seen, "`twinlog status` says what it waits for")
+    return Judgement("failed", seen, "`twinlog status` shows what it waits for")
 
 
 def _own_role(facts: CheckFacts) -> Judgement:
@@ -239,7 +239,7 @@ def _lag(facts: CheckFacts) -> Judgement:
     behind = max(0, peer.committed_seq - own.applied_seq)
     seen = f"{behind:,} records behind" + ("" if own.heard_s is None else f", heard {own.heard_s:.1f} s ago")
     if facts.kind == "switchover" and own.heard_s is not None and own.heard_s > HEARD_WARNING_S:
-        return Judgement("warning", seen, f"see why site {facts.peer_name} does not ship: `twinlog status`")
+        return Judgement("warning", seen, f"find out why site {facts.peer_name} does not ship: `twinlog status`")
     if facts.kind == "switchover" and behind > LAG_WARNING_RECORDS:
         return Judgement("warning", seen, "wait until it is less: writes stop until all of it is applied")
     return Judgement("ok", seen)
@@ -263,7 +263,7 @@ def _skew(facts: CheckFacts) -> Judgement:
     ahead = "ahead of" if facts.skew_s > 0 else "behind"
     seen = f"site {facts.peer_name} is {abs(facts.skew_s):.1f} s {ahead} site {facts.own.site}"
     if abs(facts.skew_s) > SKEW_WARNING_S:
-        return Judgement("warning", seen, "see to NTP at both sites; nothing is lost, but versions and times jump")
+        return Judgement("warning", seen, "check NTP at both sites; nothing is lost, but versions and times jump")
     return Judgement("ok", "less than a second" if facts.skew_s else "within what the call took")
 
 
@@ -295,7 +295,7 @@ def _remote_log_found(facts: CheckFacts) -> Judgement:
     if not facts.stands_in:
         return Judgement("ok", "this site was the active itself: it is not read here")
     if state.mode != "sync":
-        return Judgement("ok", "asynchronous: it ends where the active went on alone")
+        return Judgement("ok", "asynchronous: it ends where the active continued alone")
     if facts.own.remote_log_missing is None:
         return Judgement("ok", f"the one of epoch {state.epoch} is on the DFS of site {facts.own.site}")
     seen = f"missing: {facts.own.remote_log_missing}"
@@ -310,7 +310,7 @@ def _open_leases(facts: CheckFacts) -> Judgement:
         return Judgement("unknown", "they could not be listed")
     seen = "one file is open" if count == 1 else f"{count} files are open" if count else "none"
     if count > OPEN_LEASES_WARNING:
-        return Judgement("warning", seen, "the fence closes one after another: it takes the longer")
+        return Judgement("warning", seen, "nothing: the fence closes all of them, which may take longer")
     return Judgement("ok", seen + (", the fence closes it" if count == 1 else ", the fence closes them" if count else ""))
 
 
@@ -332,7 +332,7 @@ def _disk(facts: CheckFacts) -> Judgement:
 
 def _mode(facts: CheckFacts) -> Judgement:
     if facts.state is None:
-        return Judgement("unknown", "the coordinator does not tell")
+        return Judgement("unknown", "the coordinator does not answer")
     if facts.kind == "failover":
         problem = acceptance_problem(facts.manifest, facts.accepted)
         if problem is not None:
@@ -350,7 +350,7 @@ def _mode(facts: CheckFacts) -> Judgement:
 def _journal(facts: CheckFacts) -> Judgement:
     if facts.unfinished is None:
         return Judgement("ok", f"nothing stopped half-way at site {facts.own.site}")
-    return Judgement("warning", facts.unfinished, "nothing, if it is to be done anew; else `twinlog resume` or `twinlog abort`")
+    return Judgement("warning", facts.unfinished, "nothing, if you start anew; else `twinlog resume` or `twinlog abort`")
 
 
 def _audit(facts: CheckFacts) -> Judgement:

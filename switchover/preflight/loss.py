@@ -55,7 +55,7 @@ def loss_manifest(
     if growing:
         said = f"site {state.active} still renews its lease: it continues to acknowledge, so how many is unknown"
     elif beat is None:
-        said = f"site {state.active} was lost before it told how far it was: how many is unknown"
+        said = f"site {state.active} was lost before it reported how far it was: how many is unknown"
     else:
         count = max(0, beat.committed_seq - max(held, since or 0))
         at = datetime.fromtimestamp(beat.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -81,7 +81,7 @@ def accepted_loss(options: Mapping[str, Any]) -> int | str | None:
     if given is None or given == UNKNOWN or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
         return given
     raise InvalidInput(
-        f"accept_data_loss is {given!r}: it must be the count that the loss manifest shows, or \"unknown\" where it says so",
+        f"accept_data_loss is {given!r}: it must be the count that the loss manifest shows, or \"unknown\" if it shows none",
         option="accept_data_loss",
     )
 
@@ -99,4 +99,6 @@ def acceptance_problem(manifest: LossManifest | None, accepted: object) -> Obsta
     said = manifest.statement
     if accepted is None:
         return Obstacle(said, f"bring site {manifest.active} back and nothing is lost; else repeat with --accept-data-loss")
-    return Obstacle(f"a loss of {accepted} was accepted, and the loss manifest says {risk} now", "look at it, and decide anew")
+    return Obstacle(
+        f"a loss of {accepted} was accepted, but the loss manifest now shows {risk}", "read the manifest, and decide anew"
+    )

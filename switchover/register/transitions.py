@@ -120,7 +120,9 @@ def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool
     if kind == "bootstrap" and current.active is not None:
         raise Refused(f"the pair has been open before (epoch {current.epoch} at {current.active}): it needs no bootstrap")
     if kind == "bootstrap" and current.epoch and not accept_data_loss:
-        raise Refused(f"the pair has been open before (epoch {current.epoch}), and by whom was lost: it begins anew by command")
+        raise Refused(
+            f"the pair was open before (epoch {current.epoch}), and its register was lost: a forced failover begins it anew"
+        )
     if kind == "restart" and current.active != site:
         raise Refused(f"the active of epoch {current.epoch} is {current.active}: {site} rejoins it, or takes over by command")
     if kind in ("takeover", "switchover") and current.active in (None, site):

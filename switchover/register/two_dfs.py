@@ -59,7 +59,7 @@ class DfsCoordinator:
     async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         current, tips = await self._ruling(in_full=blind)
         if blind and len(tips) == len(self._folders):
-            raise PlanSuperseded(f"site {self._peer}'s DFS has come back in sight: look again, and decide anew")
+            raise PlanSuperseded(f"site {self._peer}'s DFS answers again: look again, and decide anew")
         if (current.state_id if current else 0) != expected_state_id or _is_of_another_line(new, current):
             raise superseded(expected_state_id, current)
         home = self._home_of(current)

@@ -99,7 +99,7 @@ TABLE: dict[tuple[Role, Event], Transition] = {
         "the register names this site active and the mode asynchronous: it acknowledges what the local log holds",
     ),
     (Role.SWITCHING, Event.PLAN_FAILED): Transition(
-        Role.CLOSED, "the plan stopped or lost: this site stays closed until it knows anew what it is"
+        Role.CLOSED, "the plan stopped or lost: this site stays closed until it has read its role from the register"
     ),
     (Role.ACTIVE, Event.DOWNGRADE_RECORDED): Transition(
         Role.DOWNGRADE_ACTIVE,
@@ -116,7 +116,7 @@ TABLE: dict[tuple[Role, Event], Transition] = {
     ),
     (Role.DOWNGRADE_ACTIVE, Event.RESYNCED): Transition(
         Role.ACTIVE,
-        "the other site holds everything again, and the register says so: writes wait for both logs",
+        "the other site holds everything again, and the register has mode sync: writes wait for both logs",
     ),
     (Role.DOWNGRADE_ACTIVE, Event.DRAIN): Transition(
         Role.DRAINING, "a planned switchover while asynchronous: all of it must be shipped first"
@@ -134,7 +134,7 @@ TABLE: dict[tuple[Role, Event], Transition] = {
         Role.DOWNGRADE_ACTIVE, "the switchover was given up in time: asynchronous writes continue"
     ),
     (Role.DRAINING, Event.STEPPED_DOWN): Transition(
-        Role.CLOSED, "the other site holds everything and takes over: this site has stopped, and says so"
+        Role.CLOSED, "the other site holds everything and takes over: this site has stopped, and reports it"
     ),
     (Role.DRAINING, Event.MET_HIGHER_EPOCH): Transition(
         Role.FENCED, "a higher epoch was claimed during the drain: this site is fenced"

@@ -49,7 +49,7 @@ class DoorOperations(DictOperations):
         self.refusal: TwinlogError | None = None
         self.judged = [
             Check("peer.answers", "ok", "site a answers"),
-            Check("clock.skew", "warning", "7.0 s behind site b", "see to NTP at both sites"),
+            Check("clock.skew", "warning", "7.0 s behind site b", "check NTP at both sites"),
         ]
 
     async def start(

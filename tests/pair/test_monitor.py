@@ -150,7 +150,7 @@ async def test_the_site_itself_refuses_a_monitor_while_the_other_one_serves(tmp_
         available(pair)
         document = await pair.operate("b", "failover", "b", automatic=True)
         assert (document.state, document.never_began) == ("failed", True)
-        assert "takes over from nobody who serves" in document.error.message
+        assert "never takes over from a site that serves" in document.error.message
         assert (pair.role("a"), pair.role("b")) == ("ACTIVE", "STANDBY")
 
 

@@ -27,7 +27,7 @@ app = typer.Typer(rich_markup_mode="rich")
 Answers = Mapping[str, Mapping[str, Any] | Exception]  # site -> its cluster document, or why there is none
 
 
-@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 all is well, 1 something stands in the way, 4 no site answers.")
+@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 the pair is whole, 1 it is not, 4 no site answers.")
 @verb
 def status(
     context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False,
@@ -175,7 +175,7 @@ def _not_synchronous(resync: Mapping[str, Any]) -> str:
     left = resync.get("records_left")
     waits = f", waiting for {resync['waiting_for']}" if resync.get("waiting_for") else ""
     behind = f", {left:,} records left" if isinstance(left, int) else ""
-    way = "it goes back to synchronous by itself" if resync.get("automatic") else "`twinlog resync` goes back to synchronous"
+    way = "it returns to synchronous automatically" if resync.get("automatic") else "`twinlog resync` returns to synchronous"
     return f"writes are acknowledged by the local log alone; {way}{waits}{behind}"
 
 

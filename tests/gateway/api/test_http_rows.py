@@ -175,6 +175,21 @@ async def test_as_of_a_version_or_a_time(door: DoorClient) -> None:
         assert "as_of" in document["detail"]
 
 
+async def test_every_read_names_the_schema_of_its_rows(door: DoorClient) -> None:
+    await door.put("UA,1", FULL)
+    lines = {"accept": "application/x-ndjson"}
+
+    async def named() -> set[str]:
+        asked = [(f"{ROWS}/UA,1", {}), (ROWS, {}), (ROWS, lines), ("/v1/tables/flights", {})]
+        return {(await door.http.get(path, headers=headers)).headers["twinlog-schema"] for path, headers in asked}
+
+    (before,) = await named()
+    for change in ({"drop": ["note"]}, {"add": [{"name": "note", "type": "decimal"}]}):
+        assert (await door.http.patch("/v1/tables/flights", json=change)).status_code == 200
+    (after,) = await named()
+    assert after != before
+
+
 async def test_a_standby_reads_only_on_request_and_says_so(door: DoorClient) -> None:
     await door.put("UA,1", {})
     fresh = await door.http.get(f"{ROWS}/UA,1?stale=true")

@@ -102,7 +102,7 @@ def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, si
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0][:2] == ["ok", "peer.answers"]
     assert lines[1][:2] == ["warning", "clock.skew"]
-    assert "-> see to NTP at both sites" in result.stdout
+    assert "-> check NTP at both sites" in result.stdout
     assert "A switchover to b would begin now: 1 ok, 1 warning. Nothing was changed." in result.stdout
     found = json.loads(run("validate", "--for", "failover", "--to", "b", "--json").stdout)
     assert [check["id"] for check in found["checks"]] == ["peer.answers", "clock.skew"]
@@ -127,7 +127,7 @@ def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None
     assert "twinlog resume op-1" in result.stderr
     assert "by itself" not in result.stderr
     sites.operations_end = "interrupted"
-    assert "continues by itself when the gateway of site b is started" in run("switchover", "--yes").stderr
+    assert "resumes by itself when the gateway of site b is started" in run("switchover", "--yes").stderr
     sites.operations_end = "succeeded"
     assert run("resume", "op-1", "--yes").exit_code == 0
     assert run("abort", "op-1", "--yes").exit_code == 0
@@ -153,7 +153,7 @@ def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, 
     sites.doors["b"].operations.refusal = None
     assert run("failover", "--to", "b", "--accept-data-loss", "--count", "unknown", "--yes").exit_code == 0
     assert sites.doors["b"].operations.documents["op-3"].options == {"accept_data_loss": "unknown"}
-    assert "going on as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
+    assert "this continues as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
     assert sites.doors["b"].operations.documents["op-4"].options == {}
 
 

@@ -73,7 +73,7 @@ def test_one_that_is_lost_while_both_hold_the_barrier(
     summary = pair.audit("compare", expected=0)
     assert held == [summary["barrier"]["name"]] * 2
     assert summary["counters"]["GOODROWS"] == len(ROWS)
-    assert f"site {site} was not told of this audit: site {site}" in capfd.readouterr().err
+    assert f"site {site} did not receive the outcome of this audit: site {site}" in capfd.readouterr().err
     assert pair.held() == [], "the other one has released it"
     expired(pair, site)
 

@@ -192,7 +192,7 @@ def test_errors_and_latency_are_told_of() -> None:
         state, advice = step(SETTINGS, state, seen, act=True)
         told.append(advice)
     assert told[-1].evidence == ("site a: 33% of its answers failed",)
-    assert told[-1].also == ("acknowledgements of site a are slow: see to its disk, and the DFS of site b",)
+    assert told[-1].also == ("acknowledgements of site a are slow: check its disk, and the DFS of site b",)
     again = Observation(12.0, {"a": changed(VIEW_A, answers=Answers(0, 0, 0.0)), "b": VIEW_B})
     assert step(SETTINGS, state, again, act=True)[1].kind is AdviceKind.NOTHING, "the gateway began anew: nothing is known"
 

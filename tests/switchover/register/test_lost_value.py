@@ -30,5 +30,5 @@ def test_a_beginning_by_command_leaves_a_mark_that_no_fresh_opening_passes() -> 
     begun = begin_plan(None, "p1", "b", "bootstrap", 0, accept_data_loss=True, highest_claim=5, lost_epoch=5)
     assert (begun.epoch, begun.epoch_allocated, begun.active) == (5, 6, None)
     assert begun.switching == Switching("p1", "b", 6, "bootstrap", 0)
-    with pytest.raises(Refused, match="begins anew by command"):
+    with pytest.raises(Refused, match="a forced failover begins it anew"):
         begin_plan(begun, "p2", "b", "bootstrap", 0)
