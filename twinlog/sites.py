@@ -27,6 +27,8 @@ LOOK_TIMEOUT_S = 3.0
 VIEW_TIMEOUT_S = 7.0  # the site itself waits for the other one, both DFSs and the register
 EVENT_SILENCE_S = 40.0  # an idle stream carries a comment every 15 s
 ACTOR_HEADER = "Twinlog-Actor"
+EXPIRES_HEADER = "Twinlog-Expires-Ms"
+VALID_S = 120.0  # how long a request for a role change is good for, unless it says otherwise
 
 
 def who() -> str:
@@ -52,20 +54,33 @@ class Sites:
         self._http.close()
 
     def ask(
-        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, who: str = ""
+        self, site: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None, who: str = "",
+        expires_ms: int | None = None,
     ) -> dict[str, Any]:
         """One JSON exchange with `site`; {} for an answer without content.
 
-        `key`: the idempotency key of what must not be done twice. `who`: who asks through this user.
+        `key`: the idempotency key of what must not be done twice. `who`: who asks through this user. `expires_ms`: after this
+        moment by the site's own clock (`clock_ms`), nobody waits for what is asked.
         """
         is_slow = method != "GET" or path.startswith("/v1/checks")
         timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else self._look_s
-        content = self._exchange(site, method, path, timeout_s, body, key, who)
+        content = self._exchange(site, method, path, timeout_s, body, key, who, expires_ms)
         try:
             return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
         except msgspec.MsgspecError as error:
             url = self.urls[site]
             raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {error}", site=site) from error
+
+    def clock_ms(self, site: str) -> int:
+        """The site's clock now: a request that expires by it is judged by one clock alone, however wrong this machine's is.
+        A site that is stopped or hangs does not answer, and is then asked for nothing. Raises PeerError."""
+        try:
+            return int(self.ask(site, "GET", "/v1/cluster")["now_ms"])
+        except PeerError as error:
+            error.fields["sent"] = False  # what is to be asked for was not
+            raise
+        except KeyError:
+            raise PeerError(f"site {site} is of another release: it does not show its clock", site=site, sent=False) from None
 
     def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
         """GET `path` from every site at the same time: its document, or the error."""
@@ -94,13 +109,15 @@ class Sites:
 
     def _exchange(
         self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,
-        key: str | None = None, asked_by: str = "",
+        key: str | None = None, asked_by: str = "", expires_ms: int | None = None,
     ) -> bytes:
         content = b"" if body is None else msgspec.json.encode(body)
         actor = f"{asked_by} {who()}".strip()[:100]
         headers = {"Content-Type": "application/json", ACTOR_HEADER: actor}
         if key is not None:
             headers["Idempotency-Key"] = key
+        if expires_ms is not None:
+            headers[EXPIRES_HEADER] = str(expires_ms)
         url = self.urls[site]
         answer = self._http.send(SiteRequest(url + path, method, headers, content, timeout_s))
         if isinstance(answer, Broken):

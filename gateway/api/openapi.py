@@ -139,6 +139,11 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "description": "who asks, for the history of operations",
         "schema": {"type": "string", "maxLength": 100}, "example": "ann@host",
     },
+    "Twinlog-Expires-Ms": {
+        "description": "when the request expires, in milliseconds since 1970 by the asked site's clock (now_ms of its cluster "
+                       "document): no step before the point of no return begins after it; default: two minutes",
+        "schema": {"type": "integer", "minimum": 0}, "example": 1_357_016_520_000,
+    },
     "Accept": {
         "description": "application/json or application/x-msgpack for a page, application/x-ndjson for a stream of lines",
         "schema": {"type": "string"}, "example": "application/x-ndjson",

@@ -81,6 +81,7 @@ class Problem(Struct, frozen=True):
     kind: Text = UNSET
     option: Text = UNSET
     policy: Text = UNSET
+    expires_ms: Number = UNSET
     step: Text = UNSET
     event: Text = UNSET
     checks: list[Check] | UnsetType = UNSET

@@ -1,7 +1,9 @@
 """Starting a role change and following it: the live step list, detaching, and the end.
 
-What always holds: leaving never cancels; a site that goes away while the operation runs is no failure of the operation:
-the command says that it is still running, or may be, and how to follow it (exit code 3). Source: switchover-lessons.md 1, 16.
+What always holds: the id of what is asked for is on the screen before it is sent, and every request expires; leaving never
+cancels, and says what continues and how it is given up; a site that goes away while the operation runs is no failure of the
+operation: the command says that it is still running, or may be, and how to follow it (exit code 3).
+Source: switchover-lessons.md 1, 16.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import typer
 from rich.live import Live
 from rich.markup import escape
 
-from gateway.cli.screens import operation_screen, step_cells
+from gateway.cli.screens import clock_text, operation_screen, step_cells
+from switchover.operations.document import operation_of_key
+from twinlog.cli.status import duration
 from twinlog.errors import NotFound, OutcomeUnknown, PeerError
-from twinlog.sites import Sites
+from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import Exit, notes, out, print_json
 
 RUNNING = ("running",)
@@ -27,9 +31,11 @@ ORDER_ATTEMPTS = 3
 
 
 def start(
-    pair: Sites, order: Sequence[str], kind: str, to: str | None, options: Mapping[str, Any], dry_run: bool
+    pair: Sites, order: Sequence[str], kind: str, to: str | None, options: Mapping[str, Any], dry_run: bool,
+    valid_s: float = VALID_S,
 ) -> tuple[str, dict[str, Any]]:
-    """Ask the first site of `order` that answers. (site, operation document).
+    """Ask the first site of `order` that answers. (site, operation document). `valid_s`: until then it may pass its point of no
+    return.
 
     One whose answer is lost is asked again, under the same idempotency key, and no other in its place.
     """
@@ -37,19 +43,29 @@ def start(
     silent: list[PeerError] = []
     for site in order:
         try:
-            return site, _order(pair, site, kind, body)
+            return site, _order(pair, site, kind, body, valid_s)
         except PeerError as error:
             silent.append(error)
             notes().print(f"[yellow]site {site} does not answer ({escape(error.message)})[/]")
     raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of a site")
 
 
-def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any], valid_s: float) -> dict[str, Any]:
     """Raises PeerError only when the order certainly did not reach the site."""
     key, lost = secrets.token_hex(16), False
+    operation_id, expires_ms = operation_of_key(key), pair.clock_ms(site) + round(valid_s * 1000)
+    if not body["dry_run"]:
+        notes().print(f"[dim]operation {operation_id} at site {escape(site)}; the request expires in {duration(valid_s)}[/]")
     for attempt in range(ORDER_ATTEMPTS):
         try:
-            return pair.ask(site, "POST", "/v1/operations", body, key)
+            return pair.ask(site, "POST", "/v1/operations", body, key, "", expires_ms)
+        except KeyboardInterrupt:
+            notes().print(
+                f"\nLeft before site {escape(site)} answered. It may have begun; if the request still arrives, it begins until "
+                f"{clock_text(expires_ms)} by that site's clock; after that it is refused, or undone. "
+                f"See it with: twinlog history {operation_id}   give it up with: twinlog abort {operation_id}"
+            )
+            raise typer.Exit(Exit.UNKNOWN) from None
         except PeerError as error:
             lost = lost or bool(error.fields.get("sent"))
             if not lost:
@@ -57,7 +73,8 @@ def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any]) -> dict[s
             if attempt + 1 < ORDER_ATTEMPTS:
                 time.sleep(RETRY_S)
     raise OutcomeUnknown(
-        f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history`"
+        f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history "
+        f"{operation_id}`; it does not begin after {clock_text(expires_ms)}", operation=operation_id,
     )
 
 
@@ -75,22 +92,35 @@ def find(pair: Sites, operation_id: str) -> tuple[str, dict[str, Any]]:
 
 def follow(pair: Sites, site: str, document: dict[str, Any], *, as_json: bool) -> None:
     """Show the operation until it ends. Leaves with the exit code of its end."""
-    operation_id = str(document.get("id", ""))
+    operation_id, shown = str(document.get("id", "")), [document]
     try:
         if as_json:
-            *_, last = documents(pair, site, document)
-            print_json(last)
+            for last in documents(pair, site, document):
+                shown[-1] = last
+            print_json(shown[-1])
         elif out().is_terminal:
-            last = document
-            with Live(operation_screen(last), console=out(), refresh_per_second=8) as live:
+            with Live(operation_screen(document), console=out(), refresh_per_second=8) as live:
                 for last in documents(pair, site, document):
+                    shown[-1] = last
                     live.update(operation_screen(last), refresh=True)
         else:
-            last = _lines(documents(pair, site, document), document)
+            _lines(documents(pair, site, document), shown)
     except KeyboardInterrupt:
-        notes().print(f"\nDetached; it is still running. Follow it with: twinlog history {operation_id}")
+        notes().print(f"\nDetached; it is still running at site {escape(site)}. Follow it with: twinlog history {operation_id}")
+        notes().print(escape(_way_back(shown[-1])))
         raise typer.Exit(Exit.UNKNOWN) from None
-    leave(last, as_json=as_json)
+    leave(shown[-1], as_json=as_json)
+
+
+def _way_back(document: Mapping[str, Any]) -> str:
+    """Says whether an operation that nobody follows any more can be given up, and until when it may go on by itself."""
+    steps = document.get("steps") or ()
+    barrier = next((step for step in steps if not step.get("abortable")), None)
+    if not may_abort(document):
+        return "It is past its point of no return: it goes to its end."
+    until = f", which does not begin after {clock_text(document['expires_ms'])}" if document.get("expires_ms") else ""
+    where = f" until step {barrier['name']} begins{until if barrier else ''}" if barrier else ""
+    return f"It can be given up{where}: twinlog abort {document.get('id', '')}"
 
 
 def leave(document: Mapping[str, Any], *, as_json: bool) -> None:
@@ -148,21 +178,22 @@ def documents(pair: Sites, site: str, first: dict[str, Any]) -> Iterator[dict[st
             time.sleep(RETRY_S)
 
 
-def _lines(coming: Iterator[dict[str, Any]], first: dict[str, Any]) -> dict[str, Any]:
-    """Prints one line for each step that changed, for a pipe or a log file. Returns the last document."""
+def _lines(coming: Iterator[dict[str, Any]], newest: list[dict[str, Any]]) -> None:
+    """Prints one line for each step that changed, for a pipe or a log file. `newest[-1]` is the last document."""
     shown: dict[str, str] = {}
-    console, last = out(), first
+    console = out()
     for last in coming:
+        newest[-1] = last
         for step in last.get("steps") or ():
             name, state = str(step.get("name")), str(step.get("state", "pending"))
             if state not in ("pending", "running") and shown.get(name) != state:
                 shown[name] = state
                 _, label, taken, said = step_cells(step)
                 console.print(f"{state:8} {label:10} {taken:>8}  {said}".rstrip(), soft_wrap=True)
+    last = newest[-1]
     if last.get("dry_run") and last.get("state") == "succeeded":
         for step in last.get("steps") or ():
             if step.get("state") == "pending":
                 what = escape(str(step.get("what", "")))
                 console.print(f"{'would':8} {escape(str(step.get('name'))):10} {'':8}  {what}", soft_wrap=True)
     console.print(f"{last.get('kind')} {last.get('id')}: {last.get('state')}")
-    return last

@@ -30,6 +30,7 @@ from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
+ORDER_VALID_S = 60.0  # what a monitor saw is old by then
 MOMENT_S = 0.05
 WAIT_MAX_S = 20.0  # for a finding that means nothing before it has held, as silence before the read lease has run out
 _STYLES = {
@@ -58,7 +59,8 @@ class PairProbe:
 
     async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         body = {"kind": kind, "to": to, "options": dict(options), "dry_run": False}
-        return await asyncio.to_thread(self._pair.ask, site, "POST", "/v1/operations", body, key, MONITOR)
+        expires_ms = await asyncio.to_thread(self._pair.clock_ms, site) + round(ORDER_VALID_S * 1000)
+        return await asyncio.to_thread(self._pair.ask, site, "POST", "/v1/operations", body, key, MONITOR, expires_ms)
 
 
 def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, as_json: bool) -> None:

@@ -25,7 +25,7 @@ from switchover.preflight.checks import KINDS
 from switchover.preflight.loss import UNKNOWN, at_risk
 from twinlog.cli.status import SEE, leading
 from twinlog.errors import InvalidInput, PeerError, Refused
-from twinlog.sites import Sites
+from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import (
     EXIT_CODES,
     ConfigOption,
@@ -44,6 +44,9 @@ app = typer.Typer(rich_markup_mode="rich")
 CHANGE = "Change roles and modes"
 
 _SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="The site that will be active: a or b.")]
+_WithinOption = Annotated[float, typer.Option(
+    "--within", min=5, max=86_400, help="Undo it if it has not passed its point of no return after so many seconds."
+)]
 _ReasonOption = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 
 
@@ -109,6 +112,7 @@ def monitor(
 @verb
 def switchover(
     context: typer.Context, config: ConfigOption = "", to: _SiteOption = None, reason: _ReasonOption = "",
+    within_s: _WithinOption = VALID_S,
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Hand over to the other site, planned: both sites alive, nothing lost, writes pause for about a second."""
@@ -116,7 +120,7 @@ def switchover(
     target = _checked_site(pair, to) if to else _other_than_active(pair)
     if not dry_run:
         confirm(f"Hand over to site {target} ({pair.urls[target]})?", yes)
-    _run(pair, [target], "switchover", target, {"reason": reason}, dry_run=dry_run, as_json=as_json)
+    _run(pair, [target], "switchover", target, {"reason": reason}, dry_run=dry_run, as_json=as_json, valid_s=within_s)
 
 
 @app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
@@ -129,6 +133,7 @@ def failover(
         "--accept-data-loss", help="Continue even if acknowledged asynchronous writes may be lost: type the displayed count."
     )] = False,
     count: Annotated[str, typer.Option("--count", help="The displayed count, for scripts: a number, or `unknown`.")] = "",
+    within_s: _WithinOption = VALID_S,
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Take over from a site that is lost, without asking it. Refuses when acknowledged writes could be lost."""
@@ -140,7 +145,7 @@ def failover(
             options |= _accepted_loss(pair, target, count)
         if not dry_run:
             confirm(f"Fence the other site and open site {target} ({pair.urls[target]})?", yes)
-        _run(pair, [target], "failover", target, options, dry_run=dry_run, as_json=as_json)
+        _run(pair, [target], "failover", target, options, dry_run=dry_run, as_json=as_json, valid_s=within_s)
     except Refused as error:
         manifest = error.fields.get("manifest")
         if isinstance(manifest, Mapping) and not as_json:
@@ -236,7 +241,8 @@ def abort(
 def _again(pair: Sites, operation: str, action: str, *, yes: bool, as_json: bool) -> None:
     site, document = find(pair, operation)
     confirm(f"{action.capitalize()} {document.get('kind')} {operation} (state {document.get('state')})?", yes)
-    document = pair.ask(site, "POST", f"/v1/operations/{operation}:{action}")
+    expires_ms = pair.clock_ms(site) + round(VALID_S * 1000) if action == "resume" else None
+    document = pair.ask(site, "POST", f"/v1/operations/{operation}:{action}", None, None, "", expires_ms)
     if action == "abort" and document.get("state") == "aborted":
         _show(document, as_json=as_json)
         return
@@ -274,10 +280,11 @@ def history(
 
 
 def _run(
-    pair: Sites, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool
+    pair: Sites, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool,
+    valid_s: float = VALID_S,
 ) -> None:
     given = {name: value for name, value in options.items() if value not in ("", False)}
-    site, document = start(pair, order, kind, to, given, dry_run)
+    site, document = start(pair, order, kind, to, given, dry_run, valid_s)
     follow(pair, site, document, as_json=as_json)
     if dry_run and not as_json:
         out().print(f"[green]A {kind}{f' to {to}' if to else ''} would begin now.[/] Nothing was changed.")

@@ -160,3 +160,8 @@ def moment(wall_ms: Any) -> str:
     if not isinstance(wall_ms, int):
         return UNKNOWN
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock_text(wall_ms: int) -> str:
+    """A moment of today, to the second."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%H:%M:%S UTC")

@@ -140,9 +140,13 @@ class Operations(Protocol):
     """Role changes."""
 
     async def start(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None,
+        expires_ms: int | None = None,
     ) -> OperationDocument:
-        """The same idempotency `key` again: the operation that the first request began. Raises Refused, Conflict."""
+        """The same idempotency `key` again: the operation that the first request began. Raises Refused, Conflict.
+
+        `expires_ms`, by this site's wall clock: not begun, nor any step before the point of no return, after it.
+        """
 
     async def checks(self, kind: str) -> ChecksDocument:
         """Judges whether a role change of this kind to this site would work now."""
@@ -154,7 +158,7 @@ class Operations(Protocol):
     async def get(self, operation_id: str) -> OperationDocument: ...
     def follow(self, operation_id: str) -> AsyncIterator[OperationDocument]: ...
     async def abort(self, operation_id: str, actor: str) -> OperationDocument: ...
-    async def resume(self, operation_id: str, actor: str) -> OperationDocument: ...
+    async def resume(self, operation_id: str, actor: str, expires_ms: int | None = None) -> OperationDocument: ...
 
 
 class Barriers(Protocol):

@@ -32,6 +32,8 @@ KINDS = {
     "degrade": {"reason", "automatic"},
     "resync": {"reason"},
 }
+VALID_S = 120  # a request that does not say when it expires
+VALID_MAX_S = 86_400
 LISTED_MAX = 200
 STATUS_TIMEOUT_S = 2.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
@@ -94,21 +96,34 @@ class SiteOperations:
         return self._site.role in (Role.CLOSED, Role.FENCED) and state is not None and state.active == self._site.site
 
     async def start(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None,
+        expires_ms: int | None = None,
     ) -> OperationDocument:
         """The operation as it begins; a dry run's as it ended. With the idempotency `key` of one that was begun: that one.
+        `expires_ms`: by this site's wall clock; None: in two minutes.
 
         Refused, with the loss manifest, unless a failover accepts what it may lose: before anything is journaled.
         """
         operation_id = self._site.parts.new_id() if key is None else operation_of_key(key)
         document = None if key is None else await self._executor.begun(operation_id, kind, to, options, dry_run)
         if document is None:
+            expires_ms = self._checked_expiry(expires_ms)
             self._check(kind, to, options)
             if kind == "failover" and not dry_run:
                 await self._preflight.check_loss(options)
-            document = await self._executor.start(operation_id, kind, to, options, actor, dry_run)
+            document = await self._executor.start(operation_id, kind, to, options, actor, dry_run, expires_ms)
         self._site.touch()
         return await self._executor.wait(document.id) if dry_run else document
+
+    def _checked_expiry(self, expires_ms: int | None) -> int:
+        """Returns when a request expires. Raises Refused when it has: it sat somewhere, and who asked may have given it up."""
+        now_ms = self._site.parts.clock.wall_ms()
+        if expires_ms is None:
+            return now_ms + VALID_S * 1000
+        if expires_ms <= now_ms:
+            said = f"the request expired {(now_ms - expires_ms) / 1000:.0f} s ago, by the clock of site {self._site.site}"
+            raise Refused(f"{said}: nothing was begun, ask again", expires_ms=expires_ms)
+        return min(expires_ms, now_ms + VALID_MAX_S * 1000)
 
     async def run_own(self, kind: str) -> OperationDocument:
         """A plan that the site starts by itself: to its end, raising the error of the step that failed."""
@@ -127,13 +142,14 @@ class SiteOperations:
     async def go_on(self, plan_id: str) -> bool:
         """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
         a transient error stopped it past the point of no return; back when it was being undone, or when it had not got so
-        far and the active serves on. False: a step said no, or this process has resumed it once already after its death,
-        and the operator decides.
+        far and the active serves on, or the request has expired. False: a step said no, or this process has resumed it once
+        already after its death, and the operator decides.
         """
         last = await self._last_begun()
         if last is None or last.kind not in ("failover", "switchover"):
             return False
-        if _is_half_undone(last) or (last.abortable and last.state == "interrupted" and await self._peer_serves()):
+        given_up = last.abortable and last.state == "interrupted" and (self._has_expired(last) or await self._peer_serves())
+        if _is_half_undone(last) or given_up:
             await self._executor.abort(last.id, self._actor)
             return True
         transient = last.state == "failed" and not last.abortable and last.error is not None and last.error.code in TRANSIENT
@@ -144,6 +160,9 @@ class SiteOperations:
         await self._executor.resume(last.id, self._actor, partial(self._make_plan, continues=plan_id))
         self._gone_on.add(last.id)
         return True
+
+    def _has_expired(self, operation: OperationDocument) -> bool:
+        return operation.expires_ms is not None and operation.expires_ms <= self._site.parts.clock.wall_ms()
 
     async def _peer_serves(self) -> bool:
         """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
@@ -171,8 +190,8 @@ class SiteOperations:
     async def abort(self, operation_id: str, actor: str = OPERATOR) -> OperationDocument:
         return await self._executor.abort(operation_id, actor)
 
-    async def resume(self, operation_id: str, actor: str = OPERATOR) -> OperationDocument:
-        return await self._executor.resume(operation_id, actor)
+    async def resume(self, operation_id: str, actor: str = OPERATOR, expires_ms: int | None = None) -> OperationDocument:
+        return await self._executor.resume(operation_id, actor, expires_ms=self._checked_expiry(expires_ms))
 
     async def checks(self, kind: str) -> ChecksDocument:
         """Judges whether a role change of this kind would work here now. Raises InvalidInput."""

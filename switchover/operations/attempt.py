@@ -3,6 +3,7 @@
 What always holds:
 - a step runs, or is undone, only after the journal holds that it begins, and the next one only after it holds the end;
 - while every step that was begun is abortable, an attempt that fails, or is asked to, undoes what it did in reverse order;
+- before the point of no return no step begins after the request has expired: what was asked for is undone, as by an abort;
 - an error that comes out of the journal stops the attempt where it stands, as a crash would.
 Source: protocol.md section 8.
 """
@@ -32,6 +33,7 @@ from switchover.operations.document import (
 )
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan, Step
+from twinlog.errors import Refused
 
 PROGRESS_INTERVAL_S = 0.25
 
@@ -47,6 +49,8 @@ class Attempt:
         self.operation = self.shown = operation
         self.error: Exception | None = None
         self._plan = plan
+        left_ms = None if operation.expires_ms is None else operation.expires_ms - clock.wall_ms()
+        self._until_s = None if left_ms is None else clock.monotonic_s() + left_ms / 1000
         self._journal, self._clock, self._failpoints = journal, clock, failpoints
         self._working: asyncio.Task[Json | None] | None = None  # the step itself, while it may be cancelled
         self.task: asyncio.Task[None] | None = None
@@ -108,7 +112,7 @@ class Attempt:
                 break
             if self.operation.steps[index].state == "done" or (self.operation.dry_run and not step.dry):
                 continue
-            error = await self._step(index, step)
+            error = self._expired(step) or await self._step(index, step)
             if error is None or self.operation.aborting:
                 continue
             self.error = error
@@ -120,6 +124,18 @@ class Attempt:
             await self._backward()
         else:
             await self._end("succeeded", None)
+
+    def _expired(self, step: Step) -> Refused | None:
+        """Says that nobody waits for this step any more: the process was stopped, say, while who asked gave it up. By either
+        clock: one stands still while a machine is suspended, the other one can be set."""
+        operation = self.operation
+        if operation.expires_ms is None or self._until_s is None or step.waits or past_return(operation) is not None:
+            return None
+        late_s = max(self._clock.monotonic_s() - self._until_s, (self._clock.wall_ms() - operation.expires_ms) / 1000)
+        if late_s < 0:
+            return None
+        return Refused(f"the request expired {late_s:.0f} s before step {step.name} began: what was begun is undone, ask again",
+                       expires_ms=operation.expires_ms)
 
     async def _backward(self) -> None:
         """Undo everything; what could not be undone leaves the operation failed, to be aborted again."""

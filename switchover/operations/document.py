@@ -74,6 +74,7 @@ class Operation(msgspec.Struct, frozen=True):
     finished_ms: int | None = None
     error: OperationError | None = None
     result: OperationResult | None = None
+    expires_ms: int | None = None  # before the point of no return no step begins after it; None: the site began it by itself
 
 
 class OperationDocument(Operation, frozen=True, kw_only=True):

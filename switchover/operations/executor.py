@@ -78,7 +78,8 @@ class Executor:
 
     # ---- commanding
     async def start(
-        self, operation_id: str, kind: str, to: str | None, options: Json, actor: str, dry_run: bool = False
+        self, operation_id: str, kind: str, to: str | None, options: Json, actor: str, dry_run: bool = False,
+        expires_ms: int | None = None,
     ) -> OperationDocument:
         """Begin a plan; its first document. The same call again is answered with the operation that it began.
 
@@ -93,7 +94,7 @@ class Executor:
             plan = self._make_plan(kind, to, options)
             steps = tuple(StepRecord(step.name, step.what, step.abortable) for step in plan.steps)
             now = self._clock.wall_ms()
-            operation = Operation(operation_id, kind, to, options, actor, now, steps, dry_run=dry_run)
+            operation = Operation(operation_id, kind, to, options, actor, now, steps, dry_run=dry_run, expires_ms=expires_ms)
             await self._journal.create(operation, self._entry(operation, "started", actor, detail=options))
             return self._launch(operation, plan, forward=True)
 
@@ -118,10 +119,12 @@ class Executor:
             raise live.error
         return ended
 
-    async def resume(self, operation_id: str, actor: str, make_plan: PlanMaker | None = None) -> OperationDocument:
+    async def resume(
+        self, operation_id: str, actor: str, make_plan: PlanMaker | None = None, expires_ms: int | None = None
+    ) -> OperationDocument:
         """Resumes a failed or interrupted operation at its first step that is not done; returns its document. Raises Refused.
 
-        `make_plan`: of the same steps, for this attempt.
+        `make_plan`: of the same steps, for this attempt. `expires_ms`: of the request to resume it; None: as before.
         """
         async with self._gate:
             operation = await self._load(operation_id)
@@ -130,6 +133,8 @@ class Executor:
             if operation.aborting:
                 raise Refused(f"operation {operation_id} was being aborted: abort it again", id=operation_id)
             operation = taken_up(operation, frozenset(step.name for step in plan.steps if step.dry))
+            if expires_ms is not None:
+                operation = replace(operation, expires_ms=expires_ms)
             await self._journal.save(operation, self._entry(operation, "resumed", actor))
             return self._launch(operation, plan, forward=True)
 

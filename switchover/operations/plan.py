@@ -22,6 +22,7 @@ class Step:
     what: str  # in words, for people
     abortable: bool = False  # may be cancelled while it runs, and the operation given up after it
     undo: Callable[[], Awaitable[object]] | None = None  # takes the effect back, whole or half; absent: it left none
+    waits: bool = False  # it only waits for what is done already: it begins also when the request has expired
     dry: bool = False  # changes nothing: a dry run runs it too, and a resume runs it again
     progress: Callable[[], Json] | None = None  # asked from time to time while it runs; empty: nothing to show
 

@@ -50,6 +50,7 @@ _operations = Table(
     Column("finished_ms", BigInteger),
     Column("error", Text, nullable=False),
     Column("result", Text, nullable=False),
+    Column("expires_ms", BigInteger),
 )
 _steps = Table(
     "steps",

@@ -41,7 +41,7 @@ class Follow:
         if self._options.get("merge"):
             steps.append(Step("merge", self._merge, "put quarantined rows back where nothing newer is"))
         if self._options.get("wait"):
-            steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True))
+            steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True, waits=True))
         return Plan("rejoin", steps)
 
     async def _active(self) -> StatusReply:

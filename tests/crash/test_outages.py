@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -58,3 +62,25 @@ def test_advise_says_failover_for_a_killed_active(tmp_path: Path) -> None:
             assert words in advice.output, advice.output
         assert invoke("failover", "--to", "b", "--yes", "--config", config).exit_code == 0
         pair.check("b")
+
+
+def test_a_switchover_that_reaches_a_stopped_site_is_refused_when_it_wakes_up(tmp_path: Path) -> None:
+    """It sat in the socket's buffer: who asked has long given it up, and must not find the pair switched."""
+    with open_pair(tmp_path) as pair, ThreadPoolExecutor(1) as threads:
+        pair.until("the rejoin is journaled", lambda: not pair.cluster("b")["operation"])
+        expires_ms = pair.cluster("b").get("now_ms", time.time() * 1000) + 1000
+        pid = pair.running["b"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            asked = threads.submit(
+                httpx.post, f"{pair.urls['b']}/v1/operations", json={"kind": "switchover", "to": "b"},
+                headers={"Twinlog-Expires-Ms": str(round(expires_ms))}, timeout=60,
+            )
+            pair.until("it has expired", lambda: time.time() * 1000 > expires_ms)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        answer = asked.result()
+        assert (answer.status_code, "expired" in answer.json().get("detail", "")) == (409, True), answer.text
+        pair.until_roles("ACTIVE", "STANDBY")
+        assert [one["kind"] for one in pair.http.get(f"{pair.urls['b']}/v1/operations").json()["operations"]] == ["rejoin"]

@@ -214,7 +214,8 @@ class DictOperations:
         self.steps: tuple[StepRecord, ...] = ()
 
     async def start(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None,
+        expires_ms: int | None = None,
     ) -> OperationDocument:
         running = [known.id for known in self.documents.values() if known.state == "running"]
         if running and not dry_run:
@@ -251,7 +252,7 @@ class DictOperations:
     async def abort(self, operation_id: str, actor: str) -> OperationDocument:
         return self._put_operation(await self.get(operation_id), "aborted")
 
-    async def resume(self, operation_id: str, actor: str) -> OperationDocument:
+    async def resume(self, operation_id: str, actor: str, expires_ms: int | None = None) -> OperationDocument:
         return self._put_operation(await self.get(operation_id), "running")
 
     def _put_operation(self, operation: OperationDocument, state: OperationState) -> OperationDocument:

@@ -53,7 +53,8 @@ class DoorOperations(DictOperations):
         ]
 
     async def start(
-        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None
+        self, kind: str, to: str | None, options: dict[str, Any], dry_run: bool, actor: str, key: str | None = None,
+        expires_ms: int | None = None,
     ) -> OperationDocument:
         if self.refusal is not None and options.get("accept_data_loss") != at_risk(self.refusal.fields.get("manifest") or {}):
             raise self.refusal

@@ -20,7 +20,9 @@ from gateway.api.routes.common import head_once_whole, json_answer, whole_reques
 from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
+EXPIRES_HEADER = "Twinlog-Expires-Ms"
 ACTOR_LENGTH_MAX = 100
+EXPIRES_DIGITS_MAX = 15
 _decode = msgspec.json.Decoder(OperationBody).decode
 OperationId = Annotated[str, Path(description="the id of an operation", examples=[examples.OPERATION.id])]
 
@@ -32,7 +34,8 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.post(
         "", operation_id="startOperation", summary="Start a role change; with dry_run only plan it", status_code=202,
-        openapi_extra=api.body(api.ref(OperationBody), examples.SWITCHOVER) | api.headers("Idempotency-Key", ACTOR_HEADER),
+        openapi_extra=api.body(api.ref(OperationBody), examples.SWITCHOVER)
+        | api.headers("Idempotency-Key", ACTOR_HEADER, EXPIRES_HEADER),
         responses=api.answers({
             202: api.answer("started; follow it by its id", examples.OPERATION),
             200: api.answer("the plan of a dry run", examples.PLANNED),
@@ -43,7 +46,7 @@ def router(context: ApiContext) -> APIRouter:
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
         actor = _actor(request)
-        document = await operations.start(asked.kind, asked.to, asked.options, asked.dry_run, actor, key)
+        document = await operations.start(asked.kind, asked.to, asked.options, asked.dry_run, actor, key, _expires_ms(request))
         if asked.dry_run:
             return json_answer(document)
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
@@ -79,13 +82,24 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.post(
         "/{operation_id}:resume", operation_id="resumeOperation", summary="Resume an operation that stopped",
-        responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
+        responses=changed, openapi_extra=api.headers(ACTOR_HEADER, EXPIRES_HEADER),
     )
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
         await head_once_whole(request, context)
-        return json_answer(await operations.resume(decoded_part(operation_id), _actor(request)))
+        return json_answer(await operations.resume(decoded_part(operation_id), _actor(request), _expires_ms(request)))
 
     return routes
+
+
+def _expires_ms(request: Request) -> int | None:
+    """Returns the moment, by this site's clock, after which nobody waits for what is asked. Raises InvalidInput."""
+    said = request.headers.get(EXPIRES_HEADER)
+    if said is None:
+        return None
+    if not said.isascii() or not said.isdigit() or len(said) > EXPIRES_DIGITS_MAX:
+        raise InvalidInput(f"{EXPIRES_HEADER} must be milliseconds since 1970 by this site's clock: now_ms of GET /v1/cluster, "
+                           "and as long as you are willing to wait")
+    return int(said)
 
 
 def _actor(request: Request) -> str:

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from gateway.cli import following as cli_follow
+from switchover.operations.document import operation_of_key
 from twinlog.errors import OutcomeUnknown, PeerError
 
 
@@ -19,7 +20,10 @@ class Vanishing:
         self.urls = {"a": "http://a", "b": "http://b"}
         self.silences = silences
 
-    def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+    def clock_ms(self, site: str) -> int:
+        return 1_700_000_000_000
+
+    def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None, *_: Any) -> dict[str, Any]:
         if method == "POST":
             return {"id": "op-1", "kind": "switchover", "state": "running", "steps": []}
         self.silences -= 1
@@ -48,7 +52,7 @@ def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]
     asked = []
 
     class Interrupted(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None, *_: Any) -> dict[str, Any]:
             asked.append((method, path))
             return super().ask(site, method, path, body, key)
 
@@ -60,7 +64,7 @@ def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]
     with pytest.raises(typer.Exit) as left:
         cli_follow.follow(pair, site, document, as_json=False)
     assert left.value.exit_code == 3
-    assert "still running. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
+    assert "still running at site b. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
     assert asked == [("POST", "/v1/operations")]
 
 
@@ -69,7 +73,7 @@ def test_an_order_whose_answer_was_lost_is_not_given_to_another_site(monkeypatch
     asked: list[tuple[str, str | None]] = []
 
     class Losing(Vanishing):
-        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None) -> dict[str, Any]:
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None, *_: Any) -> dict[str, Any]:
             asked.append((site, key))
             raise PeerError("broken", sent=site == "b")
 
@@ -78,3 +82,22 @@ def test_an_order_whose_answer_was_lost_is_not_given_to_another_site(monkeypatch
         cli_follow.start(pair, ["a", "b", "a"], "degrade", None, {}, dry_run=False)
     assert [site for site, _ in asked] == ["a", "b", "b", "b"]
     assert len({key for site, key in asked if site == "b"}) == 1, "asked again, not anew"
+
+
+def test_control_c_before_the_answer_says_what_may_begin_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stopped(Vanishing):
+        expires_ms = 0
+
+        def ask(self, site: str, method: str, path: str, body: Any = None, key: str | None = None, *rest: Any) -> Any:
+            self.expires_ms, self.operation = rest[1], operation_of_key(str(key))
+            assert self.operation in capsys.readouterr().err, "the id is on the screen before anything is sent"
+            raise KeyboardInterrupt
+
+    pair = Stopped(0)
+    with pytest.raises(typer.Exit) as left:
+        cli_follow.start(pair, ["b"], "switchover", "b", {}, dry_run=False, valid_s=90)
+    said = " ".join(capsys.readouterr().err.split())
+    assert left.value.exit_code == 3
+    assert pair.expires_ms == 1_700_000_000_000 + 90_000
+    assert "it begins until 22:14:50 UTC by that site's clock; after that it is refused, or undone" in said
+    assert f"twinlog abort {pair.operation}" in said

@@ -224,3 +224,29 @@ async def test_a_dfs_that_fails_once_past_the_point_of_no_return_costs_no_comman
         await pair.until(lambda: pair.role("b") == "ACTIVE" and pair.role("a") == "STANDBY")
         assert set(await resumed_by(pair, "b")) == {"site b"}
         assert (await put(pair, "b", 2, "y")).mode == "sync"
+
+
+async def test_a_failover_that_expired_while_its_gateway_was_away_is_undone(tmp_path: Path) -> None:
+    """Interrupted before its claim, it would be carried out an hour later, when nobody waits for it any more."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.crash("a")
+        await dies(pair, "b", "plan.failover.begin.journaled")
+        pair.clock_ahead_s["b"] = 3600.0
+        await pair.start("b")
+        assert (await end_of_failover(pair, "b")).state == "aborted"
+        assert await resumed_by(pair, "b") == []
+        await opens_again(pair)
+
+
+async def test_a_request_that_has_expired_begins_nothing(tmp_path: Path) -> None:
+    async with open_pair(tmp_path) as pair:
+        operations = pair.running["b"].operations
+        now_ms = site(pair, "b").parts.clock.wall_ms()
+        with pytest.raises(Refused, match="the request expired 2 s ago, by the clock of site b: nothing was begun"):
+            await operations.start("switchover", "b", {}, False, "ann", "k1", now_ms - 2000)
+        assert [one.kind for one in await operations.all()] == ["rejoin"]
+        begun = await operations.start("switchover", "b", {}, False, "ann", "k1", now_ms + 30_000)
+        again = await operations.start("switchover", "b", {}, False, "ann", "k1", now_ms - 2000)
+        assert again.id == begun.id, "the answer to it is asked for again, and not the work"
+        assert (await operations._executor.wait(begun.id)).state == "succeeded"
