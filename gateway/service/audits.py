@@ -1,14 +1,15 @@
 """The storage's notes keep what audits of this pair found last, as they said themselves; a restart does not lose it.
 
 What always holds: of each job the last is kept, and the last comparison that found both sites equal; one that ended earlier
-takes no later one's place. Source: docs/decisions (audits at a barrier).
+takes no later one's place; one that ends in the future, by this site's clock, is refused, and hides none that comes later.
+Source: docs/decisions (audits at a barrier).
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,9 +18,11 @@ from msgspec import Meta, Struct
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.settings import Within
+from twinlog.errors import InvalidInput
 
 AUDITS = "audits"
 PROVING_JOB = "compare"
+SKEW_MAX_S = 60.0  # how far the clock of whoever ran it may be ahead of this site's
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -69,20 +72,26 @@ class AuditNotes:
         return Audits() if noted is None else _decode(noted)
 
     async def note(self, audit: AuditRun) -> None:
-        """Durable when it returns."""
+        """Durable when it returns. Raises InvalidInput when it ends in the future, by this site's clock."""
+        now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+        if self._ahead_s(audit) > SKEW_MAX_S:
+            raise InvalidInput(
+                f"finished_at is {audit.finished_at.isoformat()}, and it is {now.isoformat(timespec='seconds')} at this site: "
+                "an audit is noted after its end; set the clock of the machine that ran it", member="finished_at",
+            )
         async with self._lock:
             audits = self.all()
-            if _is_later(audit, audits.last.get(audit.job)):
+            if self._is_later(audit, audits.last.get(audit.job)):
                 audits.last[audit.job] = audit
             proves = audit.job == PROVING_JOB and audit.outcome == "good"
-            if proves and _is_later(audit, audits.last_good_compare):
+            if proves and self._is_later(audit, audits.last_good_compare):
                 audits.last_good_compare = audit
             await self._engine.set_meta(AUDITS, msgspec.json.encode(audits))
 
     def last_good_ms(self) -> int | None:
         """Returns when both sites were last found equal, in milliseconds since 1970. None: never, as far as is known."""
         good = self.all().last_good_compare
-        return None if good is None else round(good.finished_at.timestamp() * 1000)
+        return None if good is None or self._ahead_s(good) > SKEW_MAX_S else round(good.finished_at.timestamp() * 1000)
 
     def figures(self) -> dict[str, float]:
         """Returns figures for metrics; nothing where nothing is known."""
@@ -92,6 +101,10 @@ class AuditNotes:
         age_s = (self._clock.wall_ms() - good_ms) / 1000
         return {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
 
+    def _is_later(self, audit: AuditRun, other: AuditRun | None) -> bool:
+        """A note of a future, made while this site's clock was wrong, gives way to whatever arrives after it."""
+        return other is None or audit.finished_at >= other.finished_at or self._ahead_s(other) > SKEW_MAX_S
 
-def _is_later(audit: AuditRun, other: AuditRun | None) -> bool:
-    return other is None or audit.finished_at >= other.finished_at
+    def _ahead_s(self, audit: AuditRun) -> float:
+        """Returns by how much its end lies ahead of this site's clock."""
+        return audit.finished_at.timestamp() - self._clock.wall_ms() / 1000

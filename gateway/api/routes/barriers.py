@@ -74,7 +74,7 @@ def audits_router(context: ApiContext) -> APIRouter:
     @routes.post(
         "", operation_id="noteAudit", summary="Record what an audit found; each site keeps it for itself", status_code=201,
         openapi_extra=api.body(api.ref(AuditBody), examples.NEW_AUDIT),
-        responses=api.answers({201: api.answer("kept", examples.AUDIT)}, 400, 413, 415, 503),
+        responses=api.answers({201: api.answer("kept", examples.AUDIT)}, 400, 413, 415, 422, 503),
     )
     async def note_audit(request: Request) -> Response:
         audit = await json_request(request, context, _decode_audit)

@@ -1,0 +1,68 @@
+"""The notes of audits: the last of each job by its end, and no forged future that hides those that come later."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.service.audits import SKEW_MAX_S, AuditNotes, AuditRun
+from storage.clock import SystemClock
+from storage.engines.memory.engine import MemoryEngine
+from twinlog.errors import InvalidInput
+
+AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
+GOOD = AuditRun("1-compare", "compare", AT - timedelta(minutes=1), AT, "good")
+
+
+class SetClock(SystemClock):
+    def __init__(self) -> None:
+        self.now = AT
+
+    def wall_ms(self) -> int:
+        return round(self.now.timestamp() * 1000)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def notes(clock: SetClock) -> AuditNotes:
+    return AuditNotes(MemoryEngine(), clock)
+
+
+async def test_an_audit_that_ends_in_the_future_is_refused_and_hides_no_later_one(notes: AuditNotes, clock: SetClock) -> None:
+    with pytest.raises(InvalidInput, match="9999-01-01") as refused:
+        await notes.note(replace(GOOD, finished_at=datetime(9999, 1, 1, tzinfo=UTC)))
+    assert refused.value.fields["member"] == "finished_at"
+    assert (notes.all().last, notes.last_good_ms()) == ({}, None)
+    await notes.note(GOOD)
+    clock.now = AT + timedelta(hours=1)
+    bad = replace(GOOD, id="2-compare", finished_at=clock.now, outcome="bad")
+    await notes.note(bad)
+    assert (notes.all().last["compare"], notes.all().last_good_compare) == (bad, GOOD)
+    assert notes.last_good_ms() == round(AT.timestamp() * 1000)
+
+
+async def test_clocks_that_differ_a_little_are_no_forgery(notes: AuditNotes) -> None:
+    ahead = replace(GOOD, finished_at=AT + timedelta(seconds=SKEW_MAX_S))
+    await notes.note(ahead)
+    assert notes.all().last_good_compare == ahead
+
+
+async def test_what_was_noted_while_the_sites_own_clock_was_wrong_gives_way(notes: AuditNotes, clock: SetClock) -> None:
+    clock.now = AT + timedelta(days=3000)
+    await notes.note(replace(GOOD, finished_at=clock.now))
+    clock.now = AT
+    assert notes.last_good_ms() is None, "nobody knows when it was"
+    await notes.note(GOOD)
+    assert (notes.all().last["compare"], notes.all().last_good_compare) == (GOOD, GOOD)
+
+
+async def test_a_note_that_arrives_late_takes_no_later_ones_place(notes: AuditNotes) -> None:
+    await notes.note(GOOD)
+    await notes.note(replace(GOOD, id="0-compare", finished_at=AT - timedelta(seconds=1)))
+    assert notes.all().last["compare"] == GOOD
