@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
-
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, InvalidInput
 
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
@@ -46,8 +45,9 @@ def parse_address(address: str) -> dict[str, str]:
 
 def _of_demo(path: Path) -> dict[str, str]:
     try:
-        return {site: str(entry["url"]) for site, entry in msgspec.json.decode(path.read_bytes())["sites"].items()}
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+        noted = decoded(OBJECT, path.read_bytes(), ValueError)
+        return {site: str(entry["url"]) for site, entry in noted["sites"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{path} is not a readable demo.json: {error}; start `twinlog demo` first") from error
 
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, PeerError
 from twinlog.flow import Call, Reply
 from twinlog.key_text import part_to_path
@@ -322,10 +324,10 @@ def _plain(value: Any) -> Any:
 
 def _reads_as(kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode) -> Callable[[Reply], _T]:
     def parse(reply: Reply) -> _T:
-        try:
-            return decode(reply.content, type=kind)  # type: ignore[no-any-return]
-        except msgspec.MsgspecError as error:
-            raise PeerError(f"the site's answer does not read as {kind.__name__}: {error}; is it a twinlog gateway?") from error
+        found: _T = decoded(partial(decode, type=kind), reply.content, lambda what: PeerError(
+            f"the site's answer does not read as {kind.__name__}: {what}; is it a twinlog gateway?"
+        ))
+        return found
 
     return parse
 

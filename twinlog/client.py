@@ -23,12 +23,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
-import msgspec
 
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Broken, Call, PairView, Patience, Pause, Reply, Resumed, call
 from twinlog.http import Http
@@ -219,10 +219,7 @@ def for_ever(view: PairView) -> Iterator[str]:
 
 def followed(view: PairView, data: str) -> dict[str, Any]:
     """A cluster event's document, after `view` has learnt from it."""
-    try:
-        document = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise PeerError(f"a cluster event is not JSON: {error}; is it a twinlog gateway?") from error
+    document = decoded(OBJECT, data, lambda what: PeerError(f"a cluster event is not JSON: {what}; is it a twinlog gateway?"))
     view.learn(document.get("active"))
     return document
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import msgspec
 
+from twinlog.decoding import OBJECT, or_none
 from twinlog.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
 from twinlog.problem_documents import error_from_problem
 
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
-_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -279,10 +279,7 @@ def _epoch(active: Mapping[str, Any]) -> int:
 def _cluster_document(answer: Reply | Broken) -> dict[str, Any] | None:
     if isinstance(answer, Broken) or answer.status != 200:
         return None
-    try:
-        return _DOCUMENT.decode(answer.content)
-    except msgspec.MsgspecError:
-        return None
+    return or_none(OBJECT, answer.content)
 
 
 def _described(answer: Reply | Broken) -> str:

@@ -9,22 +9,15 @@ This module is pure.
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from twinlog import errors
+from twinlog.decoding import OBJECT, or_none
 
 TYPE_PREFIX = "urn:twinlog:problem:"
-_DOCUMENT = msgspec.json.Decoder(dict[str, Any])
 
 
 def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
     """The error on the caller's side. Members of the document are its fields, without `type`, `title` and `detail`."""
-    try:
-        problem = _DOCUMENT.decode(body)
-    except msgspec.MsgspecError:
-        problem = {}
+    problem = or_none(OBJECT, body) or {}
     kind = _BY_CODE.get(str(problem.pop("type", "")).removeprefix(TYPE_PREFIX))
     title = problem.pop("title", None)
     message = str(problem.pop("detail", None) or title or f"HTTP {status} without saying why")

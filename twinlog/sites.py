@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from twinlog.addresses import resolve_address
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import PeerError, TwinlogError
 from twinlog.flow import Broken, SiteRequest
 from twinlog.http import Http
@@ -65,11 +66,10 @@ class Sites:
         is_slow = method != "GET" or path.startswith("/v1/checks")
         timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else self._look_s
         content = self._exchange(site, method, path, timeout_s, body, key, who, expires_ms)
-        try:
-            return msgspec.json.decode(content, type=dict[str, Any]) if content else {}
-        except msgspec.MsgspecError as error:
-            url = self.urls[site]
-            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {error}", site=site) from error
+        url = self.urls[site]
+        return decoded(OBJECT, content or b"{}", lambda what: PeerError(
+            f"site {site} ({url}) does not answer as a twinlog gateway: {what}", site=site
+        ))
 
     def clock_ms(self, site: str) -> int:
         """The site's clock now: a request that expires by it is judged by one clock alone, however wrong this machine's is.
@@ -102,10 +102,9 @@ class Sites:
     def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
         """Documents pushed by a site. Ends when the site ends the stream. Raises PeerError when it breaks."""
         for data in self._http.events(self.urls[site] + path, EVENT_SILENCE_S):
-            try:
-                yield msgspec.json.decode(data, type=dict[str, Any])
-            except msgspec.MsgspecError as error:
-                raise PeerError(f"site {site}: an event is not JSON: {error}", site=site, sent=True) from error
+            yield decoded(OBJECT, data, lambda what: PeerError(
+                f"site {site}: an event is not JSON: {what}", site=site, sent=True
+            ))
 
     def _exchange(
         self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,

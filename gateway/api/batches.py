@@ -36,12 +36,11 @@ _check_msgpack = msgspec.msgpack.Decoder(CheckBody).decode
 
 def decode_batch(codec: RowCodec, content_type: str, body: bytes, rows_max: int) -> list[Mutation]:
     """Returns the mutations of a JSON, NDJSON or msgpack body. Raises InvalidInput, MalformedBody, TooLarge."""
-    decode: Callable[[bytes], list[MutationBody]] = {
-        JSON: lambda data: _batch_json(data).mutations,
-        NDJSON: _lines,
-        MSGPACK: lambda data: _batch_msgpack(data).mutations,
-    }[content_type]
-    return encode_mutations(codec, decoded(decode, body), rows_max, native=content_type == MSGPACK)
+    if content_type == NDJSON:
+        sent = decoded(_lines, body)
+    else:
+        sent = decoded(_batch_msgpack if content_type == MSGPACK else _batch_json, body).mutations
+    return encode_mutations(codec, sent, rows_max, native=content_type == MSGPACK)
 
 
 def decode_check(

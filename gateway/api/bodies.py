@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK
+from twinlog import decoding
 from twinlog.errors import InvalidInput, MalformedBody
 
 T = TypeVar("T")
@@ -22,12 +23,15 @@ decode_msgpack_object = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     """Returns `decode(body)`. Raises InvalidInput where the shape is wrong, MalformedBody where it is no JSON (or msgpack)."""
-    try:
-        return decode(body)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"the body does not have the form that this path takes: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedBody(f"the body cannot be parsed: {error}; send it whole and well-formed") from error
+    return decoding.decoded(decode, body, _malformed, shape=_of_another_form)
+
+
+def _malformed(what: str) -> MalformedBody:
+    return MalformedBody(f"the body cannot be parsed: {what}; send it whole and well-formed")
+
+
+def _of_another_form(what: str) -> InvalidInput:
+    return InvalidInput(f"the body does not have the form that this path takes: {what}")
 
 
 def decoded_object(body: bytes, content_type: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition
 from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 JSON = "application/json"
@@ -31,6 +33,7 @@ DEADLINE_HEADER = "twinlog-deadline-s"
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION_DIGITS_MAX = 20
+VERSION_MAX = (1 << 63) - 1  # what a database's bigint holds: the year 6429
 
 
 @dataclass(slots=True)
@@ -222,19 +225,22 @@ def point_in_time(text: str | None) -> int | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX:
-        return int(text)
-    try:
-        moment = msgspec.convert(text, datetime)
-    except msgspec.ValidationError:
-        raise InvalidInput(
-            f"as_of is {text[:60]!r}: it must be a version, or a time such as 2013-01-01T05:00:00Z"
-        ) from None
+        return _checked_version(text, int(text))
+    moment = decoded(partial(msgspec.convert, type=datetime), text, lambda _: InvalidInput(
+        f"as_of is {text[:60]!r}: it must be a version, or a time such as 2013-01-01T05:00:00Z"
+    ))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     milliseconds = (moment - _EPOCH) // (datetime.resolution * 1000)
     if milliseconds < 0:
         raise InvalidInput(f"as_of is {text[:60]!r}: nothing was written before 1970")
-    return ((milliseconds + 1) << COUNTER_BITS) - 1
+    return _checked_version(text, ((milliseconds + 1) << COUNTER_BITS) - 1)
+
+
+def _checked_version(text: str, version: int) -> int:
+    if version > VERSION_MAX:
+        raise InvalidInput(f"as_of is {text[:60]!r}: no row is ever so late; leave as_of out to read what is there now")
+    return version
 
 
 def column_list(text: str | None) -> list[str] | None:

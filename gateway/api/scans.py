@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from gateway.api.request import column_list, point_in_time
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 
 PAGE_ROWS_DEFAULT = 1000
@@ -33,7 +33,7 @@ FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
 _TOKEN_FORMAT = 1
-_PLACE = msgspec.msgpack.Decoder(tuple[int, bytes, bytes])
+_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +86,10 @@ def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
     """Returns all predicates of all `where` parameters; each holds one, or a list of them, as JSON."""
     predicates: list[Any] = []
     for text in texts:
-        try:
-            sent = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
-            raise InvalidInput(
-                f'where is no JSON ({error}); write for example where=[{{"column":"delay_min","op":">","value":10}}]',
-                parameter="where",
-            ) from error
+        sent = decoded(msgspec.json.decode, text, lambda what: InvalidInput(
+            f'where is no JSON ({what}); write for example where=[{{"column":"delay_min","op":">","value":10}}]',
+            parameter="where",
+        ))
         predicates.extend(sent if isinstance(sent, list) else [sent])
     return compile_predicates(codec, predicates) if predicates else None
 
@@ -106,8 +103,8 @@ def _read_token(text: str, digest: bytes) -> bytes:
     """Returns the last key of the page before."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last = _PLACE.decode(packed)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        token_format, bound_to, last = decoded(_decode_place, packed, ValueError)
+    except ValueError as error:  # binascii's too
         raise InvalidInput(
             "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
             parameter="page_token",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,7 @@ from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from twinlog.cli.status import figure, size
+from twinlog.decoding import or_none
 from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 
@@ -229,10 +231,8 @@ def _readable(value: bytes) -> Any:
     """A record's value, as far as it is msgpack; the schema is not at hand here, so columns are shown by their ids."""
     if not value:
         return None
-    try:
-        return msgspec.msgpack.decode(value, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return value.hex()
+    found = or_none(partial(msgspec.msgpack.decode, strict=False), value)
+    return value.hex() if found is None else found
 
 
 @app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from switchover.monitor.judgement import ACTIONS, Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
 from twinlog.cli.status import duration
+from twinlog.decoding import decoded
 from twinlog.errors import PeerError
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
@@ -47,10 +49,9 @@ class PairProbe:
 
     async def view(self, site: str) -> SiteView:
         document = await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/view")
-        try:
-            view = msgspec.convert(document, SiteView)
-        except msgspec.ValidationError as error:
-            raise PeerError(f"site {site} does not show its view as this release does: {error}", site=site) from error
+        view: SiteView = decoded(partial(msgspec.convert, type=SiteView), document, lambda what: PeerError(
+            f"site {site} does not show its view as this release does: {what}", site=site
+        ))
         self._check_pair(view.own.pair)
         return view
 

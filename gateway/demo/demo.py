@@ -27,6 +27,7 @@ from gateway.config.loading import load_site_config
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, TwinlogError, Unavailable
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
@@ -109,9 +110,9 @@ def _check_free(directory: Path, site: str, port: int) -> None:
 def _earlier(directory: Path, site: str) -> str:
     """Returns the sites that a killed demo could not stop, as demo.json names them."""
     try:
-        entry = msgspec.json.decode((directory / "demo.json").read_bytes())["sites"][site]
+        entry = decoded(OBJECT, (directory / "demo.json").read_bytes(), ValueError)["sites"][site]
         return f" (perhaps pid {entry['pid']}, site {site} of an earlier demo in {directory})"
-    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 

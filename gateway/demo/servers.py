@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import Unavailable
 from twinlog.terminal import notes
 
@@ -86,7 +86,7 @@ def _servers(directory: Path, name: str, what: str, *options: str) -> Iterator[d
         )
     try:
         _wait_ready(process, note, log_file, what)
-        yield msgspec.json.decode(note.read_bytes())
+        yield decoded(OBJECT, note.read_bytes(), lambda what: Unavailable(f"{note} cannot be read: {what}"))
     finally:
         if process.poll() is None:
             process.terminate()

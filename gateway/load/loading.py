@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from gateway.load.sources import Source, open_source
 from twinlog import AsyncClient
 from twinlog.calls import Ack
 from twinlog.client import new_key
+from twinlog.decoding import decoded
 from twinlog.errors import Conflict, InvalidInput, TwinlogError
 from twinlog.flow import Patience
 from twinlog.terminal import notes
@@ -84,9 +86,9 @@ class LoadState:
         whole = content[: content.rfind(b"\n") + 1]
         try:
             first, *rest = whole.splitlines()
-            head = msgspec.json.decode(first, type=LoadHead)
+            head = decoded(partial(msgspec.json.decode, type=LoadHead), first, ValueError)
             self.acknowledged = {int(line) for line in rest}
-        except (ValueError, msgspec.MsgspecError) as error:
+        except ValueError as error:
             raise InvalidInput(f"{path} is no state file of a load: {error}; name another, or delete it") from error
         if replace(self.head, load=head.load) != head:
             raise Conflict(

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.settings import Within
+from twinlog.decoding import or_none
 from twinlog.errors import InvalidInput
 
 AUDITS = "audits"
@@ -69,7 +70,8 @@ class AuditNotes:
 
     def all(self) -> Audits:
         noted = self._engine.meta(AUDITS)
-        return Audits() if noted is None else _decode(noted)
+        found = None if noted is None else or_none(_decode, noted)  # a damaged note says nothing; the next one replaces it
+        return found or Audits()
 
     async def note(self, audit: AuditRun) -> None:
         """Durable when it returns. Raises InvalidInput when it ends in the future, by this site's clock."""

@@ -50,6 +50,7 @@ from remote_log.replication.messages import (
 from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, MalformedBody, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
 
 MERGE_ATTEMPTS = 10
@@ -65,10 +66,9 @@ class PeerApi:
         }
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
-        try:
-            message = msgspec.msgpack.decode(body)
-        except msgspec.DecodeError as error:
-            raise MalformedBody(f"the body of {method} is not msgpack") from error
+        message = decoded(
+            msgspec.msgpack.decode, body, lambda what: MalformedBody(f"the body of {method} is not msgpack: {what}")
+        )
         if not isinstance(message, dict):
             raise MalformedBody(f"the body of {method} is not a map")
         return msgspec.msgpack.encode(await self.call(method, message))

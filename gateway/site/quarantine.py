@@ -14,7 +14,8 @@ from storage.disk.port import Files
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind
 from switchover.rejoin import QUARANTINE
-from twinlog.errors import Refused
+from twinlog.decoding import OBJECT, decoded
+from twinlog.errors import DamagedLog, Refused
 
 MERGE_CHUNK = 500
 MERGE_TIMEOUT_S = 60.0
@@ -47,7 +48,9 @@ async def merge_quarantine(files: Files, transport: Transport, *, put_absent: bo
 
 async def _note_absent(files: Files, manifest: str, absent: list[tuple[int, bytes]]) -> None:
     """Writes into the manifest which rows wait for the operator's word."""
-    document = json.loads(await files.read(manifest))
+    document = decoded(OBJECT, await files.read(manifest), lambda what: DamagedLog(
+        f"{manifest} cannot be read: {what}; the rows are in the .frames file beside it", file=manifest, offset=0
+    ))
     document["absent_at_the_active"] = [{"table": table, "key": key.hex()} for table, key in absent]
     await files.write_new(manifest, json.dumps(document, indent=2).encode())
 

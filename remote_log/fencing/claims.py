@@ -11,6 +11,7 @@ import msgspec
 
 from remote_log.dfs.port import Dfs
 from remote_log.layout import RemoteLayout
+from twinlog.decoding import decoded
 from twinlog.errors import ClaimLost, DamagedLog, DfsError, DfsExists, Fenced
 
 
@@ -25,6 +26,9 @@ class ClaimContent(msgspec.Struct, frozen=True):
     follows_epoch: int
 
 
+_decode = msgspec.json.Decoder(ClaimContent).decode
+
+
 async def claimed_epochs(dfs: Dfs, layout: RemoteLayout) -> list[int]:
     """Every epoch with a claim, ascending, by names alone: one listing."""
     names = [layout.parse_epoch(entry.name) for entry in await dfs.list(layout.claims_folder)]
@@ -33,11 +37,11 @@ async def claimed_epochs(dfs: Dfs, layout: RemoteLayout) -> list[int]:
 
 async def read_claim(dfs: Dfs, layout: RemoteLayout, epoch: int) -> ClaimContent:
     path = layout.claim(epoch)
-    try:
-        return msgspec.json.decode(await dfs.read(path), type=ClaimContent)
-    except msgspec.MsgspecError as error:
-        raise DamagedLog(f"the claim {path} cannot be read: {error}; it still grants the epoch to someone, so do not delete"
-                         " it before you know to whom", file=path, offset=0) from error
+    return decoded(_decode, await dfs.read(path), lambda what: DamagedLog(
+        f"the claim {path} cannot be read: {what}; it still grants the epoch to someone, so do not delete it before you know to"
+        " whom",
+        file=path, offset=0,
+    ))
 
 
 async def claim(dfs: Dfs, layout: RemoteLayout, epoch: int, content: ClaimContent) -> None:

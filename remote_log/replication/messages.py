@@ -13,11 +13,13 @@ This module is pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from storage.engine import EpochEntry, RequestOutcome
+from twinlog.decoding import decoded
 from twinlog.errors import PeerError
 
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
@@ -197,18 +199,18 @@ def to_message(struct: msgspec.Struct) -> dict[str, Any]:
 
 def from_message(kind: type[_T], message: dict[str, Any]) -> _T:
     """The map as the struct. Raises PeerError when fields are missing or of the wrong type."""
-    try:
-        return msgspec.convert(message, kind)
-    except msgspec.ValidationError as error:
-        raise PeerError(f"the other site's message is not a {kind.__name__}: {error}") from error
+    found: _T = decoded(
+        partial(msgspec.convert, type=kind), message,
+        lambda what: PeerError(f"the other site's message is not a {kind.__name__}: {what}"),
+    )
+    return found
 
 
 def decode_reply(method: str, data: bytes) -> dict[str, Any]:
     """The map that the peer answered to `method`. Raises PeerError."""
-    try:
-        reply = msgspec.msgpack.decode(data)
-    except msgspec.DecodeError as error:
-        raise PeerError(f"the other site answered nonsense to {method}") from error
+    reply = decoded(
+        msgspec.msgpack.decode, data, lambda what: PeerError(f"the other site answered nonsense to {method}: {what}")
+    )
     if not isinstance(reply, dict):
         raise PeerError(f"the other site answered no map to {method}")
     return reply

@@ -34,12 +34,13 @@ from storage.engine import StorageEngine, StoredRow
 from storage.engines.applying import FrameApplier
 from storage.log.frame import Frame, parse_frame
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
+from twinlog.decoding import or_none
 from twinlog.errors import Fenced, Refused, Unavailable
 
 FOLLOWED_EPOCH = "followed_epoch"
 BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most
 
-_progress_decoder = msgspec.msgpack.Decoder(BaseProgress)
+_decode_progress = msgspec.msgpack.Decoder(BaseProgress).decode
 
 
 class Sink:
@@ -75,10 +76,7 @@ class Sink:
         noted = self._engine.applied.base
         if noted is None or self._engine.meta(BASE_WANTED) is not None:
             return None
-        try:
-            return _progress_decoder.decode(noted)
-        except msgspec.MsgspecError:
-            return None
+        return or_none(_decode_progress, noted)
 
     async def want_base(self) -> None:
         """From here on, also after a restart, this site takes nothing before base data. Durable when it returns."""

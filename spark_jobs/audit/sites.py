@@ -7,7 +7,6 @@ secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); wheth
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -17,9 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+import msgspec
 from sqlalchemy import make_url
 
 from spark_jobs.job import SiteSource
+from twinlog.decoding import decoded
 from twinlog.errors import ConfigError
 
 PREFIX = "TWINLOG_"
@@ -62,7 +63,7 @@ def load_pair(config: Path, peer_config: Path | None = None) -> AuditedPair:
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        found = decoded(msgspec.json.decode if path.suffix == ".json" else tomllib.loads, text, ValueError)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; give --config FILE of a site or of a demo") from error
     except ValueError as error:

@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import parse_frame, sound_header
-from storage.log.record import EpochStart, RecordKind
+from storage.log.record import RecordKind, decode_epoch_start
 from storage.log.segment import (
     HEADER_BYTES,
     SegmentHeader,
@@ -169,8 +168,8 @@ def _epoch_start(data: bytes, offset: int, found: Walk) -> None:
         record = frame.records[0]
         if record.kind != RecordKind.EPOCH_START:
             return
-        start = msgspec.msgpack.decode(record.value, type=EpochStart)
-    except (LogError, msgspec.MsgspecError) as error:
+        start = decode_epoch_start(record.value)
+    except LogError as error:
         said = f"the CRC fits, and yet the payload cannot be decoded: {error}"
         found.marks.append(Mark(DAMAGED, offset, end, frame.epoch, frame.first_seq, frame.last_seq, said))
         return

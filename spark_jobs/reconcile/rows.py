@@ -24,6 +24,8 @@ from pyspark.sql import functions as f
 from spark_jobs.compare.rows import key_text, row_json
 from storage.rows.codec import RowCodec
 from storage.rows.schema import decode_schema
+from twinlog.decoding import decoded
+from twinlog.errors import LogError
 
 OUTCOMES = APPLIED, SUPERSEDED, LOST = "applied", "superseded", "lost"
 CHANGES = (
@@ -91,13 +93,16 @@ def _shown(schemas: Mapping[int, bytes], batches: Iterator[pa.RecordBatch]) -> I
         yield pa.RecordBatch.from_pylist(found, schema=_SHOWN)
 
 
+_changed: Callable[[bytes], dict[int, object]] = msgspec.msgpack.Decoder(dict[int, object]).decode
+
+
 def _told(codec: RowCodec | None, key: bytes, value: bytes | None, operation: str) -> str | None:
     """A row as JSON; of an update only key and changed columns."""
     if value is None or (codec is not None and operation != "update"):
         return None if value is None or codec is None else row_json(codec, key, value)
-    changed: Callable[[bytes], dict[int, object]] = msgspec.msgpack.Decoder(dict[int, object]).decode
     if codec is None:
         return msgspec.json.encode({"bytes": value.hex()}).decode()
-    numbers = changed(value).keys()
+    name = codec.schema.name
+    numbers = decoded(_changed, value, lambda what: LogError(f"an update of {name} does not decode: {what}")).keys()
     names = [each.name for each in codec.schema.columns if each.id in numbers or each.name in codec.keys.names]
     return msgspec.json.encode(codec.decode_row(key, value, names)).decode()

@@ -8,28 +8,25 @@ is damaged anywhere is an error: half a tail must not be taken for the whole.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.records import raise_damage
 from spark_jobs.logs.walk import walk
 from storage.log.chain import standing
 from storage.log.frame import Frame, parse_frame
-from storage.log.record import RecordKind, SchemaChange
+from storage.log.record import RecordKind, decode_schema_change
 from storage.rows.codec import merge_values
 from storage.rows.schema import TableSchema, decode_schema
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import BrokenFrame, DamagedLog, InvalidInput, LogError, NotFound
 
 FRAMES, MANIFEST = ".frames", ".json"
 OPERATIONS = {int(kind): kind.name.lower() for kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)}
 _SHAPES = "a quarantine's .frames file or .json manifest, a folder of .frames files, or a folder of WAL segments"
-_decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
 
 
 class Change(NamedTuple):
@@ -54,7 +51,7 @@ class Tail:
     def add(self, frame: Frame) -> None:
         for index, record in enumerate(frame.records):
             if record.kind == RecordKind.DDL:
-                change = _decode_change(record.value)
+                change = decode_schema_change(record.value)
                 self.schemas[change.table] = decode_schema(change.schema) if change.kind == "put" else None
                 if change.kind != "put":  # it took its rows with it
                     self.changes = {key: each for key, each in self.changes.items() if key[0] != change.table}
@@ -132,7 +129,7 @@ def _of_log(folder: Path) -> Iterator[Frame]:
 def _of_manifest(path: Path) -> Tail:
     tail = Tail()
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = decoded(OBJECT, path.read_bytes(), ValueError)
         for entry in sorted(document["keys"], key=lambda entry: int(entry["seq"])):
             operation = str(entry["operation"]).lower()
             if operation not in OPERATIONS.values():

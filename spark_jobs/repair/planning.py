@@ -11,12 +11,12 @@ written over the active's, also where the two are the same site: that is what se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from spark_jobs.compare.rows import DAMAGED, KINDS
+from twinlog.decoding import OBJECT, or_none
 
 ABSENT = "If-None-Match"
 PRESENT = "If-Match"
@@ -61,4 +61,4 @@ def plan_write(finding: Mapping[str, Any], *, active: str, truth: str | None) ->
 
 
 def _is_damaged(row: str) -> bool:
-    return bool(json.loads(row).keys() == {"damaged_bytes"})
+    return (or_none(OBJECT, row) or {}).keys() == {"damaged_bytes"}

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
-import msgspec
-
 from spark_jobs.repair.planning import Write
 from twinlog import Client, Patience
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import (
     NotActive,
     NotFound,
     OutcomeUnknown,
     Overloaded,
+    PeerError,
     PreconditionFailed,
     TwinlogError,
     Unavailable,
@@ -74,7 +74,7 @@ class RowsAtActive:
         content = (write.body or "").encode() if method == "PUT" else b""
         known = {"Content-Type": "application/json", "Accept": "application/json", ACTOR_HEADER: who(), **headers}
         reply: Reply = self._client.send(Call(method, path, known, content, key, site=self._site))
-        return msgspec.json.decode(reply.content, type=dict[str, Any])
+        return decoded(OBJECT, reply.content, lambda what: PeerError(f"the site's answer cannot be read: {what}", sent=True))
 
 
 def _ends(error: TwinlogError) -> bool:

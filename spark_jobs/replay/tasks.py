@@ -33,6 +33,7 @@ from storage.engines.rocks import layout
 from storage.engines.rocks.layout import APPLIED_KEY, SCHEMAS, encode, epoch_key, request_entries
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind
+from twinlog.decoding import decoded
 from twinlog.errors import LogError
 
 FRAMES = "segment string, offsets array<bigint>"
@@ -186,7 +187,7 @@ def sorted_files(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterato
                     if number >= 0:
                         yield _written(plan, number, part)
                     number, part = own, _Part(plan, base)
-                part.add(_decode(found))
+                part.add(decoded(_decode, found, LogError))
         if number >= 0:
             yield _written(plan, number, part)
 

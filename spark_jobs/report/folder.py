@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def read_audit(path: Path) -> AuditReport:
     if path.name.endswith(".part"):
         raise NotFound(f"{path} is half-written: its process is at work, or was killed. It is no audit")
     try:
-        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        summary = decoded(OBJECT, (path / SUMMARY).read_bytes(), ValueError)
     except (OSError, ValueError) as error:
         raise NotFound(f"{path} holds no audit that can be read: {error}") from error
     return AuditReport(path, summary)

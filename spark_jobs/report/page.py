@@ -14,6 +14,7 @@ from typing import Any
 from spark_jobs.job import Chart
 from spark_jobs.report.folder import FINDINGS, SPARK_LOG, SUMMARY
 from spark_jobs.report.plots import svg
+from twinlog.decoding import OBJECT, or_none
 
 ROWS_MAX = 200
 CELL_CHARS_MAX = 600
@@ -142,11 +143,7 @@ def _row(row: Mapping[str, Any], name: str) -> str:
 
 
 def _columns(text: Any) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except (TypeError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    return or_none(OBJECT, text)
 
 
 def _value(value: Any) -> str:

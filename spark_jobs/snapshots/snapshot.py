@@ -17,6 +17,7 @@ import msgspec
 
 from storage.engine import TableSet
 from storage.rows.schema import TableSchema, decode_schema
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, NotFound, Refused
 
 PLACES = "rocksdb:FOLDER, postgresql:SNAPSHOT or sqlite:FILE"
@@ -63,7 +64,12 @@ class KeyRange(msgspec.Struct, frozen=True, array_like=True):
     weight: int
 
 
-decode_ranges = msgspec.json.Decoder(list[KeyRange]).decode
+_decode_ranges = msgspec.json.Decoder(list[KeyRange]).decode
+
+
+def decode_ranges(given: str) -> list[KeyRange]:
+    """The inverse of `encode_ranges`. Raises InvalidInput."""
+    return decoded(_decode_ranges, given, lambda what: InvalidInput(f"the option ranges cannot be read: {what}"))
 
 
 def encode_ranges(ranges: Sequence[KeyRange]) -> str:

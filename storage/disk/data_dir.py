@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from storage.disk.os_files import make_folders, write_whole
+from twinlog.decoding import decoded
 from twinlog.errors import DataDirectoryError
 
 LOCK_NAME = "LOCK"
@@ -27,6 +28,9 @@ class Identity(msgspec.Struct, frozen=True):
     pair: str
     site: str
     id: str
+
+
+_decode = msgspec.json.Decoder(Identity).decode
 
 
 class DataDir:
@@ -76,12 +80,13 @@ def _take_lock(path: Path) -> int:
 def _identify(path: Path, pair: str, site: str) -> None:
     file = path / IDENTITY_NAME
     try:
-        identity = msgspec.json.decode(file.read_bytes(), type=Identity)
+        data = file.read_bytes()
     except FileNotFoundError:
         _found(path, pair, site)
         return
-    except msgspec.MsgspecError as error:
-        raise DataDirectoryError(f"{file} cannot be read: {error}; restore it from a copy", path=str(path)) from error
+    identity = decoded(_decode, data, lambda what: DataDirectoryError(
+        f"{file} cannot be read: {what}; restore it from a copy", path=str(path)
+    ))
     for what, theirs, ours in (("pair", identity.pair, pair), ("site", identity.site, site)):
         if theirs != ours:
             raise DataDirectoryError(

@@ -7,11 +7,13 @@ This module is pure.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeVar
 
 import crc32c
 import msgspec
 
+from twinlog.decoding import decoded
 from twinlog.errors import DamagedLog
 
 _T = TypeVar("_T")
@@ -29,7 +31,7 @@ def unseal(data: bytes, content: type[_T], path: str, remedy: str) -> _T:
     body = data[_HEAD_BYTES:-1]
     if data != _HEAD % crc32c.crc32c(body) + body + b"}":
         raise DamagedLog(f"{path} is damaged: its checksum does not fit; {remedy}", file=path, offset=0)
-    try:
-        return msgspec.json.decode(body, type=content)
-    except msgspec.MsgspecError as error:
-        raise DamagedLog(f"{path} cannot be read: {error}; {remedy}", file=path, offset=0) from error
+    found: _T = decoded(partial(msgspec.json.decode, type=content), body, lambda what: DamagedLog(
+        f"{path} cannot be read: {what}; {remedy}", file=path, offset=0
+    ))
+    return found

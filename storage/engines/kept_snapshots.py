@@ -19,6 +19,7 @@ import msgspec
 from storage.disk.os_files import make_folders, sync_folder, write_whole
 from storage.engine import KeptSnapshot
 from storage.engines.meaning import by_age
+from twinlog.decoding import or_none
 from twinlog.errors import EngineFailed
 
 _ABOUT = "about"
@@ -48,9 +49,10 @@ class SnapshotFolder:
 
     def _found(self, path: Path) -> KeptSnapshot | None:
         try:
-            return self._kept(path.name, _decode_about((path / _ABOUT).read_bytes()))
-        except (OSError, msgspec.MsgspecError):
+            about = or_none(_decode_about, (path / _ABOUT).read_bytes())
+        except OSError:
             return None
+        return None if about is None else self._kept(path.name, about)
 
     def _kept(self, name: str, about: _About) -> KeptSnapshot:
         place = f"{self._engine}:{self._folder / name / self._content}"

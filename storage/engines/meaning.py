@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from storage.engine import EpochEntry, KeptSnapshot, RequestOutcome, Table
 from storage.log.frame import Flags, Frame
-from storage.log.record import EpochStart, RequestMark, SchemaChange
+from storage.log.record import decode_epoch_start, decode_request_mark, decode_schema_change
 from storage.rows.schema import decode_schema
 from twinlog.errors import EngineFailed, InvalidInput, LogError, LogGap, Refused
-
-_decode_request = msgspec.msgpack.Decoder(RequestMark).decode
-_decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
-_decode_epoch = msgspec.msgpack.Decoder(EpochStart).decode
 
 
 def by_age(kept: KeptSnapshot) -> tuple[int, int]:
@@ -70,7 +64,7 @@ def snapshot_ended() -> EngineFailed:
 
 def request_outcome(frame: Frame, index: int, mark: bytes) -> tuple[str, RequestOutcome]:
     """The idempotency key and the outcome of the request whose first record is number `index` of `frame`."""
-    request = _decode_request(mark)
+    request = decode_request_mark(mark)
     last = index + request.count - 1
     outcome = RequestOutcome(
         digest=request.digest, epoch=frame.epoch, seq=frame.first_seq + last, version=frame.timestamp + last,
@@ -81,13 +75,13 @@ def request_outcome(frame: Frame, index: int, mark: bytes) -> tuple[str, Request
 
 def epoch_entry(frame: Frame, index: int, value: bytes) -> EpochEntry:
     """The epoch that record `index` of `frame`, an EPOCH_START with `value`, begins."""
-    start = _decode_epoch(value)
+    start = decode_epoch_start(value)
     return EpochEntry(start.epoch, frame.first_seq + index, frame.previous, start.site, start.kind)
 
 
 def schema_change(value: bytes) -> tuple[int, Table | None]:
     """Table id and what it is from now on; None: dropped. Raises LogError for a change that this release does not know."""
-    change = _decode_change(value)
+    change = decode_schema_change(value)
     if change.kind == "put":
         return change.table, Table(change.schema, change.history_s)
     if change.kind == "drop":
@@ -100,5 +94,5 @@ def check_schema(schema: bytes | None) -> None:
     try:
         if schema is not None:
             decode_schema(schema)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the schema cannot be read: {error}") from error
+    except LogError as error:
+        raise InvalidInput(f"the schema cannot be read: {error.message}") from error

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
+from twinlog.decoding import decoded
 from twinlog.errors import LogError
 
 
@@ -58,8 +59,20 @@ class EpochStart(msgspec.Struct, array_like=True, gc=False):
     plan: str
 
 
+class SchemaChange(msgspec.Struct, array_like=True, gc=False):
+    """Value of a DDL record. `schema` is msgpack of the whole new TableSchema (rows/schema.py); empty when dropped."""
+
+    kind: str  # "put" | "drop"
+    table: int
+    schema: bytes
+    history_s: int  # how long old versions are kept for as_of; 0: not at all
+
+
 _encoder = msgspec.msgpack.Encoder()
-_records_decoder = msgspec.msgpack.Decoder(list[Record])
+_decode_records = msgspec.msgpack.Decoder(list[Record]).decode
+_decode_start = msgspec.msgpack.Decoder(EpochStart).decode
+_decode_change = msgspec.msgpack.Decoder(SchemaChange).decode
+_decode_mark = msgspec.msgpack.Decoder(RequestMark).decode
 
 
 def encode_records(records: list[Record]) -> bytes:
@@ -69,16 +82,19 @@ def encode_records(records: list[Record]) -> bytes:
 
 def decode_records(payload: bytes | memoryview) -> list[Record]:
     """The inverse of `encode_records`. Raises LogError on anything else (a CRC-checked payload never is)."""
-    try:
-        return _records_decoder.decode(payload)
-    except msgspec.MsgspecError as error:
-        raise LogError(f"a frame's payload does not decode as records: {error}") from error
+    return decoded(_decode_records, payload, lambda what: LogError(f"a frame's payload does not decode as records: {what}"))
 
 
-class SchemaChange(msgspec.Struct, array_like=True, gc=False):
-    """Value of a DDL record. `schema` is msgpack of the whole new TableSchema (rows/schema.py); empty when dropped."""
+def decode_epoch_start(value: bytes) -> EpochStart:
+    """The value of an EPOCH_START record. Raises LogError."""
+    return decoded(_decode_start, value, lambda what: LogError(f"the start of an epoch does not decode: {what}"))
 
-    kind: str  # "put" | "drop"
-    table: int
-    schema: bytes
-    history_s: int  # how long old versions are kept for as_of; 0: not at all
+
+def decode_schema_change(value: bytes) -> SchemaChange:
+    """The value of a DDL record. Raises LogError."""
+    return decoded(_decode_change, value, lambda what: LogError(f"a change of a table does not decode: {what}"))
+
+
+def decode_request_mark(request: bytes) -> RequestMark:
+    """The idempotency entry of a record that has one. Raises LogError."""
+    return decoded(_decode_mark, request, lambda what: LogError(f"the mark of a request does not decode: {what}"))

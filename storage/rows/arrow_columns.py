@@ -28,6 +28,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from storage.rows.schema import Column
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES, BadValue
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 
 Values = Any  # pa.Array, or a list where Arrow has no such type
@@ -188,10 +189,7 @@ def _json(column: Column, array: pa.Array, in_key: bool) -> list[Any]:
     check = TYPES["json"].from_json
 
     def parse(text: str) -> Any:
-        try:
-            return check(msgspec.json.decode(text))
-        except (msgspec.MsgspecError, RecursionError):
-            raise BadValue("is not JSON text") from None
+        return check(decoded(msgspec.json.decode, text, lambda _: BadValue("is not JSON text")))
 
     values = _each(column, array, parse)
     if not column.nullable:

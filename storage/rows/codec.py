@@ -19,7 +19,8 @@ from storage.rows.compiled import Reader, Row, row_decoder, row_encoder, value_e
 from storage.rows.keys import KEY_BYTES_MAX, KeyCodec
 from storage.rows.schema import Column, TableSchema, schema_fingerprint
 from storage.rows.types import TYPES, invalid, reader
-from twinlog.errors import InvalidInput, TooLarge, TwinlogError
+from twinlog.decoding import decoded
+from twinlog.errors import InvalidInput, LogError, TooLarge, TwinlogError
 
 ROW_BYTES_MAX = 1 << 20
 _DECODERS_MAX = 64
@@ -34,9 +35,13 @@ def merge_values(old: bytes, changes: bytes) -> bytes:
     It depends on these bytes only, so both sites merge to the same bytes: columns of the old row keep their order, new ones
     follow.
     """
-    row = _unpack(old)
-    row.update(_unpack(changes))
+    row = decoded(_unpack, old, _unmergeable)
+    row.update(decoded(_unpack, changes, _unmergeable))
     return _pack(row)
+
+
+def _unmergeable(what: str) -> LogError:
+    return LogError(f"a stored row, or a change of one, does not decode: {what}")
 
 
 class _Form:
@@ -162,12 +167,7 @@ class RowCodec:
         self, key: bytes, value: bytes, columns: Sequence[str] | None = None, *, native: bool = False
     ) -> Row:
         """The row as JSON values (`native`: stored values), in schema column order; `columns`: only these."""
-        try:
-            return self.decoder(columns, native=native)(key, value)
-        except msgspec.MsgspecError as error:
-            raise TwinlogError(
-                f"a stored row of table {self.schema.name!r} does not decode: {error}", table=self.schema.name, key=key.hex()
-            ) from error
+        return self.decoder(columns, native=native)(key, value)
 
     def decoder(self, columns: Sequence[str] | None = None, *, native: bool = False) -> Callable[[bytes, bytes], Row]:
         """The function behind `decode_row`, for many rows. Raises InvalidInput when a column is not known."""
@@ -178,7 +178,7 @@ class RowCodec:
                 if name not in self._json.readers:
                     raise self._unknown(name)
             chosen = [column for column in self.schema.columns if wanted is None or column.name in wanted]
-            made = row_decoder(chosen, self.keys.names, self.keys.decode, native=native)
+            made = row_decoder(chosen, self.keys.names, self.keys.decode, native=native, damaged=self._damaged)
             if len(self._decoders) >= _DECODERS_MAX:
                 self._decoders.clear()
             self._decoders[wanted, native] = made
@@ -202,6 +202,10 @@ class RowCodec:
             if name in rest and form.key_readers[name](rest.pop(name)) != in_path:
                 raise invalid(name, "differs from the key in the path")
         return key, rest
+
+    def _damaged(self, key: bytes, error: Exception) -> TwinlogError:
+        table = self.schema.name
+        return TwinlogError(f"a stored row of table {table!r} does not decode: {error}", table=table, key=key.hex())
 
     def _not_an_object(self) -> InvalidInput:
         return InvalidInput(f"a row of table {self.schema.name!r} must be an object", table=self.schema.name)

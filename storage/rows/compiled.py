@@ -18,6 +18,8 @@ import msgspec
 
 from storage.rows.schema import Column
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TYPES
+from twinlog.decoding import UNDECODABLE
+from twinlog.errors import LogError
 
 Reader = Callable[[Any], Any]
 Row = dict[str, Any]
@@ -68,9 +70,13 @@ def columns_encoder(values: Sequence[Column]) -> Callable[[Sequence[Sequence[Any
 
 
 def row_decoder(
-    columns: Sequence[Column], key_names: Sequence[str], split_key: Callable[[bytes], Sequence[Any]], *, native: bool
+    columns: Sequence[Column], key_names: Sequence[str], split_key: Callable[[bytes], Sequence[Any]], *, native: bool,
+    damaged: Callable[[bytes, Exception], Exception],
 ) -> Callable[[bytes, bytes], Row]:
-    """From (key, stored value) to {name: value} of `columns`, in their order. `native`: stored values as they are."""
+    """From (key, stored value) to {name: value} of `columns`, in their order. `native`: stored values as they are.
+
+    Raises what `damaged(key, error)` makes of bytes that no row has.
+    """
     names: dict[str, Any] = {"split_key": split_key}
     items = []
     for column in columns:
@@ -86,10 +92,11 @@ def row_decoder(
         items.append(f"{column.name!r}: {source}")
     lines = []
     if any(column.name in key_names for column in columns):
-        lines.append(" key = split_key(key)")
+        lines.append("key = split_key(where)")
     if any(column.name not in key_names for column in columns):
-        lines.append(" get = unpack(value).get")
-    return _compile("def made(key, value):", [*lines, f" return {{{', '.join(items)}}}"], names)
+        lines.append("get = unpack(value).get")
+    lines.append(f"return {{{', '.join(items)}}}")
+    return _compile("def made(where, value):", _guarded(lines, "damaged(where, error)"), names | {"damaged": damaged})
 
 
 def cells_decoder(
@@ -108,8 +115,13 @@ def cells_decoder(
             names[f"d{column.id}"] = column.default
         passes = " or " + _SHOWN[column.type].format(v="v") if column.type in _SHOWN else ""
         cells.append(f"v if (v := {source}) is None{passes} else s_{column.type}(v), ")
-    lines = [" key = split_key(key)", " get = unpack(value).get", f" return ({''.join(cells)})"]
-    return _compile("def made(key, value):", lines, names)
+    lines = ["key = split_key(key)", "get = unpack(value).get", f"return ({''.join(cells)})"]
+    return _compile("def made(key, value):", _guarded(lines, "LogError(f'a row does not decode: {error}')"), names)
+
+
+def _guarded(lines: Sequence[str], error: str) -> list[str]:
+    """The lines in a `try` that costs nothing, for the bytes may be damaged: what is wrong with them is raised as `error`."""
+    return [" try:", *(f"  {line}" for line in lines), " except UNDECODABLE as error:", f"  raise {error} from error"]
 
 
 def _read(column: Column, passes: Mapping[str, str]) -> str:
@@ -132,7 +144,7 @@ def _code(source: str) -> CodeType:
 
 
 def _compile(head: str, lines: Sequence[str], names: Mapping[str, Any]) -> Callable[..., Any]:
-    namespace: dict[str, Any] = {**names, "pack": _pack, "unpack": _unpack}
+    namespace: dict[str, Any] = {**names, "pack": _pack, "unpack": _unpack, "UNDECODABLE": UNDECODABLE, "LogError": LogError}
     exec(_code("\n".join((head, *lines))), namespace)
     made: Callable[..., Any] = namespace["made"]
     return made

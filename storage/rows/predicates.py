@@ -30,7 +30,8 @@ from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from storage.rows.schema import Column
 from storage.rows.types import reader
-from twinlog.errors import InvalidInput, TooLarge
+from twinlog.decoding import decoded
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError
 
 PREDICATES_MAX = 100
 IN_VALUES_MAX = 1000
@@ -76,13 +77,17 @@ def compile_predicates(codec: RowCodec, where: object, *, native: bool = False) 
                 if not test(key[index]):
                     return False
         if value_tests:
-            get = _unpack(row.value).get
+            get = decoded(_unpack, row.value, _damaged).get
             for column_id, default, test in value_tests:
                 if not test(get(column_id, default)):
                     return False
         return True
 
     return holds
+
+
+def _damaged(what: str) -> TwinlogError:
+    return TwinlogError(f"a stored row does not decode: {what}")
 
 
 def _column_and_op(item: object, columns: dict[str, Column], codec: RowCodec) -> tuple[Column, str]:

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import msgspec
 
 from storage.rows.types import TYPES, reader
-from twinlog.errors import InvalidInput
+from twinlog.decoding import decoded
+from twinlog.errors import InvalidInput, LogError
 
 COLUMNS_MAX = 1000
 KEY_COLUMNS_MAX = 16
@@ -65,7 +66,7 @@ class TableSchema(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(TableSchema)
+_decode = msgspec.msgpack.Decoder(TableSchema).decode
 
 
 def encode_schema(schema: TableSchema) -> bytes:
@@ -79,8 +80,8 @@ def schema_fingerprint(schema: TableSchema) -> str:
 
 
 def decode_schema(data: bytes) -> TableSchema:
-    """The inverse of `encode_schema`, for bytes that it made."""
-    return _decoder.decode(data)
+    """The inverse of `encode_schema`. Raises LogError for anything else."""
+    return decoded(_decode, data, lambda what: LogError(f"a table's schema does not decode: {what}"))
 
 
 class ColumnDocument(msgspec.Struct, frozen=True):

@@ -25,10 +25,12 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -212,13 +214,17 @@ def _timestamp_int(value: int) -> int:
     return value
 
 
+_to_moment = partial(msgspec.convert, type=datetime)
+
+
+def _no_timestamp(_: str) -> BadValue:
+    return BadValue("is not an RFC 3339 timestamp such as 2013-01-01T05:00:00Z")
+
+
 def _timestamp_json(value: Any) -> int:
     if type(value) is not str:
         raise BadValue(f"must be an RFC 3339 string, not {_word(value)}")
-    try:
-        moment = msgspec.convert(value, datetime)
-    except msgspec.ValidationError:
-        raise BadValue("is not an RFC 3339 timestamp such as 2013-01-01T05:00:00Z") from None
+    moment = decoded(_to_moment, value, _no_timestamp)
     if len(value) > 26 and _FINER.search(value):
         raise BadValue("is finer than a microsecond")
     return _timestamp_int(_micros(moment))

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from storage.log.chain import reachable, standing, tail_after
 from storage.log.frame import Frame
-from storage.log.record import EpochStart, RecordKind
+from storage.log.record import RecordKind, decode_epoch_start
 from twinlog.errors import LogGap
 
 
@@ -65,7 +63,7 @@ def unopened_starts(local: Sequence[Frame], remote: Sequence[Frame], site: str, 
     for frame in sorted(local, key=lambda frame: frame.position, reverse=True):
         if frame.epoch <= applied_epoch or frame.position in shared or not _begins_epoch(frame):
             break
-        if msgspec.msgpack.decode(frame.records[0].value, type=EpochStart).site != site:
+        if decode_epoch_start(frame.records[0].value).site != site:
             break
         starts.append(frame)
     return starts

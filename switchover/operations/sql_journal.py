@@ -6,6 +6,7 @@ What always holds: as in journal.py; each call is one synced transaction.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,8 @@ from storage.settings import Secret
 from switchover.operations.document import HistoryEntry, Operation, StepRecord
 from switchover.operations.journal import id_taken, unknown_operation
 from switchover.sql_database import AlreadyThere, Database
+from twinlog.decoding import decoded
+from twinlog.errors import DamagedLog
 
 _metadata = MetaData()
 _operations = Table(
@@ -133,7 +136,7 @@ class SqlJournal:
     async def history(self, limit: int) -> list[HistoryEntry]:
         newest = select(_history).order_by(_history.c.number.desc()).limit(limit)
         return await self._database.run(
-            lambda connection: [msgspec.convert(_fields(row), HistoryEntry) for row in connection.execute(newest)]
+            lambda connection: [decoded(_to_entry, _fields(row), _damaged) for row in connection.execute(newest)]
         )
 
     async def close(self) -> None:
@@ -156,10 +159,21 @@ def _columns(struct: msgspec.Struct, without: str = "") -> dict[str, Any]:
 
 def _fields(row: Row[Any]) -> dict[str, Any]:
     """The inverse of `_columns`; columns that the struct does not have are ignored by msgspec."""
-    return {str(name): msgspec.json.decode(value) if name in _JSON else value for name, value in row._mapping.items()}
+    fields = row._mapping.items()
+    return {str(name): decoded(msgspec.json.decode, value, _damaged) if name in _JSON else value for name, value in fields}
+
+
+_to_entry = partial(msgspec.convert, type=HistoryEntry)
+_to_step = partial(msgspec.convert, type=StepRecord)
+_to_operation = partial(msgspec.convert, type=Operation)
+
+
+def _damaged(what: str) -> DamagedLog:
+    return DamagedLog(f"the journal of operations holds what cannot be read: {what}; restore its database from a copy")
 
 
 def _operation(connection: Connection, row: Row[Any]) -> Operation:
     steps = connection.execute(select(_steps).where(_steps.c.operation_id == row.id).order_by(_steps.c.place))
-    records = [msgspec.convert(_fields(step), StepRecord) for step in steps]
-    return msgspec.structs.replace(msgspec.convert(_fields(row) | {"steps": []}, Operation), steps=tuple(records))
+    records = [decoded(_to_step, _fields(step), _damaged) for step in steps]
+    found: Operation = decoded(_to_operation, _fields(row) | {"steps": []}, _damaged)
+    return msgspec.structs.replace(found, steps=tuple(records))

@@ -21,6 +21,8 @@ from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
 from switchover.register.transitions import LEASE_RENEWED
 from switchover.sql_database import AlreadyThere, Database
+from twinlog.decoding import decoded
+from twinlog.errors import Refused
 
 _metadata = MetaData()
 _pairs = Table(
@@ -90,7 +92,7 @@ class SqlCoordinator(OneRegister):
 
     def _read(self, connection: Connection) -> PairState | None:
         value = connection.execute(select(_pairs.c.value).where(_pairs.c.pair == self._pair)).scalar()
-        return None if value is None else msgspec.json.decode(value, type=PairState)
+        return None if value is None else _decoded(value)
 
     def _replace(
         self, connection: Connection, expected_state_id: int, row: dict[str, Any], entry: dict[str, Any] | None
@@ -108,6 +110,15 @@ class SqlCoordinator(OneRegister):
     def _read_history(self, connection: Connection, limit: int) -> list[HistoryRow]:
         newest = select(_history).where(_history.c.pair == self._pair).order_by(_history.c.id.desc()).limit(limit)
         return [
-            HistoryRow(row.wall_ms, row.reason, msgspec.json.decode(row.value, type=PairState))
+            HistoryRow(row.wall_ms, row.reason, _decoded(row.value))
             for row in connection.execute(newest)
         ]
+
+
+_decode = msgspec.json.Decoder(PairState).decode
+
+
+def _decoded(value: str) -> PairState:
+    return decoded(_decode, value, lambda what: Refused(
+        f"the coordinator's value of this pair cannot be read: {what}; its table of changes has the values before"
+    ))

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from twinlog import Client
 from twinlog.calls import Ack, json_ready
+from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 from twinlog.flow import Patience
 from twinlog.key_text import part_from_path
@@ -276,7 +277,7 @@ def _value(name: str, text: str, types: Mapping[str, str]) -> Any:
         if kind == "bytes":
             return binascii.a2b_base64(text, strict_mode=True)
         if kind == "json":
-            return msgspec.json.decode(text)
+            return decoded(msgspec.json.decode, text, ValueError)
         if kind == "timestamp":
             datetime.fromisoformat(text)
     except (ValueError, KeyError):

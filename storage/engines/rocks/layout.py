@@ -20,13 +20,15 @@ This module is pure.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
 
 from storage.engine import EngineState, EpochEntry, RequestOutcome, Table
 from storage.engines.entries.write import VERSION_BYTES, EngineWrite
+from twinlog.decoding import decoded
+from twinlog.errors import EngineFailed
 
 FORMAT = b"2"
 FORMAT_KEY = b"\x00format"
@@ -46,9 +48,28 @@ _applied = struct.Struct(">QQQ")
 Range = tuple[bytes, bytes]  # [begin, end)
 
 encode = msgspec.msgpack.Encoder().encode
-decode_table: Callable[[bytes], Table] = msgspec.msgpack.Decoder(Table).decode
-decode_epoch: Callable[[bytes], EpochEntry] = msgspec.msgpack.Decoder(EpochEntry).decode
-decode_outcome: Callable[[bytes], RequestOutcome] = msgspec.msgpack.Decoder(RequestOutcome).decode
+_decode_table = msgspec.msgpack.Decoder(Table).decode
+_decode_epoch = msgspec.msgpack.Decoder(EpochEntry).decode
+_decode_outcome = msgspec.msgpack.Decoder(RequestOutcome).decode
+
+
+def decode_table(stored: bytes) -> Table:
+    """Raises EngineFailed."""
+    return decoded(_decode_table, stored, _damaged)
+
+
+def decode_epoch(stored: bytes) -> EpochEntry:
+    """Raises EngineFailed."""
+    return decoded(_decode_epoch, stored, _damaged)
+
+
+def decode_outcome(stored: bytes) -> RequestOutcome:
+    """Raises EngineFailed."""
+    return decoded(_decode_outcome, stored, _damaged)
+
+
+def _damaged(what: str) -> EngineFailed:
+    return EngineFailed(f"an entry of the RocksDB database does not decode: {what}; look at its disk; the other site has it")
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,7 @@ from storage.engines.kept_snapshots import SnapshotFolder
 from storage.engines.rocks.layout import FORMAT, FORMAT_KEY
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
+from twinlog.decoding import decoded
 from twinlog.errors import DataDirectoryError, EngineFailed
 
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
@@ -142,8 +143,8 @@ class Notes:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._notes = _decode_notes(path.read_bytes()) if path.exists() else {}
-        except (OSError, msgspec.MsgspecError) as error:
+            self._notes = decoded(_decode_notes, path.read_bytes(), ValueError) if path.exists() else {}
+        except (OSError, ValueError) as error:
             raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {error}") from error
 
     def get(self, name: str) -> bytes | None:

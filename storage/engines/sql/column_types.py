@@ -134,7 +134,7 @@ def cells_of(schema: TableSchema, shown: Sequence[Shown]) -> Cells:
     def cells(key: bytes, value: bytes) -> Sequence[Any]:
         try:
             return decode(key, value)
-        except (TwinlogError, msgspec.MsgspecError):
+        except TwinlogError:
             return nothing  # a row that no schema made: its bytes are kept all the same
 
     return cells

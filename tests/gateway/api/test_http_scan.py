@@ -212,3 +212,17 @@ async def test_a_standby_scans_on_request() -> None:
         assert answer.headers["twinlog-stale"] == "0.000"
         lines = await door.http.get(f"{ROWS}?stale=true&limit=1", headers={"accept": "application/x-ndjson"})
         assert lines.headers["twinlog-stale"] == "0.000"
+
+
+@pytest.mark.parametrize("as_of", ["9999-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", str(2**63), str(2**64 - 1), "9" * 20])
+async def test_a_time_that_no_row_has_is_refused(plain: DoorClient, as_of: str) -> None:
+    """Later than a database's bigint: SQL answered 500."""
+    await _filled(plain)
+    problem(await _scan(plain, as_of=as_of), 422, "invalid-input")
+    problem(await plain.http.get(f"{ROWS}/UA,1?as_of={as_of}"), 422, "invalid-input")
+    assert (await _scan(plain, as_of=2**63 - 1)).status_code == 200
+
+
+@pytest.mark.parametrize("where", ["[" * 5000, '{"a":' * 5000, "[" * 5000 + "]" * 5000])
+async def test_a_where_that_is_nested_too_deep_is_refused(plain: DoorClient, where: str) -> None:
+    problem(await _scan(plain, where=where), 422, "invalid-input", parameter="where")
