@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Value:
-    """The register's value; the last three members are of the two DFSs only (two_dfs.py)."""
+    """The register's value; `home` and `forced` are of the two DFSs only (two_dfs.py), `anew` of went_back.py."""
 
     epoch: int = 1
     given: int = 1  # the highest epoch ever given away
@@ -67,6 +67,7 @@ class Value:
     home: int = 1  # on whose DFS the next value is decided
     forced: int = 0  # how often a command moved the home without the old one
     number: int = 1
+    anew: int = 0  # the epoch with which a command began the pair anew: what was known of lower ones does not count any more
 
 
 @dataclass
