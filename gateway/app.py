@@ -32,6 +32,7 @@ from remote_log.layout import RemoteLayout
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.disk.data_dir import open_data_dir
 from storage.disk.os_files import OsFiles
+from storage.disk.port import Files
 from storage.engines.applying import FrameApplier
 from storage.engines.opening import open_engine
 from storage.failpoints import Failpoints
@@ -39,6 +40,7 @@ from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
 from switchover.operations.sql_journal import SqlJournal
 from switchover.register.port import Coordinator
+from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
@@ -69,7 +71,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(wal.close)
         own_dfs = open_dfs(config.dfs, "own", config.site, stack)
         peer_dfs = open_dfs(config.dfs, "peer", config.peer.site, stack)
-        coordinator = _coordinator(config, clock, own_dfs, peer_dfs)
+        coordinator = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(config.journal.address(config.data_dir))
         transport = HttpTransport(config.peer.url)
@@ -95,14 +97,18 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         yield site, operations
 
 
-def _coordinator(config: SiteConfig, clock: Clock, own_dfs: Dfs, peer_dfs: Dfs) -> Coordinator:
+async def _coordinator(config: SiteConfig, clock: Clock, files: Files, own_dfs: Dfs, peer_dfs: Dfs) -> RememberingCoordinator:
     """The database that is configured; without one the two DFSs keep the pair's value themselves."""
+    met = await last_met(files)
+    door: Coordinator
     if config.coordinator is not None:
-        return SqlCoordinator(config.coordinator.url, config.pair, clock)
-    return DfsCoordinator(
-        site=config.site, peer=config.peer.site, own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(config.pair),
-        initial_active=config.initial_active, clock=clock,
-    )
+        door = SqlCoordinator(config.coordinator.url, config.pair, clock)
+    else:
+        door = DfsCoordinator(
+            site=config.site, peer=config.peer.site, own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(config.pair),
+            initial_active=config.initial_active, clock=clock, known=met,
+        )
+    return RememberingCoordinator(door, config.site, files, met)
 
 
 def _settle_interpreter() -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from remote_log.replication.sink import Sink
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest, OpenedEpoch
+from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import PairState
 from switchover.rejoin import RejoinReport
 from switchover.roles.table import Event, Role
@@ -35,6 +36,9 @@ class SiteControl(Protocol):
 
     async def refresh_pair_state(self) -> PairState | None:
         """Reads the coordinator, and keeps the value."""
+
+    async def known_epochs(self) -> KnownEpochs:
+        """Looks which epochs are known here and on both DFSs, whatever the register says."""
 
     def new_activation(self, request: ActivationRequest) -> Activation: ...
     async def install(self, opened: OpenedEpoch) -> None:

@@ -19,7 +19,7 @@ from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
-from switchover.register.port import Coordinator
+from switchover.register.remembering import RememberingCoordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class SiteParts:
     wal: Wal
     engine: StorageEngine
     applier: FrameApplier  # the one way into the engine
-    coordinator: Coordinator
+    coordinator: RememberingCoordinator  # nobody here acts on a value that went back
     transport: Transport
     own_dfs: Dfs
     peer_dfs: Dfs

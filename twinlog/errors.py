@@ -24,6 +24,7 @@
     |  |- LeaseLost            the file was closed under the writer by lease recovery
     |  |- LeaseNotRecovered    the deadline passed before the file was proven closed: stop
     |- Fenced                  a higher epoch was claimed: stop, acknowledge nothing
+    |  |- RegisterWentBack     the register is older than what this site has met: stop; a command gets past it
     |- ClaimLost               another plan took the epoch
     |- PlanSuperseded          the coordinator's value changed under a plan
     |- Refused                 a role change would break a promise; says which and what to do
@@ -161,6 +162,12 @@ class Fenced(TwinlogError):
     """Fields: `epoch`, `by_epoch`."""
 
     code = "fenced"
+
+
+class RegisterWentBack(Fenced):
+    """Fields: `epoch`, of the value that the register has."""
+
+    code = "register-went-back"
 
 
 class ClaimLost(TwinlogError):

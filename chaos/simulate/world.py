@@ -49,7 +49,8 @@ from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal, WalSettings
-from switchover.register.port import Coordinator
+from switchover.register.port import Coordinator, PairState
+from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from twinlog.errors import TwinlogError
@@ -209,7 +210,8 @@ class World:
         files = here.disk.files(process)
         own_dfs = here.dfs.client(process, name, name, network, DFS_TIMEOUT_S)
         peer_dfs = there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S)
-        settings = site_settings(name, self.plan.knobs)
+        settings, met = site_settings(name, self.plan.knobs), await last_met(files)
+        door = Hearing(self._coordinator(name, own_dfs, peer_dfs, met), name, lambda: self.loop.now_s, self.heard)
         site = Site(
             settings,
             SiteParts(
@@ -217,7 +219,7 @@ class World:
                 files=files, engine=here.engine, layout=RemoteLayout(PAIR),
                 applier=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
-                coordinator=Hearing(self._coordinator(name, own_dfs, peer_dfs), name, lambda: self.loop.now_s, self.heard),
+                coordinator=RememberingCoordinator(door, name, files, met),
                 transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
@@ -236,12 +238,12 @@ class World:
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()
 
-    def _coordinator(self, name: str, own_dfs: SimDfs, peer_dfs: SimDfs) -> Coordinator:
+    def _coordinator(self, name: str, own_dfs: SimDfs, peer_dfs: SimDfs, met: PairState | None) -> Coordinator:
         if self.plan.knobs.coordinator:
             return SimCoordinator(self.register, name, self.network)
         return DfsCoordinator(
             site=name, peer=OTHER[name], own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(PAIR),
-            initial_active=INITIAL_ACTIVE, clock=self.machines[name].clock,
+            initial_active=INITIAL_ACTIVE, clock=self.machines[name].clock, known=met,
         )
 
     def _new_id(self, name: str) -> str:

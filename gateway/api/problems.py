@@ -72,6 +72,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
     errors.LeaseLost: ProblemRow(502, "The file was closed by lease recovery"),
     errors.LeaseNotRecovered: ProblemRow(504, "The file was not proven closed in time"),
     errors.Fenced: ProblemRow(409, "A higher epoch was claimed"),
+    errors.RegisterWentBack: ProblemRow(409, "The register went back"),
     errors.ClaimLost: ProblemRow(409, "Another plan took the epoch"),
     errors.PlanSuperseded: ProblemRow(409, "Another plan superseded this one"),
     errors.Refused: ProblemRow(409, "Refused: a promise would break", _NOTHING),

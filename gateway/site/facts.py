@@ -19,7 +19,7 @@ from remote_log.fencing.reading import begins_after, missing_from, segments_belo
 from switchover.facts import SiteFacts
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import PairState
-from twinlog.errors import TwinlogError
+from twinlog.errors import RegisterWentBack, TwinlogError
 
 T = TypeVar("T")
 LOOK_TIMEOUT_S = 2.0
@@ -53,6 +53,8 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
+        register_went_back=parts.coordinator.finding, met_epoch=parts.coordinator.met_epoch,
+        met_active=parts.coordinator.met_active,
         remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
         audit_recent_s=settings.audits.recent_s, last_good_audit_ms=site.audits.last_good_ms(),
         resyncs=None if epoch is None else epoch.auto_resync and settings.resync_after_s is not None,
@@ -63,6 +65,8 @@ async def own_facts(site: Site) -> SiteFacts:
     """Collects the facts with this site's own look at the coordinator."""
     try:
         return await site_facts(site, await site.parts.coordinator.read(), None)
+    except RegisterWentBack:
+        return await site_facts(site, None, None)
     except TwinlogError as error:
         return await site_facts(site, None, error.message)
 

@@ -42,7 +42,7 @@ from switchover.register.transitions import downgrade_closed
 from switchover.rejoin import Rejoin, RejoinReport
 from switchover.roles.table import Event, Role, permissions, step
 from switchover.site_parts import SiteParts
-from twinlog.errors import Conflict, EngineFailed, NotActive, TwinlogError, Unavailable
+from twinlog.errors import Conflict, EngineFailed, NotActive, RegisterWentBack, TwinlogError, Unavailable
 
 CANARY_TIMEOUT_S = 10.0
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
@@ -231,6 +231,10 @@ class Site:
         if failure is not None:
             self._epoch_ended(EngineFailed(f"the storage failed: {failure}"))
 
+    def end_by_register(self, error: RegisterWentBack) -> None:
+        """An epoch of which the register knows too little has lost its proof: another site may have been given the pair."""
+        self._epoch_ended(error)
+
     async def halt(self, why: str) -> None:
         """End the open epoch, if there is one, for a plan of this site itself."""
         if self.active_epoch is not None:
@@ -284,7 +288,10 @@ class Site:
     async def known_epochs(self) -> KnownEpochs:
         """Returns which epochs this site knows of, whatever the coordinator says."""
         parts = self.parts
-        return await known_epochs(parts.engine, parts.wal, {self.site: parts.own_dfs, self.peer: parts.peer_dfs}, self.layout)
+        dfs_by_site = {self.site: parts.own_dfs, self.peer: parts.peer_dfs}
+        seen = await known_epochs(parts.engine, parts.wal, dfs_by_site, self.layout)
+        parts.coordinator.know(seen.known)
+        return seen._replace(known=max(seen.known, parts.coordinator.met_epoch))
 
     # ---- what plans do at the active
     async def canary(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -24,7 +25,7 @@ from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
-from twinlog.errors import DfsError, TwinlogError
+from twinlog.errors import DfsError, RegisterWentBack, TwinlogError, Unavailable
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
@@ -72,6 +73,9 @@ class Supervisor:
             try:
                 await self._round()
             except TwinlogError as error:
+                if isinstance(error, RegisterWentBack):
+                    site.end_by_register(error)
+                    error.message = f"the operator: {error.message}"
                 if error.message != self._said:  # once, not at every look
                     log.info("waiting", role=site.role, code=error.code, detail=error.message)
                 site.waiting_for = self._said = error.message
@@ -103,6 +107,9 @@ class Supervisor:
         site = self._site
         if site.parts.engine.failure is not None and not site.ending:
             await self._mend_storage()
+        if self._is_busy() and site.active_epoch is not None:
+            with suppress(Unavailable):  # however long an operation takes, an active sees that the register went back
+                await site.refresh_pair_state()
         if self._is_busy() or site.ending or site.parts.engine.failure is not None:
             return
         role = site.role
@@ -130,6 +137,7 @@ class Supervisor:
             return
         site.waiting_for = decision.waiting_for
         if decision.action in (Action.BOOTSTRAP, Action.RESTART):
+            await self._look_for_later_epochs()
             if state is None or state.mode == "sync":
                 await self._probe_arbiter(may_go_without=state is not None and state.active == site.site)
             if site.role is Role.FENCED:
@@ -138,7 +146,13 @@ class Supervisor:
         elif decision.action is Action.REJOIN:
             reply = await site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
             if from_message(StatusReply, reply).role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
+                await self._look_for_later_epochs()
                 await self._run("rejoin")
+
+    async def _look_for_later_epochs(self) -> None:
+        """Raises RegisterWentBack when an epoch is known here that the register, read after that, never gave away."""
+        await self._site.known_epochs()
+        await self._site.refresh_pair_state()
 
     async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
         """Resumes or undoes a plan; what cannot be done now is tried again, less and less often."""

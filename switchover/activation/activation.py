@@ -110,18 +110,19 @@ class Activation:
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
         claims = await claimed_epochs(self._retrying(self._arbiter), parts.layout) if self._needs_arbiter else []
         met = [*claims, parts.engine.applied.epoch, *(segment.epoch for segment in parts.wal.segments())]
-        seen = await self._known_epochs() if self._anew else None
-        if seen is not None:
-            met.append(seen.known)
+        coordinator.know(max(met))
+        if self._anew:
+            seen = await self._known_epochs()
+            met += [seen.known, coordinator.met_epoch]
             self.unseen_dfs = seen.unseen
-        unseen = coordinator.unseen is not None or (seen is not None and bool(seen.unseen))
+        leaves_room = self._anew or (self._takes_over and coordinator.unseen is not None)
 
         def begun(state: PairState | None) -> PairState:
             self.before = state
             return begin_plan(
                 state, request.plan_id, parts.site, request.kind, parts.clock.wall_ms(), supersede=request.supersede,
                 accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
-                epoch_step=UNSEEN_STEP if self._takes_over and unseen else 1,
+                epoch_step=UNSEEN_STEP if leaves_room else 1,
                 lost_epoch=max(met) if self._anew else 0,
             )
 

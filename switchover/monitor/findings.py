@@ -19,6 +19,7 @@ from storage.settings import Within
 from switchover.facts import SiteFacts
 from switchover.monitor.views import Observation, SiteView
 from switchover.register.port import PairState
+from switchover.register.went_back import advice, command
 from switchover.roles.table import Role, permissions
 
 OTHER = {"a": "b", "b": "a"}
@@ -125,6 +126,12 @@ def findings(look: PairLook, settings: Thresholds) -> list[Finding]:
 def _active(look: PairLook) -> Iterator[Finding]:
     """Yields what the state of the active calls for; a failover also when nobody knows yet whether it would work."""
     register = look.register
+    backward = [view.own for view in look.seen.views.values() if view is not None and view.own.register_went_back is not None]
+    if backward:
+        site = max(backward, key=lambda own: own.met_epoch).met_active or backward[0].site
+        yield Finding("register-went-back", AdviceKind.LOOK, site, f"{backward[0].register_went_back}; {advice(site)}",
+                      tuple(f"site {own.site}: {own.register_went_back}" for own in backward), command(site))
+        return
     if register is None or register.active is None:
         errors = tuple(
             f"site {view.own.site}: {view.own.coordinator_error or 'it names no active'}"

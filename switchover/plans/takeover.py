@@ -82,7 +82,11 @@ class Takeover:
         return Plan(self._kind, [*early, *late])
 
     async def _check(self) -> dict[str, Any]:
-        return (await self._preflight.look(self._kind, self._options)).require()
+        looked = await self._preflight.look(self._kind, self._options)
+        checked, peer = looked.require(), looked.peer
+        if peer is not None and peer.register_went_back is not None and accepted_loss(self._options) is not None:
+            self._control.parts.coordinator.doubt(f"site {peer.site} says that {peer.register_went_back}", peer.met_epoch)
+        return checked
 
     # ---- the coordinator
     def _unseen(self) -> list[str]:

@@ -18,6 +18,7 @@ from switchover.facts import SiteFacts
 from switchover.preflight.loss import LossManifest, acceptance_problem
 from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
+from switchover.register.went_back import advice
 from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput
 
@@ -59,6 +60,15 @@ class CheckFacts:
     @property
     def blind(self) -> bool:
         return self.state is None and self.own.coordinator_error is not None
+
+    @property
+    def went_back(self) -> str | None:
+        """Says how the register is older than what this site has met, or the other one."""
+        if self.own.register_went_back is not None:
+            return self.own.register_went_back
+        if self.peer is not None and self.peer.register_went_back is not None:
+            return f"{self.peer.register_went_back} (site {self.peer_name})"
+        return None
 
     @property
     def stands_in(self) -> bool:
@@ -115,6 +125,11 @@ def _knows_pair(facts: CheckFacts) -> Judgement:
     if facts.blind or facts.own.coordinator_error is not None:
         return Judgement("unknown", "the coordinator does not answer")
     own, epoch = facts.own, facts.own.forgotten_epoch
+    if facts.went_back is not None:
+        if facts.kind == "failover" and facts.accepted is not None:
+            return Judgement("warning", facts.went_back,
+                             f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
+        return Judgement("failed", facts.went_back, advice(own.site))
     if epoch is None:
         return Judgement("ok", "it knows of every epoch that is known here")
     if facts.peer is not None and facts.peer.opened_by is not None:
@@ -215,7 +230,8 @@ def _own_role(facts: CheckFacts) -> Judgement:
         return Judgement("failed", seen, f"`twinlog rejoin {own.site}`")
     if facts.kind == "failover":
         held_up = running is not None and running.site == facts.peer_name
-        if not permissions(own.role).reads or held_up or own.forgotten_epoch is not None:
+        begins_anew = own.forgotten_epoch is not None or facts.went_back is not None
+        if not permissions(own.role).reads or held_up or begins_anew:
             return Judgement("ok", seen)
         return Judgement("failed", f"{seen} in epoch {own.epoch}: there is nothing to take over", "`twinlog status`")
     if permissions(own.role).reads:

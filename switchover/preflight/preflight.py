@@ -20,7 +20,7 @@ from switchover.preflight.checks import Check, CheckFacts, judge
 from switchover.preflight.loss import LossManifest, acceptance_problem, accepted_loss, loss_manifest
 from switchover.register.port import PairState
 from switchover.site_control import SiteControl
-from twinlog.errors import Refused, TwinlogError
+from twinlog.errors import Refused, RegisterWentBack, TwinlogError
 
 CALL_TIMEOUT_S = 3.0
 STATUS_TIMEOUT_S = 2.0
@@ -46,6 +46,7 @@ class PreflightResult:
     site: str
     checks: list[Check]
     manifest: LossManifest | None
+    peer: SiteFacts | None  # as it answered
 
     @property
     def failed(self) -> list[Check]:
@@ -80,17 +81,20 @@ class Preflight:
     async def look(self, kind: str, options: Mapping[str, Any]) -> PreflightResult:
         """Raises InvalidInput for a kind or an option that there is not."""
         control, accepted = self._control, accepted_loss(options)
-        (state, coordinator_error), (peer, peer_error, skew_s), unfinished = await asyncio.gather(
-            self._pair_state(), self._peer(), self._unfinished()
+        coordinator = control.parts.coordinator
+        (state, coordinator_error), (peer, peer_error, skew_s), unfinished, _ = await asyncio.gather(
+            self._pair_state(), self._peer(), self._unfinished(), self._control.known_epochs()
         )
+        if state is not None and coordinator_error is None and coordinator.met_epoch > state.epoch_allocated:
+            state, coordinator_error = await self._pair_state()  # read after what is known now, it must say so too
         own = await self._own_facts(state, coordinator_error)
         manifest = await self._manifest(state) if kind == "failover" and state is not None else None
         checks = judge(CheckFacts(
             kind=kind, own=own, peer_name=control.peer, peer=peer, peer_error=peer_error, state=state, skew_s=skew_s,
-            unseen=control.parts.coordinator.unseen,
+            unseen=coordinator.unseen,
             manifest=manifest, accepted=accepted, unfinished=unfinished, automatic=bool(options.get("automatic")),
         ))
-        return PreflightResult(kind, control.site, checks, manifest)
+        return PreflightResult(kind, control.site, checks, manifest, peer)
 
     async def view(self, running: str | None, changes: list[RoleChange]) -> SiteView:
         """Returns what this site sees, for the monitor. It asks the other site for its status only, which needs no DFS."""
@@ -108,9 +112,11 @@ class Preflight:
             return None, error.message
 
     async def _pair_state(self) -> tuple[PairState | None, str | None]:
-        """The value, or why not; where it is out of reach, the highest that is known."""
+        """The value, or why not; where it is out of reach, the highest that is known. One that went back counts as lost."""
         try:
             return await self._control.refresh_pair_state(), None
+        except RegisterWentBack:
+            return None, None
         except TwinlogError as error:
             return self._control.parts.coordinator.known, error.message
 

@@ -1,4 +1,5 @@
-"""The epochs that a site knows of by itself: a look at storage, WAL and the claims on both DFSs (judged by lost_value.py)."""
+"""The epochs that a site knows of by itself: a look at storage, WAL, followed epoch and the claims on both DFSs (judged by
+lost_value.py, and by went_back.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import within
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout
+from remote_log.replication.sink import FOLLOWED_EPOCH
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
 from switchover.register.lost_value import KnownEpochs
@@ -21,7 +23,7 @@ async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str
     """As far as the DFSs answer in time."""
     found = await asyncio.gather(*(_claims(dfs, layout) for dfs in dfs_by_site.values()))
     claims = dict(zip(dfs_by_site, found, strict=True))
-    known = [engine.applied.epoch, *(segment.epoch for segment in wal.segments())]
+    known = [engine.applied.epoch, int(engine.meta(FOLLOWED_EPOCH) or b"0"), *(segment.epoch for segment in wal.segments())]
     for epochs in claims.values():
         known += epochs or ()
     return KnownEpochs(engine.applied.epoch, max(known), tuple(site for site, epochs in claims.items() if epochs is None))

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from twinlog.errors import PlanSuperseded, Unavailable
+from twinlog.errors import PlanSuperseded, RegisterWentBack, Unavailable
 
 Mode = Literal["sync", "async"]
 ATTEMPTS_MAX = 16  # two sites and their operators: losing this often means that something spins
@@ -53,6 +53,7 @@ class PairState(msgspec.Struct, frozen=True):
     reason: str = ""  # why this value was set, for people
     home: str | None = None  # the site on whose DFS the next value is decided; None: a coordinator keeps it
     home_forced: int = 0  # how often an operator moved the home without the old one
+    anew_epoch: int = 0  # with which a command began the pair anew: what was known of lower epochs does not count any more
 
 
 class Coordinator(Protocol):
@@ -68,11 +69,16 @@ class Coordinator(Protocol):
         when `new` was decided `blind`, on a look that left a place `unseen`, and every place is in sight now.
         """
 
-    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
-        """Proves that, at some moment since the call, `site` was the active of `epoch` and no plan had the pair.
+    async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
+        """Proves that, at some moment since the call, `site` was the active of `epoch` and no plan had the pair. Returns the
+        value that proves it.
 
         Raises Fenced (a later epoch is open), PlanSuperseded (a plan has the pair, or the value moved), Refused.
         """
+
+    async def held(self, value: PairState) -> bool:
+        """False when the register's history, up to the place of `value`, holds another one there: it is on another line. Where
+        no history is kept, or lines are brought together, always True."""
 
     # ---- where the value can be out of reach alone (two_dfs.py); a register in one place knows all, or does not answer
     @property
@@ -107,9 +113,12 @@ async def update(coordinator: Coordinator, change: Callable[[PairState | None], 
 
 
 async def read_or_known(coordinator: Coordinator) -> PairState | None:
-    """By an operator's command: the value, or the highest that is known. Raises Unavailable when none is."""
+    """By an operator's command: the value, or the highest that is known. A register that went back counts as lost. Raises
+    Unavailable when nothing is known."""
     try:
         return await coordinator.read()
+    except RegisterWentBack:
+        return None
     except Unavailable:
         if coordinator.known is None:
             raise

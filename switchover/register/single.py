@@ -32,10 +32,13 @@ class OneRegister(ABC):
     def unseen(self) -> str | None:
         return None
 
-    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
+    @abstractmethod
+    async def held(self, value: PairState) -> bool: ...
+
+    async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
         """A new value each time: it also orders this renewal before whatever comes next."""
         renewed = renew_lease(await self.read(), site, epoch, beat)
-        await self.compare_and_set(renewed.state_id, renewed)
+        return await self.compare_and_set(renewed.state_id, renewed)
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         return await update(self, change)

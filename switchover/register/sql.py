@@ -20,6 +20,7 @@ from storage.settings import Secret
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
 from switchover.register.transitions import LEASE_RENEWED
+from switchover.register.went_back import same_facts
 from switchover.sql_database import AlreadyThere, Database
 from twinlog.decoding import decoded
 from twinlog.errors import Refused
@@ -83,6 +84,10 @@ class SqlCoordinator(OneRegister):
             raise superseded(expected_state_id, await self.read())
         return value
 
+    async def held(self, value: PairState) -> bool:
+        found = await self._database.run(lambda connection: self._read_history(connection, 1, value.state_id))
+        return bool(found) and same_facts(found[0].value, value)
+
     async def history(self, limit: int = 100) -> list[HistoryRow]:
         """The last changes, newest first, lease renewals left out."""
         return await self._database.run(lambda connection: self._read_history(connection, limit))
@@ -107,8 +112,10 @@ class SqlCoordinator(OneRegister):
             connection.execute(insert(_history).values(entry))
         return True
 
-    def _read_history(self, connection: Connection, limit: int) -> list[HistoryRow]:
+    def _read_history(self, connection: Connection, limit: int, upto_state_id: int | None = None) -> list[HistoryRow]:
         newest = select(_history).where(_history.c.pair == self._pair).order_by(_history.c.id.desc()).limit(limit)
+        if upto_state_id is not None:
+            newest = newest.where(_history.c.state_id <= upto_state_id)
         return [
             HistoryRow(row.wall_ms, row.reason, _decoded(row.value))
             for row in connection.execute(newest)

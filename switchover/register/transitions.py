@@ -108,6 +108,7 @@ def begin_plan(
         current,
         epoch=max(current.epoch, lost_epoch),
         epoch_allocated=epoch,
+        anew_epoch=epoch if kind == "bootstrap" and accept_data_loss else current.anew_epoch,
         switching=Switching(plan_id=plan_id, site=site, epoch=epoch, kind=kind, since_wall_ms=wall_ms),
         reason=f"plan {plan_id} ({kind} to {site}) began with epoch {epoch}{over}",
     )

@@ -36,18 +36,19 @@ Tips = dict[str, Tip]  # by site; a DFS that does not answer is not in it
 
 
 class DfsCoordinator:
-    """The door of `site`. A DFS that has not answered by `deadline_s` counts as out of reach."""
+    """The door of `site`. A DFS that has not answered by `deadline_s` counts as out of reach. `known`: the highest value that
+    earlier processes of this site have met."""
 
     def __init__(
         self, *, site: str, peer: str, own_dfs: Dfs, peer_dfs: Dfs, layout: RemoteLayout, initial_active: str, clock: Clock,
-        deadline_s: float = 2.0,
+        deadline_s: float = 2.0, known: PairState | None = None,
     ) -> None:
         self._site, self._peer, self._deadline_s = site, peer, deadline_s
         self._folders = {
             site: RegisterFolder(own_dfs, layout, site, clock), peer: RegisterFolder(peer_dfs, layout, site, clock),
         }
         self._first_home = peer if initial_active == site else site
-        self._known: PairState | None = None  # the highest value met
+        self._known = known  # the highest value met
         self._unseen: str | None = None
         self._clock = clock
         self._hung_s: dict[str, float] = {}  # site -> when its DFS was last waited for in vain
@@ -80,7 +81,11 @@ class DfsCoordinator:
         await self._copy(value, {site: tip for site, tip in tips.items() if site != home})
         return value
 
-    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
+    async def held(self, value: PairState) -> bool:
+        """Lines that are brought together do not hold each other's values: their rank alone tells."""
+        return True
+
+    async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
         """A look, no change: a plan begins where the asynchronous active looks. When the home does not answer, the highest
         known value must do: nobody takes over from an asynchronous active without force."""
         try:
@@ -92,6 +97,8 @@ class DfsCoordinator:
         renew_lease(value, site, epoch, beat)
         if value is not None and value.mode != "async":
             raise Refused(f"the register says that epoch {epoch} is synchronous: degrade again, or resync")
+        assert value is not None
+        return value
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         try:

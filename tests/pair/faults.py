@@ -171,6 +171,9 @@ class FaultyCoordinator(OneRegister):
     async def compare_and_set(self, expected_state_id: int, new: Any, *, blind: bool = False) -> Any:
         return await self._answer(lambda: self._coordinator.compare_and_set(expected_state_id, new, blind=blind))
 
+    async def held(self, value: Any) -> Any:
+        return await self._answer(lambda: self._coordinator.held(value))
+
     async def _answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         if self._faults.coordinator_down or self._faults.dead:
             raise Unavailable("injected: the coordinator does not answer", retry_after_s=1)

@@ -48,7 +48,8 @@ from storage.log.wal import Wal, WalSettings
 from switchover.operations.document import OperationDocument
 from switchover.operations.sql_journal import SqlJournal
 from switchover.preflight.loss import at_risk
-from switchover.register.port import Coordinator
+from switchover.register.port import Coordinator, PairState
+from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.sql import SqlCoordinator
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
@@ -159,7 +160,8 @@ class Pair:
         own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own")
         of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
         peer = FaultyDfs(of_peer, self.faults[name])
-        coordinator = self._coordinator(name, clock, own, peer)
+        met = await last_met(files)
+        coordinator = RememberingCoordinator(self._coordinator(name, clock, own, peer, met), name, files, met)
         stack.push_async_callback(coordinator.close)
         chosen = settings(name, **self.settings[name])
         site = Site(
@@ -182,13 +184,13 @@ class Pair:
         supervisor.start()
         return running
 
-    def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any) -> Coordinator:
+    def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any, met: PairState | None) -> Coordinator:
         if self.has_coordinator:
             sql = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
             return FaultyCoordinator(sql, self.faults[name])
         return DfsCoordinator(
             site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",
-            clock=clock,
+            clock=clock, known=met,
         )
 
     def lose_register(self) -> None:
@@ -200,6 +202,20 @@ class Pair:
                 tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
                 for (table,) in tables.fetchall():
                     database.execute(f"DELETE FROM {table}")
+
+    def back_up_register(self, *, restore: bool) -> None:
+        """Copies the coordinator's database as its own tools do, away or back. Without a coordinator: both registers."""
+        if not self.has_coordinator:
+            for name in OTHER:
+                here, there = self.root / name / "dfs" / "test" / "0" / "register", self.root / f"register-{name}"
+                source, target = (there, here) if restore else (here, there)
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.copytree(source, target)
+            return
+        here, there = self.root / "coordinator.db", self.root / "coordinator.bak"
+        with closing(sqlite3.connect(there if restore else here)) as source, closing(sqlite3.connect(
+            here if restore else there)) as target:
+            source.backup(target)
 
     async def stop(self, name: str) -> None:
         running = self.running.pop(name)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from chaos.simulate.twins.network import CallInFlight, Network
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
+from switchover.register.went_back import same_facts
 from twinlog.errors import Unavailable
 
 PLACE = "w"
@@ -55,6 +56,11 @@ class SimRegister:
         if not self.down:
             call.answer(self.value)
 
+    def serve_held(self, value: PairState, call: CallInFlight) -> None:
+        if not self.down:
+            at = next((each for each in reversed(self.history) if each.state_id <= value.state_id), None)
+            call.answer(at is not None and same_facts(at, value))
+
     def serve_change(self, expected_state_id: int, new: PairState, call: CallInFlight) -> None:
         if self.down:
             return
@@ -85,6 +91,12 @@ class SimCoordinator(OneRegister):
             self._src, PLACE, partial(self._register.serve_change, expected_state_id, new), self._timeout_s, _failed
         )
         return state
+
+    async def held(self, value: PairState) -> bool:
+        found: bool = await self._network.call(
+            self._src, PLACE, partial(self._register.serve_held, value), self._timeout_s, _failed
+        )
+        return found
 
     async def close(self) -> None:
         """Nothing is held."""

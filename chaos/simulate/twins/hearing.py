@@ -34,8 +34,11 @@ class Hearing:
             if blind:
                 self._note(Blind(self._site, from_s, self._now_s()))
 
-    async def renew(self, site: str, epoch: int, beat: Beat) -> None:
-        await self._heard(self._door.renew(site, epoch, beat))
+    async def held(self, value: PairState) -> bool:
+        return await self._heard(self._door.held(value))
+
+    async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
+        return await self._heard(self._door.renew(site, epoch, beat))
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         return await self._heard(self._door.force(change))

@@ -220,10 +220,14 @@ class SiteCommands:
 
     async def do_coordinator(self, words: list[str]) -> str:
         """coordinator SITE down|up: for that site. coordinator none: before the first start, the pair has none at all.
-        coordinator lost: it answers, and has no record of the pair; without one, both DFSs have lost the register."""
+        coordinator lost: it answers, and has no record of the pair; without one, both DFSs have lost the register.
+        coordinator saved: a backup of its database is made; coordinator restored: from that backup."""
         if words == ["lost"]:
             self.pair.lose_register()
             return "lost"
+        if words in (["saved"], ["restored"]):
+            self.pair.back_up_register(restore=words == ["restored"])
+            return words[0]
         if words == ["none"]:
             assert not self.pair.running
             self.pair.has_coordinator = False

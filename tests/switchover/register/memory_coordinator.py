@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
+from switchover.register.went_back import same_facts
 from twinlog.errors import Unavailable
 
 
@@ -47,6 +48,11 @@ class MemoryCoordinator(OneRegister):
             self.lose_answer = False
             raise Unavailable("the coordinator did not answer in time", waiting_for="coordinator")
         return value
+
+    async def held(self, value: PairState) -> bool:
+        self._check_reachable()
+        at = next((each for each in reversed(self._register.history) if each.state_id <= value.state_id), None)
+        return at is not None and same_facts(at, value)
 
     async def close(self) -> None:
         """Nothing is held."""

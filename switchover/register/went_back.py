@@ -1,0 +1,62 @@
+"""The judgement of a value of the register by one that a site met before: does it lead on from there, or did it go back?
+
+What always holds:
+- values rank higher along every line of decisions, so one of a lower rank than a value met before is an older one: a backup,
+  a copied file, a failover of the register's own database that lost its end;
+- a pair that an operator's command began anew, with an epoch above what was met, leads on from whatever it was.
+Source: protocol.md section 5 ("A register that went back"), docs/decisions/2026-11-22-a-register-that-went-back.md.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from switchover.register.homes import rank
+from switchover.register.port import PairState
+
+
+def leads_on(value: PairState, met: PairState) -> bool:
+    """False: `value` is older than `met`. True proves nothing where another site went on from an older value."""
+    return begun_anew_since(value, met) or rank(value) >= rank(met)
+
+
+def begun_anew_since(value: PairState, met: PairState) -> bool:
+    return value.anew_epoch > met.epoch_allocated
+
+
+def same_facts(one: PairState, other: PairState) -> bool:
+    """True when only lease renewals, or a copy, lie between the two."""
+    return _facts(one) == _facts(other)
+
+
+def _facts(value: PairState) -> PairState:
+    return replace(value, state_id=0, lease_beats=0, beat=None, reason="")
+
+
+def older(value: PairState, met: PairState) -> str:
+    return f"it is at {_at(value)}, this site has met {_at(met)}"
+
+
+def on_another_line(value: PairState, met: PairState) -> str:
+    return f"it is at {_at(value)}, and its history does not hold {_at(met)}, which this site has met"
+
+
+def never_given(value: PairState, epoch: int) -> str:
+    return f"it is at {_at(value)} and never gave away epoch {epoch}, of which a claim, a log or a storage here knows"
+
+
+def _at(value: PairState) -> str:
+    return f"{value.state_id} (epoch {value.epoch})"
+
+
+def command(site: str) -> str:
+    return f"twinlog failover --to {site} --accept-data-loss --count unknown"
+
+
+def advice(site: str) -> str:
+    """Returns the advice for the operator."""
+    return (
+        f"restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if it is "
+        "there: the pair begins anew with what that site and both remote logs hold"
+    )
