@@ -161,6 +161,15 @@ class KeptSnapshot:
     place: str
 
 
+class RefusedChange(NamedTuple):
+    """A schema change of the log that the database behind an engine refuses, and its words."""
+
+    epoch: int
+    seq: int
+    table: int
+    problem: str
+
+
 class Snapshot(Protocol):
     """A consistent view at exactly `seq`. Must be closed."""
 
@@ -196,6 +205,11 @@ class StorageEngine(Protocol):
     @property
     def failure(self) -> str | None:
         """The reason why nothing is written any more, until `reopen`. None: all is well."""
+
+    @property
+    def refused(self) -> RefusedChange | None:
+        """The schema change at which an `apply` failed, until it is applied. `unshown.leave_unshown` is the way on where the
+        database cannot be brought to take it."""
 
     async def prepare_schema(self, table: int, schema: bytes | None) -> None:
         """Tries whether a change of `table` to `schema` (None: its drop) would be applied now. Nothing is changed by it.

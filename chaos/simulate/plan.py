@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from chaos.workloads import WORKLOADS
+from chaos.workloads.schema_changes import SchemaChanges
 from twinlog.errors import InvalidInput
 
 SITES = ("a", "b")
@@ -105,8 +106,9 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
+REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER, REFUSAL)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
@@ -114,12 +116,23 @@ MODES = ("rejoin", "degrade", "resync")  # and of these
 ALONE = 4  # one plan in so many is of a pair without a coordinator
 STRUCK = 5  # one plan in so many has a disaster
 CHOSEN = 10  # one plan in so many has the policy performance
+REFUSED = 4  # in one plan in so many of those with schema changes a database refuses one
 AUDITED = 4  # in one plan in so many barriers are taken
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
+    return refused(audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds), kinds)
+
+
+def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
+    """The plan, with a database that refuses a schema change if its seed is one of those."""
+    chance = random.Random(f"refusal {plan.seed}")
+    if REFUSAL.name not in kinds or (len(kinds) > 1 and (plan.workload != SchemaChanges.name or chance.randrange(REFUSED))):
+        return plan
+    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 2))]
+    refusals = [_draw_fault(chance, REFUSAL, round(at_s, 3)) for at_s in times]
+    return replace(plan, faults=tuple(sorted((*plan.faults, *refusals), key=lambda fault: fault.at_s)))
 
 
 def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

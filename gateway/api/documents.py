@@ -113,7 +113,7 @@ class PageAnswer(Struct):
 
 
 class OperationBody(Struct, forbid_unknown_fields=True):
-    """A role change. `kind`: switchover, failover, rejoin, degrade, resync. `to`: the site that will be active."""
+    """A role change. `kind`: switchover, failover, rejoin, degrade, resync, skip. `to`: the site that will be active."""
 
     kind: str
     to: str | None = None

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli import log as cli_log
 from gateway.cli import monitor as cli_monitor
 from gateway.cli.following import find, follow, start
 from gateway.cli.screens import (
@@ -216,6 +217,26 @@ def resync(
     if not dry_run:
         confirm("Switch the remote log on and go back to synchronous?", yes)
     _run(pair, _active_first(pair), "resync", None, {"reason": reason}, dry_run=dry_run, as_json=as_json)
+
+
+@cli_log.app.command(epilog=EXIT_CODES)
+@verb
+def skip(
+    context: typer.Context, site: Annotated[str, typer.Argument(help="The site whose database refuses the change: a or b.")],
+    epoch: Annotated[int, typer.Option("--epoch", min=1, help="Of the change, as `twinlog status` names it.")],
+    seq: Annotated[int, typer.Option("--seq", min=1, help="Its sequence.")],
+    config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False, yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on behind a schema change that a site's database refuses: it is applied, and its database does not show it."""
+    pair = connected(context, config)
+    target = _checked_site(pair, site)
+    if not dry_run:
+        confirm(
+            f"Leave the schema change at sequence {seq} of epoch {epoch} out of what the database of site {target} shows? Rows "
+            "and schema stay those of the log.", yes,
+        )
+    _run(pair, [target], "skip", target, {"reason": reason, "epoch": epoch, "seq": seq}, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)

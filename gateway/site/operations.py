@@ -6,7 +6,9 @@ back; a change of mode: at the active), any other site says which one to ask. So
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,7 @@ from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
+from switchover.plans.skip import skip_plan
 from switchover.plans.takeover import Takeover
 from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.roles.table import Role, permissions
@@ -31,11 +34,13 @@ KINDS = {
     "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
     "degrade": {"reason", "automatic"},
     "resync": {"reason"},
+    "skip": {"reason", "epoch", "seq"},
 }
 VALID_S = 120  # a request that does not say when it expires
 VALID_MAX_S = 86_400
 LISTED_MAX = 200
 STATUS_TIMEOUT_S = 2.0
+OWN_ATTEMPT_S = 10.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
 TRANSIENT = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
@@ -61,6 +66,8 @@ class SiteOperations:
             return Takeover(self._site, kind, options, self._preflight, continues).plan()
         if kind == "rejoin":
             return Follow(self._site, options, self._preflight, self._merge_quarantine).plan()
+        if kind == "skip":
+            return skip_plan(self._site.site, self._site.parts.engine, options)
         return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site)
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
@@ -80,12 +87,13 @@ class SiteOperations:
         if kind == "resync" and policy == "performance":
             said = f"the policy of site {self._site.site} is {policy}, asynchronous by choice: give both sites another one"
             raise Refused(said, policy=policy)
-        if kind in ("switchover", "failover", "rejoin"):
+        if kind in ("switchover", "failover", "rejoin", "skip"):
             if to is None:
                 raise InvalidInput(f"{kind} needs `to`: the site it is about", kind=kind)
             if to != self._site.site:
+                where = {"rejoin": "of", "skip": "at"}.get(kind, "to")
                 raise Refused(
-                    f"{kind} {'of' if kind == 'rejoin' else 'to'} {to} runs at site {to}: ask {self._site.settings.peer.url}",
+                    f"{kind} {where} {to} runs at site {to}: ask {self._site.settings.peer.url}",
                     ask=self._site.settings.peer.url,
                 )
         elif kind != "degrade" or options.get("automatic") or not self._is_closed_active():
@@ -111,6 +119,8 @@ class SiteOperations:
             self._check(kind, to, options)
             if kind == "failover" and not dry_run:
                 await self._preflight.check_loss(options)
+            if kind == "skip":
+                await self._own_attempt_ended()
             document = await self._executor.start(operation_id, kind, to, options, actor, dry_run, expires_ms)
         self._site.touch()
         return await self._executor.wait(document.id) if dry_run else document
@@ -124,6 +134,15 @@ class SiteOperations:
             said = f"the request expired {(now_ms - expires_ms) / 1000:.0f} s ago, by the clock of site {self._site.site}"
             raise Refused(f"{said}: nothing was begun, ask again", expires_ms=expires_ms)
         return min(expires_ms, now_ms + VALID_MAX_S * 1000)
+
+    async def _own_attempt_ended(self) -> None:
+        """A site that stands at a change which its database refuses tries to open again and again: that leaves little time
+        between two attempts for the command that ends it."""
+        running = self.running_id
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OWN_ATTEMPT_S):
+                if running is not None:
+                    await self._executor.wait(running)
 
     async def run_own(self, kind: str) -> OperationDocument:
         """A plan that the site starts by itself: to its end, raising the error of the step that failed."""

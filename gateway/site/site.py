@@ -269,9 +269,22 @@ class Site:
         engine = self.parts.engine
         if engine.failure is not None:
             return f"its storage failed and waits to be opened anew: {engine.failure}"
+        refused = self.standing_at_refusal()
+        if refused is not None:
+            return f"it waits for {refused}"
         if self.sink.needs_base:
             return "its base data is not complete: wait until the active has filled this site"
         return None
+
+    def standing_at_refusal(self) -> str | None:
+        """Returns the operator's ways on where the storage stands at a schema change that its database refuses."""
+        change = self.parts.engine.refused
+        if change is None:
+            return None
+        return (
+            f"its database, which refuses a change of {change.problem}: bring it to take the change, or "
+            f"`twinlog log skip {self.site} --epoch {change.epoch} --seq {change.seq}`"
+        )
 
     async def refresh_pair_state(self) -> PairState | None:
         clock = self.parts.clock

@@ -124,7 +124,10 @@ class Supervisor:
                 forgotten = epoch_lost_by_register(state, seen)
         decision = decide(site.site, role, state, site.settings.initial_active, forgotten)
         if decision.action is Action.NOTHING:
-            site.waiting_for, self._failed = None, 0
+            refused = site.standing_at_refusal()
+            if refused is None:
+                self._failed = 0  # else: a database that refuses a change is asked less and less often
+            site.waiting_for = refused
             return
         if decision.action is Action.UNDRAIN:
             site.undrain()

@@ -38,6 +38,7 @@ class Nemesis:
             "hang-dfs": self._hang_dfs, "dfs-down": self._dfs_down, "slow-recovery": self._slow_recovery,
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
+            "refuse-change": self._refuse_change,
             **dict.fromkeys(COMMANDS, self._command),
             **Disasters(world, note, self._boot).deeds(),
         }
@@ -149,6 +150,9 @@ class Nemesis:
     def _heal_disk(self, site: str) -> None:
         self._world.machines[site].disk.heal()
         self._world.machines[site].disk.slow = self._world.plan.knobs.disk_slow
+
+    def _refuse_change(self, site: str, fault: Fault) -> None:
+        self._world.machines[site].engine.refuse_next_change()
 
     def _engine_fails(self, site: str, fault: Fault) -> Undo:
         engine = self._world.machines[site].engine

@@ -45,7 +45,7 @@ class Operator:
         """Give a command to a site, and do not wait for it."""
         works: dict[str, Callable[[Life], Coroutine[Any, Any, Any]]] = {
             "abort": partial(self._last, "abort"), "resume": partial(self._last, "resume"),
-            "barrier": self._take_barrier,
+            "barrier": self._take_barrier, "skip": partial(self._skip, site),
         }
         work = works.get(kind, partial(self._start, kind, site, accept_data_loss))
         self._asking.append(self._process.spawn(self._ask(kind, site, work), "command"))
@@ -77,6 +77,14 @@ class Operator:
             options = await _accepted(operations, to)
         document = await operations.start(kind, to, options, False, "operator")
         return document.id
+
+    async def _skip(self, site: str, life: Life) -> str:
+        """The command that `status` names, at a site that stands at a schema change which its database refuses."""
+        change = None if life.site is None else life.site.parts.engine.refused
+        if change is None:
+            return "none"
+        options = {"epoch": change.epoch, "seq": change.seq}
+        return (await _of(life).start("skip", site, options, False, "operator")).id
 
     async def _take_barrier(self, life: Life) -> str:
         if life.service is None:
@@ -121,6 +129,11 @@ class Operator:
         for site in SITES:
             if state is not None and state.active == OTHER[site] and self._is_damaged(site):
                 self._empty(site)
+                return True
+        for site in SITES:
+            life = self._world.alive(site)
+            if life is not None and life.site is not None and life.site.parts.engine.refused is not None:
+                self.command("skip", site)
                 return True
         for site in SITES:
             life = self._world.alive(site)

@@ -13,8 +13,9 @@ import hashlib
 from collections.abc import Sequence
 from random import Random
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engine import EpochEntry, RefusedChange, RequestOutcome, StoredRow
 from storage.engines.memory.engine import MemoryEngine, MemorySnapshot
+from storage.engines.unshown import UNSHOWN, refusal_of, schema_changes, unshown_tables
 from storage.log.frame import Frame
 from twinlog.errors import EngineFailed
 
@@ -32,6 +33,35 @@ class SimEngine(MemoryEngine):
         self._random = random
         self.slow = 1.0
         self._applying = False
+        self._will_refuse = False
+        self._refuses: RefusedChange | None = None
+
+    def refuse_next_change(self) -> None:
+        """The database behind it refuses the next schema change for ever, and whoever asks before is not told."""
+        self._will_refuse = True
+
+    def mend(self) -> None:
+        """Undoes `break_down`; what is refused already stays so, and nothing more will be."""
+        super().mend()
+        self._will_refuse = False
+
+    def _check_not_refused(self, frames: Sequence[Frame]) -> None:
+        """A refusal outlives the process: it is the database's. Nothing of these frames is applied then."""
+        state = self.applied
+        changes = schema_changes(frame for frame in frames if frame.last_seq > state.seq)
+        if self._will_refuse and changes:
+            self._will_refuse = False
+            table, (epoch, seq) = min(changes.items(), key=lambda change: change[1])
+            self._refuses = RefusedChange(epoch, seq, table, "table 't': no such thing here")
+        stuck = self._refuses
+        if stuck is None or changes.get(stuck.table, (0, 0)) < (stuck.epoch, stuck.seq):
+            return
+        if stuck.table in unshown_tables(self.meta(UNSHOWN), {stuck.table: (stuck.epoch, stuck.seq)}):
+            return
+        self.refused = stuck
+        error = refusal_of("this", stuck.problem, (stuck.epoch, stuck.seq))
+        self.failure = error.message
+        raise error
 
     @property
     def durable_epoch(self) -> int:
@@ -42,6 +72,7 @@ class SimEngine(MemoryEngine):
     def crash(self, kept: int | None = None) -> None:
         """The process is gone. `kept`: transactions since the last flush that survive; None: as it happens."""
         self._applying = False
+        self.refused = None
         if kept is None:
             random = self._random
             kept = 0 if random.random() < NOTHING_MORE else random.randrange(len(self._state.marks) + 1)
@@ -57,8 +88,11 @@ class SimEngine(MemoryEngine):
     async def apply(self, frames: Sequence[Frame]) -> None:
         if self._applying:
             raise RuntimeError("frames are applied in order: one apply at a time")
+        self._check_usable()
+        self._check_not_refused(frames)
         if self._random.random() < INLINE:
             await super().apply(frames)
+            self._passed()
             return
         self._applying = True
         life = self._life
@@ -68,6 +102,11 @@ class SimEngine(MemoryEngine):
             if life == self._life:
                 self._applying = False
         await super().apply(frames)
+        self._passed()
+
+    def _passed(self) -> None:
+        if self.refused is not None and self.refused.seq <= self.applied.seq:
+            self.refused = None
 
     async def flush(self) -> int:
         if self._random.random() < 0.5:  # what is durable is so at the end, or long before it is told
@@ -140,7 +179,9 @@ class SimEngine(MemoryEngine):
 
     async def reopen(self) -> None:
         await self._take(FLUSH_S)
+        stands_at = self.refused
         await super().reopen()
+        self.refused = stands_at
 
     async def _take(self, range_s: tuple[float, float]) -> None:
         """In the process: a killed one does not come back from it."""

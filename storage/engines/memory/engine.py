@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, TableSet
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, TableSet
 from storage.engines.meaning import (
     admit,
     by_age,
@@ -35,6 +35,7 @@ class MemoryEngine:
         self._notes: dict[str, bytes] = {}
         self._broken: str | None = None
         self.failure: str | None = None
+        self.refused: RefusedChange | None = None
         self._life = 0  # snapshots end with it, at a reopen
         self._kept: dict[str, tuple[KeptSnapshot, MemoryState]] = {}
 

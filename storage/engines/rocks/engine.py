@@ -23,7 +23,7 @@ from typing import Self, TypeVar
 from rocksdict import WriteBatch
 
 from storage.disk.workers import Worker
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow, horizon
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow, horizon
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite, Packed
@@ -61,6 +61,7 @@ class RocksEngine:
         self._applying = False
         self._closed = False
         self.failure: str | None = None
+        self.refused: RefusedChange | None = None  # never: rows lie here by table id and key
         self._reopening = False
         self._snapshots: set[RocksSnapshot] = set()
         self._kept_bytes = 0  # as of the last flush

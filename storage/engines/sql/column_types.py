@@ -124,12 +124,13 @@ def shown_columns(schema: TableSchema, dialect: str) -> tuple[Shown, ...]:
 
 
 def cells_of(schema: TableSchema, shown: Sequence[Shown]) -> Cells:
-    """From a row's key and stored value to the values of the columns `shown`."""
+    """From a row's key and stored value to the values of the columns `shown`; one that the schema has no longer is NULL."""
     by_id = {column.id: column for column in schema.columns}
     keys = KeyCodec(schema.name, [(column.name, column.type) for column in schema.key_columns])
-    columns = [by_id[column.id] for column in shown]
+    there = [number for number, column in enumerate(shown) if column.id in by_id]
+    columns = [by_id[shown[number].id] for number in there]
     decode = cells_decoder(columns, keys.names, keys.decode, {name: show for name, (_, _, show) in _SHOWN.items()})
-    nothing = (None,) * len(columns)
+    nothing = (None,) * len(shown)
 
     def cells(key: bytes, value: bytes) -> Sequence[Any]:
         try:
@@ -137,4 +138,11 @@ def cells_of(schema: TableSchema, shown: Sequence[Shown]) -> Cells:
         except TwinlogError:
             return nothing  # a row that no schema made: its bytes are kept all the same
 
-    return cells
+    def some(key: bytes, value: bytes) -> Sequence[Any]:
+        spread: list[Any] = list(nothing)
+        found = cells(key, value)
+        for number, content in zip(there, found, strict=False):
+            spread[number] = content
+        return spread
+
+    return cells if len(there) == len(shown) else some

@@ -14,16 +14,17 @@ Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Delete, Engine
 from sqlalchemy.exc import DBAPIError
 
 from storage.disk.workers import Worker
-from storage.engine import EngineState, EpochEntry, KeptSnapshot, RequestOutcome, StoredRow
+from storage.engine import EngineState, EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow
+from storage.engines import unshown
 from storage.engines.entries.effects import Effects
 from storage.engines.entries.moves import Replacement, base_end, base_part, cut_back
 from storage.engines.entries.write import EngineWrite
@@ -42,13 +43,20 @@ from storage.engines.sql.opening import (
     sql_errors,
 )
 from storage.engines.sql.snapshot import SqlSnapshot
-from storage.engines.sql.writing import PURGE_ROWS, TablePlaces, attempt_change, cut, expired_deletes, perform, put_note
+from storage.engines.sql.writing import (
+    PURGE_ROWS,
+    ChangeRefused,
+    TablePlaces,
+    attempt_change,
+    cut,
+    expired_deletes,
+    perform,
+    put_note,
+)
 from storage.log.frame import Frame
-from storage.log.record import RecordKind
 from twinlog.errors import ConfigError, EngineFailed, InvalidInput, LogError
 
 T = TypeVar("T")
-_DDL: Final = int(RecordKind.DDL)
 
 
 class SqlEngine:
@@ -61,6 +69,7 @@ class SqlEngine:
         self._upkeep = upkeep
         self._writing = threading.Lock()  # around the writing connection, and around making a snapshot
         self.failure: str | None = None
+        self.refused: RefusedChange | None = None
         self._closed = False
         self._snapshots: set[SqlSnapshot] = set()
         self._changing = 0  # changes of schemas under way
@@ -102,13 +111,20 @@ class SqlEngine:
                 raise EngineFailed(f"the storage cannot be opened anew: {error.message}") from error
             self.failure = None
 
-    def _write(self, work: Callable[[Connection], T]) -> T:
+    def _write(self, work: Callable[[Connection], T], changes: unshown.Changes = unshown.NO_CHANGES) -> T:
         """In a thread, under the lock: `work` in one transaction of the writing connection. What fails is the last, but for
         a record that this release does not know: that is found before anything is written."""
         refuse_when_failed(self.failure)
         try:
             with sql_errors("the storage cannot write"), self._writer.begin():
                 return work(self._writer)
+        except ChangeRefused as change:
+            at = changes.get(change.table)
+            if at is not None:
+                self.refused = RefusedChange(*at, change.table, change.problem)
+            error = unshown.refusal_of(self._settings.site, change.problem, at)
+            self.failure = error.message
+            raise error from change
         except LogError:
             raise
         except Exception as error:
@@ -124,12 +140,12 @@ class SqlEngine:
         new = admit(frames, self.applied.seq, self.applied.epoch)
         if not new:
             return
-        changes_schema = any(record.kind == _DDL for frame in new for record in frame.records)
-        if not changes_schema:
+        changes = unshown.schema_changes(new)
+        if not changes:
             await self._applier.submit(lambda: self._apply(new))
             return
         async with self._schema_changing():
-            await self._applier.submit(lambda: self._apply(new))
+            await self._applier.submit(lambda: self._apply(new, changes))
 
     @asynccontextmanager
     async def _schema_changing(self) -> AsyncIterator[None]:
@@ -141,7 +157,7 @@ class SqlEngine:
         finally:
             self._changing -= 1
 
-    def _apply(self, frames: list[Frame]) -> None:
+    def _apply(self, frames: list[Frame], changes: unshown.Changes = unshown.NO_CHANGES) -> None:
         state = self.applied
 
         def work(connection: Connection) -> tuple[EngineState, TablePlaces]:
@@ -150,12 +166,20 @@ class SqlEngine:
             for frame in frames:
                 effects.add(frame)
             write = effects.write()
-            return write.state, perform(connection, self._places, state, write)
+            left = unshown.unshown_tables(self._notes.get(unshown.UNSHOWN), changes)
+            return write.state, perform(connection, self._places, state, write, left)
 
         with self._writing:
-            self._hold(*self._write(work))
+            self._hold(*self._write(work, changes))
+
+    @property
+    def _unshown(self) -> Collection[int]:
+        """The tables of which a change is not shown: base data and a rejoin bring schemas that have no sequence."""
+        return unshown.unshown_upto(self._notes.get(unshown.UNSHOWN)).keys()
 
     def _hold(self, state: EngineState, places: TablePlaces) -> None:
+        if self.refused is not None and self.refused.seq <= state.seq:
+            self.refused = None
         self.durable_seq = min(self.durable_seq, state.seq)
         self._places, self.applied = places, state
 
@@ -174,12 +198,10 @@ class SqlEngine:
                     transaction.rollback()
             except EngineFailed as error:
                 cause = error.__cause__
-                if not isinstance(cause, DBAPIError):
-                    raise
-                if cause.connection_invalidated:
-                    self.failure = error.message
-                if is_refusal(cause):
+                if isinstance(cause, DBAPIError) and is_refusal(cause):
                     raise InvalidInput(problem_of(cause)) from cause
+                if isinstance(cause, DBAPIError) and cause.connection_invalidated:
+                    self.failure = error.message
                 raise
 
     # --- reads ---
@@ -344,7 +366,7 @@ class SqlEngine:
             with self._writing:
                 state = self.applied
                 write = cut_back(state, rows, applied_seq, applied_epoch, last_timestamp)
-                places = self._write(lambda connection: cut(connection, self._places, state, write))
+                places = self._write(lambda connection: cut(connection, self._places, state, write, self._unshown))
                 self._hold(write.state, places)
 
         await self._upkeep.submit(work)
@@ -367,7 +389,7 @@ class SqlEngine:
         def work() -> None:
             with self._writing:
                 write = make()
-                places = self._write(lambda connection: perform(connection, self._places, self.applied, write))
+                places = self._write(lambda connection: perform(connection, self._places, self.applied, write, self._unshown))
                 self._hold(write.state, places)
 
         async with self._schema_changing():

@@ -178,7 +178,7 @@ def load(connection: Connection) -> tuple[EngineState, dict[int, TablePlace]]:
     places, tables = {}, {}
     for one in connection.execute(select(own.tables)):
         number = unsigned(one.id)
-        places[number] = place_of(connection, number, one.name, one.schema)
+        places[number] = place_of(connection, number, one.name, one.schema, one.shown)
         if one.schema is not None:
             tables[number] = Table(one.schema, one.history_s, one.since)
     epochs = tuple(

@@ -45,9 +45,9 @@ from sqlalchemy.types import UserDefinedType
 
 from storage.engines.sql.column_types import Cells, Shown, cells_of, shown_columns
 from storage.engines.sql.names import KEY, OWN, ROW_VERSION, VALUE, table_names
-from storage.rows.schema import TableSchema, decode_schema
+from storage.rows.schema import TableSchema, decode_schema, encode_schema
 
-FORMAT = 1
+FORMAT = 2
 ATTRIBUTES_MAX = 1500  # PostgreSQL gives a table 1600 for its life, dropped ones included
 PAGE_ROWS = 2000
 HOME = "schema_translate_map"  # SQLAlchemy puts the schema that it names before every table that names none
@@ -67,6 +67,7 @@ tables = Table(
     "twinlog_tables", metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False), Column("name", Text, nullable=False),
     Column("schema", LargeBinary),  # NULL: none has come
+    Column("shown", LargeBinary),  # the schema whose columns it has, where that is another one: NULL: it is not; empty: none
     Column("history_s", BigInteger, nullable=False), Column("since", BigInteger, nullable=False),
 )
 epochs = Table(
@@ -124,6 +125,7 @@ class TablePlace:
     shown: tuple[Shown, ...]
     dialect: str
     home: str
+    unshown: bytes | None = None  # as `twinlog_tables.shown` has it
 
     @cached_property
     def table(self) -> Table:
@@ -168,6 +170,7 @@ class TablePlace:
         return key, version, value, *self.cells(key, value)
 
 
+_PLAIN = f"{OWN}table_"  # names of tables without typed columns
 PutRows = Callable[[TablePlace, Sequence[Any]], None]  # upserts rows of key, version and value
 
 
@@ -200,11 +203,14 @@ def home_of(connection: Connection) -> str:
     return home
 
 
-def place_of(connection: Connection, number: int, name: str, schema: bytes | None) -> TablePlace:
-    """The table `number` under the name it has in the database."""
+def place_of(
+    connection: Connection, number: int, name: str, schema: bytes | None, shown: bytes | None = None
+) -> TablePlace:
+    """The table `number` under the name it has in the database, with the columns of the schema `shown`; None: of `schema`."""
     decoded, dialect = None if schema is None else decode_schema(schema), connection.dialect.name
-    shown = () if decoded is None else shown_columns(decoded, dialect)
-    return TablePlace(number, name, decoded, shown, dialect, home_of(connection))
+    seen = decoded if shown is None else decode_schema(shown) if shown else None
+    columns = () if seen is None else shown_columns(seen, dialect)
+    return TablePlace(number, name, decoded, columns, dialect, home_of(connection), shown)
 
 
 def driver_of(connection: Connection) -> psycopg.Connection[Any]:
@@ -254,7 +260,7 @@ def _free_name(connection: Connection, wanted: str, number: int) -> str:
 def create(connection: Connection, number: int, schema: bytes | None) -> TablePlace:
     """A new table. Somebody else's table of that name stays as it is: ours gets its number behind the name."""
     decoded = None if schema is None else decode_schema(schema)
-    name = f"{OWN}table_{number}" if decoded is None else _free_name(connection, decoded.name, number)
+    name = f"{_PLAIN}{number}" if decoded is None else _free_name(connection, decoded.name, number)
     place = place_of(connection, number, name, schema)
     connection.execute(CreateTable(place.table))
     connection.execute(insert(tables).values(id=signed(number), name=name, schema=schema, history_s=0, since=0))
@@ -263,23 +269,40 @@ def create(connection: Connection, number: int, schema: bytes | None) -> TablePl
 
 def drop(connection: Connection, place: TablePlace) -> None:
     connection.execute(DropTable(place.table))
-    connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
+    forget(connection, place)
 
 
 def change(connection: Connection, place: TablePlace, schema: bytes, put: PutRows | None) -> TablePlace:
     """The table of `place` as `schema` says it from now on. `put` upserts rows, for a table that must be made anew; None:
     this is a trial, and the rows stay behind."""
     decoded = decode_schema(schema)
+    if decoded == place.schema:
+        return place
     shown = shown_columns(decoded, place.dialect)
     before = {column.id: column for column in place.shown}
     added = [column for column in shown if column.id not in before]
     known = set() if place.schema is None else {column.id for column in place.schema.columns}
-    if place.schema is None or (added and (decoded.next_column_id > ATTRIBUTES_MAX or any(one.id in known for one in added))):
+    is_plain = place.schema is None or place.name.startswith(_PLAIN)
+    if is_plain or (added and (decoded.next_column_id > ATTRIBUTES_MAX or any(one.id in known for one in added))):
         return _made_anew(connection, place, schema, put)
-    if decoded.name != place.schema.name:
+    if place.schema is not None and decoded.name != place.schema.name:
         place = _renamed(connection, place, _free_name(connection, decoded.name, place.number))
     _alter(connection, place, shown)
     return place_of(connection, place.number, place.name, schema)
+
+
+def leave_as_it_is(connection: Connection, place: TablePlace | None, number: int, schema: bytes) -> TablePlace:
+    """The table `number` with `schema` from now on, and the columns that it has; a new one has none."""
+    if place is None:
+        place = replace(create(connection, number, None), unshown=b"")
+    elif place.unshown is None:
+        place = replace(place, unshown=b"" if place.schema is None else encode_schema(place.schema))
+    return place_of(connection, number, place.name, schema, place.unshown)
+
+
+def forget(connection: Connection, place: TablePlace) -> None:
+    """The table is no longer one of ours, and stays where it is."""
+    connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
 
 
 def _renamed(connection: Connection, place: TablePlace, name: str) -> TablePlace:
@@ -324,7 +347,7 @@ def _literal(value: Any, dialect: str) -> str:
 def _made_anew(connection: Connection, place: TablePlace, schema: bytes, put: PutRows | None) -> TablePlace:
     """A new table with all rows of `place`, which is dropped."""
     old = replace(_renamed(connection, place, f"{OWN}old_{place.number}"), schema=None, shown=())
-    connection.execute(tables.delete().where(tables.c.id == signed(place.number)))
+    forget(connection, place)
     made = create(connection, place.number, schema)
     key, version, value = (old.table.c[name] for name in (KEY, ROW_VERSION, VALUE))
     after: bytes | None = None

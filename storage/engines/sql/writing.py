@@ -8,18 +8,34 @@ docs/performance.md); a small one, and SQLite, take a multiple INSERT ... ON CON
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
 from sqlalchemy import Table as SqlTable
+from sqlalchemy.exc import DBAPIError
 
 from storage.engine import EngineState, EpochEntry, RequestOutcome, Table, TableSet, horizon
 from storage.engines.entries.write import VERSION_BYTES, EngineWrite, Rows, version_of
 from storage.engines.sql import tables as own
 from storage.engines.sql.names import KEY
-from storage.engines.sql.opening import wait_for_disk
+from storage.engines.sql.opening import is_refusal, problem_of, wait_for_disk
 from storage.engines.sql.reading import KEYS_AT_ONCE, is_one_of
-from storage.engines.sql.tables import TablePlace, address, change, create, driver_of, drop, quoted, run, signed, upsert_into
+from storage.engines.sql.tables import (
+    TablePlace,
+    address,
+    change,
+    create,
+    driver_of,
+    drop,
+    forget,
+    leave_as_it_is,
+    quoted,
+    run,
+    signed,
+    upsert_into,
+)
+from storage.rows.schema import decode_schema
 from twinlog.errors import EngineFailed
 
 COPY_ROWS_MIN = 30
@@ -30,12 +46,23 @@ EMPTY = b"\x80"  # a stored value without columns
 TablePlaces = Mapping[int, TablePlace]
 
 
-def perform(connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite) -> TablePlaces:
-    """Do `write` on what holds `before`; where the tables are afterwards. Raises EngineFailed and the driver's errors."""
+class ChangeRefused(Exception):
+    """The database refuses the change of a schema that the log has. It becomes an EngineFailed where the record is known."""
+
+    def __init__(self, table: int, problem: str) -> None:
+        super().__init__(problem)
+        self.table, self.problem = table, problem
+
+
+def perform(
+    connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite, unshown: Collection[int]
+) -> TablePlaces:
+    """Do `write` on what holds `before`; where the tables are afterwards. Changes of the tables `unshown` leave the database's
+    tables as they are. Raises ChangeRefused, EngineFailed and the driver's errors."""
     mark(connection, before, write.state)
     found = dict(places)
-    _delete(connection, found, write)
-    _put_schemas(connection, found, write.schemas)
+    _delete(connection, found, write, unshown)
+    _put_schemas(connection, found, write.schemas, unshown)
     _put_rows(connection, found, write.rows)
     _put_history(connection, write)
     _put_epochs(connection, write.epochs)
@@ -57,32 +84,51 @@ def mark(connection: Connection, before: EngineState, after: EngineState) -> Non
         )
 
 
-def _delete(connection: Connection, places: dict[int, TablePlace], write: EngineWrite) -> None:
+@contextmanager
+def _changing(number: int, name: str) -> Iterator[None]:
+    """From this block a refusal of the database comes as ChangeRefused, about the table `name`."""
+    try:
+        yield
+    except DBAPIError as error:
+        if not is_refusal(error):
+            raise
+        raise ChangeRefused(number, f"table {name!r}: {problem_of(error)}") from error
+
+
+def _drop(connection: Connection, place: TablePlace, unshown: Collection[int]) -> None:
+    with _changing(place.number, place.name):
+        (forget if place.number in unshown else drop)(connection, place)
+
+
+def _delete(connection: Connection, places: dict[int, TablePlace], write: EngineWrite, unshown: Collection[int]) -> None:
     if write.emptied:
         for place in places.values():
-            drop(connection, place)
+            _drop(connection, place, unshown)
         places.clear()
         for table in (own.history, own.requests, own.epochs):
             connection.execute(delete(table))
     for number in write.dropped:
         if number in places:
-            drop(connection, places.pop(number))
+            _drop(connection, places.pop(number), unshown)
     for number in write.without_history:
         connection.execute(delete(own.history).where(own.history.c.table_id == signed(number)))
 
 
-def _put_schemas(connection: Connection, places: dict[int, TablePlace], schemas: Mapping[int, Table | None]) -> None:
+def _put_schemas(
+    connection: Connection, places: dict[int, TablePlace], schemas: Mapping[int, Table | None], unshown: Collection[int]
+) -> None:
     for number, table in schemas.items():
         if table is None:
             continue  # it is dropped already
         place = places.get(number)
-        if place is None:
-            places[number] = create(connection, number, table.schema)
+        if number in unshown:
+            places[number] = leave_as_it_is(connection, place, number, table.schema)
         else:
-            places[number] = change(
-                connection, place, table.schema,
-                lambda made, rows: put_rows(connection, made, rows, last=False),
-            )
+            with _changing(number, decode_schema(table.schema).name):
+                places[number] = create(connection, number, table.schema) if place is None else change(
+                    connection, place, table.schema,
+                    lambda made, rows: put_rows(connection, made, rows, last=False),
+                )
         _note(connection, places[number], table)
 
 
@@ -105,7 +151,9 @@ def attempt_change(connection: Connection, places: TablePlaces, number: int, sch
 def _note(connection: Connection, place: TablePlace, table: Table) -> None:
     changed = update(own.tables).where(own.tables.c.id == signed(place.number))
     connection.execute(
-        changed.values(name=place.name, schema=table.schema, history_s=table.history_s, since=table.since)
+        changed.values(
+            name=place.name, schema=table.schema, shown=place.unshown, history_s=table.history_s, since=table.since
+        )
     )
 
 
@@ -197,7 +245,9 @@ def _put_requests(connection: Connection, requests: Mapping[str, RequestOutcome]
         connection.execute(upsert_into(own.requests, connection.dialect.name), put)
 
 
-def cut(connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite) -> TablePlaces:
+def cut(
+    connection: Connection, places: TablePlaces, before: EngineState, write: EngineWrite, unshown: Collection[int]
+) -> TablePlaces:
     """Do a `write` of a rejoin: its rows lose their history, and nothing above its state is remembered."""
     rows = [{"of": signed(table), "row": key} for table, changed in write.rows.items() for key in changed]
     if rows:
@@ -205,7 +255,7 @@ def cut(connection: Connection, places: TablePlaces, before: EngineState, write:
         connection.execute(delete(own.history).where(one), rows)
     connection.execute(delete(own.requests).where(own.requests.c.seq > write.state.seq))
     connection.execute(delete(own.epochs).where(own.epochs.c.epoch > write.state.epoch))
-    return perform(connection, places, before, write)
+    return perform(connection, places, before, write, unshown)
 
 
 def expired_deletes(tables: TableSet, now_ms: int, request_ttl_s: int) -> Iterator[Delete]:

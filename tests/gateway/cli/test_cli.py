@@ -167,6 +167,14 @@ def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: 
     assert run("rejoin", "c", "--yes").exit_code == 2
 
 
+def test_skip_goes_to_the_site_that_it_names(run: Run, sites: TwoSites) -> None:
+    assert run("log", "skip", "b", "--epoch", "3", "--seq", "17", "--reason", "a view", "--yes").exit_code == 0
+    (document,) = sites.doors["b"].operations.documents.values()
+    assert (document.kind, document.to, document.options) == ("skip", "b", {"reason": "a view", "epoch": 3, "seq": 17})
+    assert run("log", "skip", "b", "--epoch", "0", "--seq", "17", "--yes").exit_code == 2
+    assert run("log", "skip", "c", "--epoch", "3", "--seq", "17", "--yes").exit_code == 2
+
+
 def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert "no table yet" in run("tables").stdout
     with Client(sites.address, Patience(deadline_s=5)) as client:

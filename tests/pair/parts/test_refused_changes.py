@@ -1,4 +1,7 @@
-"""A schema change that the database of one site refuses: it is found out before it is logged, and by whom is said."""
+"""A schema change that the database of one site refuses: it is found out before it is logged, and by whom is said.
+
+Where the trial could not say so, the site stands at the change, and `twinlog log skip` lets it go on.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from storage.engine import StorageEngine
+from storage.engine import RefusedChange, StorageEngine
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, put, site
 from tests.storage.engines.sql.rig import a_database, postgres
-from twinlog.errors import InvalidInput, Unavailable
+from twinlog.errors import InvalidInput, OutcomeUnknown, Refused, Unavailable
 
 DROP_V = {"drop": ["v"], "add": [{"name": "w", "type": "string"}]}
 
@@ -106,3 +109,71 @@ async def test_a_site_that_does_not_answer_holds_nothing_up(refusing: Refusing) 
     await refusing.alter(DROP_V)
     await refusing.pair.start("b")
     await refusing.check()
+
+
+async def _never_refused(name: str, table: int, schema: bytes | None) -> None:
+    """A trial that finds nothing: what stands in the way came a moment later."""
+
+
+async def refused_in_the_log(refusing: Refusing, monkeypatch: pytest.MonkeyPatch) -> RefusedChange:
+    """The site stands at a change that is in the log for good."""
+    pair = refusing.pair
+    monkeypatch.setattr(pair.running["a"].service.tables, "_try_change", _never_refused)
+    refusing.person("CREATE VIEW mine AS SELECT v FROM t")
+    if refusing.name == "a":
+        with pytest.raises(OutcomeUnknown):
+            await refusing.alter(DROP_V)
+    else:
+        await refusing.alter(DROP_V)
+    engine = site(pair, refusing.name).parts.engine
+    await pair.until(lambda: engine.refused is not None)
+    assert engine.refused is not None
+    return engine.refused
+
+
+def skip(pair: Pair, name: str, change: RefusedChange) -> Any:
+    return pair.operate(name, "skip", to=name, epoch=change.epoch, seq=change.seq, reason="nobody knows whose view it is")
+
+
+async def test_a_change_in_the_log_that_a_database_refuses_is_skipped_by_command(
+    refusing: Refusing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, name = refusing.pair, refusing.name
+    change = await refused_in_the_log(refusing, monkeypatch)
+    command = f"twinlog log skip {name} --epoch {change.epoch} --seq {change.seq}"
+    await pair.until(lambda: command in (site(pair, name).waiting_for or ""))
+    assert "twinlog log skip" in (site(pair, name).takeover_blocker() or "")
+    wrong = await skip(pair, name, change._replace(seq=change.seq + 1))
+    assert wrong.state == "failed"
+    assert wrong.error is not None
+    assert f"stands at sequence {change.seq}" in wrong.error.message
+    with pytest.raises(Refused, match="runs at site"):
+        await pair.running["b" if name == "a" else "a"].operations.start("skip", name, {}, False, "test")
+    ended = await skip(pair, name, change)
+    assert ended.state == "succeeded"
+    assert "view mine depends" in str(ended.steps[-1].detail), "the operations trail has the evidence"
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY", 30.0)
+    await refusing.check()
+    await pair.until(lambda: site(pair, name).waiting_for is None)
+    again = await skip(pair, name, change)
+    assert again.state == "failed"
+    await pair.crash(name)
+    await pair.start(name)
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY", 30.0)
+    await pair.until(lambda: pair.running["b"].operations.running_id is None, 30.0)
+    assert (await pair.operate("b", "switchover", to="b")).state == "succeeded"
+    tables = pair.running["b"].service.tables
+    assert [column.name for column in tables.get("t").columns] == ["k", "w"]
+    refusing.person("DROP VIEW mine")
+    await tables.alter("t", {"add": [{"name": "x", "type": "int32"}]})
+    await refusing.check()
+
+
+async def test_a_database_that_takes_the_change_after_all_needs_no_command(
+    refusing: Refusing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await refused_in_the_log(refusing, monkeypatch)
+    refusing.person("DROP VIEW mine")
+    await refusing.pair.until(lambda: refusing.pair.role("a") == "ACTIVE" and refusing.pair.role("b") == "STANDBY", 30.0)
+    await refusing.check()
+    assert site(refusing.pair, refusing.name).parts.engine.refused is None
