@@ -32,6 +32,7 @@ from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
 from remote_log.writing.writer import RemoteWriter
+from storage.engines.unshown import standing_at
 from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest, ActivationSettings, OpenedEpoch
@@ -278,7 +279,7 @@ class Site:
 
     def standing_at_refusal(self) -> str | None:
         """Returns the operator's ways on where the storage stands at a schema change that its database refuses."""
-        change = self.parts.engine.refused
+        change = standing_at(self.parts.engine)
         if change is None:
             return None
         return (

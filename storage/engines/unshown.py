@@ -58,6 +58,12 @@ def refusal_of(site: str, problem: str, at: tuple[int, int] | None) -> EngineFai
     return EngineFailed(f"{said}; it is the schema change at sequence {seq} of epoch {epoch}: {way}, or `{skip}`")
 
 
+def standing_at(engine: StorageEngine) -> RefusedChange | None:
+    """The schema change that keeps `engine` from going on; None as soon as it is to be left unshown."""
+    change = engine.refused
+    return None if change is None or change.seq <= unshown_upto(engine.meta(UNSHOWN)).get(change.table, 0) else change
+
+
 async def leave_unshown(engine: StorageEngine, change: RefusedChange) -> None:
     """From here on, also after a restart, `engine` applies changes of the table up to this one without showing them."""
     upto = unshown_upto(engine.meta(UNSHOWN))

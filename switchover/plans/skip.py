@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from storage.engine import RefusedChange, StorageEngine
-from storage.engines.unshown import leave_unshown
+from storage.engines.unshown import leave_unshown, standing_at
 from switchover.operations.plan import Plan, Step
 from twinlog.errors import Refused
 
@@ -19,7 +19,7 @@ def skip_plan(site: str, engine: StorageEngine, options: dict[str, Any]) -> Plan
     """`options`: `epoch` and `seq` of the change."""
 
     def wanted() -> RefusedChange:
-        change, asked = engine.refused, (options.get("epoch"), options.get("seq"))
+        change, asked = standing_at(engine), (options.get("epoch"), options.get("seq"))
         if change is None:
             raise Refused(f"site {site} stands at no schema change that its database refuses: there is nothing to skip")
         if (change.epoch, change.seq) != asked:

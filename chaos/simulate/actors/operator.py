@@ -22,6 +22,7 @@ from gateway.service.documents import BarrierDocument
 from gateway.site.operations import SiteOperations
 from gateway.site.site import Site
 from remote_log.layout import RemoteLayout
+from storage.engines.unshown import standing_at
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment
@@ -80,7 +81,7 @@ class Operator:
 
     async def _skip(self, site: str, life: Life) -> str:
         """The command that `status` names, at a site that stands at a schema change which its database refuses."""
-        change = None if life.site is None else life.site.parts.engine.refused
+        change = None if life.site is None else standing_at(life.site.parts.engine)
         if change is None:
             return "none"
         options = {"epoch": change.epoch, "seq": change.seq}
@@ -132,7 +133,7 @@ class Operator:
                 return True
         for site in SITES:
             life = self._world.alive(site)
-            if life is not None and life.site is not None and life.site.parts.engine.refused is not None:
+            if life is not None and life.site is not None and standing_at(life.site.parts.engine) is not None:
                 self.command("skip", site)
                 return True
         for site in SITES:

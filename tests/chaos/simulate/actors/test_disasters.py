@@ -51,7 +51,7 @@ def test_without_a_disaster_a_seed_is_what_it_was() -> None:
         assert draw(seed) == refused(audited(hurried(watched(chosen(plain(seed)))))) == refused(audited(draw(seed, PLAIN)))
     assert all(draw(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
-    assert {*PLAIN, *NAMES, "barrier"} == set(BY_NAME)
+    assert {*PLAIN, *NAMES, "barrier", "refuse-change"} == set(BY_NAME)
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
