@@ -20,6 +20,7 @@ import msgspec
 from storage.engine import RefusedChange, StorageEngine
 from storage.log.frame import Frame
 from storage.log.record import RecordKind
+from twinlog.decoding import decoded
 from twinlog.errors import EngineFailed
 
 UNSHOWN: Final = "unshown_changes"  # the engine's note
@@ -38,8 +39,10 @@ def schema_changes(frames: Iterable[Frame]) -> Changes:
 
 
 def unshown_upto(engine_note: bytes | None) -> dict[int, int]:
-    """Table id -> the sequence up to which its changes are not shown."""
-    return {} if engine_note is None else _decode(engine_note)
+    """Table id -> the sequence up to which its changes are not shown. Raises EngineFailed for a note that is damaged."""
+    if engine_note is None:
+        return {}
+    return decoded(_decode, engine_note, lambda what: EngineFailed(f"the note {UNSHOWN} is damaged: {what}"))
 
 
 def unshown_tables(engine_note: bytes | None, changes: Changes) -> Collection[int]:
