@@ -14,6 +14,7 @@ Source: protocol.md section 8 (Rejoin a).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -40,6 +41,7 @@ from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR
+from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.errors import Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
@@ -192,7 +194,7 @@ class Rejoin:
         name = f"{kept[0].epoch:012d}-{kept[0].first_seq}"
         if f"{name}.json" not in await self._files.list(QUARANTINE):  # else: whole since an attempt that had begun to clear
             await self._files.write_new(f"{QUARANTINE}/{name}.frames", b"".join(frame.data for frame in kept))
-            manifest = json.dumps(_manifest(self._site, kept), indent=2).encode()
+            manifest = json.dumps(_manifest(self._site, kept, self._engine.applied.schemas()), indent=2).encode()
             await self._files.write_new(f"{QUARANTINE}/{name}.json", manifest)
         name = f"{QUARANTINE}/{name}"
         self.report.quarantined_frames = len(kept)
@@ -203,17 +205,20 @@ def _asynchronous(frame: Frame) -> bool:
     return bool(frame.flags & Flags.ASYNC) or any(r.kind == RecordKind.MODE and r.value == b"async" for r in frame.records)
 
 
-def _manifest(site: str, frames: list[Frame]) -> dict[str, Any]:
-    """Lists the exact keys, by table, that a person or a Spark job needs to reconcile."""
-    keys = [
-        {
-            "table": r.table, "key": r.key.hex(), "seq": f.first_seq + i, "version": f.timestamp + i,
-            "operation": RecordKind(r.kind).name,
-        }
-        for f in frames
-        for i, r in enumerate(f.records)
-        if r.kind in ROW_KINDS
-    ]
+def _manifest(site: str, frames: list[Frame], schemas: Mapping[int, bytes]) -> dict[str, Any]:
+    """Lists the exact keys, by table, that a person or a Spark job needs to reconcile: `name` and `row` for a person, `table`
+    and `key` for a job."""
+    known, keys = dict(schemas), []
+    for frame in frames:
+        for index, record in enumerate(frame.records):
+            if record.kind == RecordKind.DDL:
+                known |= schemas_put_by(record)
+            elif record.kind in ROW_KINDS:
+                name, row = readable_place(known, record.table, record.key)
+                keys.append({
+                    "name": name, "row": row, "operation": RecordKind(record.kind).name, "table": record.table,
+                    "key": record.key.hex(), "seq": frame.first_seq + index, "version": frame.timestamp + index,
+                })
     return {
         "site": site, "epoch": frames[0].epoch, "first_seq": frames[0].first_seq, "last_seq": frames[-1].last_seq,
         "frames": len(frames), "records": len(keys), "acknowledged": "possibly, asynchronously", "keys": keys,

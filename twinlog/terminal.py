@@ -7,6 +7,7 @@ prints no traceback; the exit codes are the table of `Exit`, which the help text
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
@@ -44,14 +45,24 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmat
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Run every check, show the plan, change nothing.")]
 
 
+PIPE_WIDTH = 10_000  # nobody's window: what goes into a file or a pipe is not wrapped
+
+
 def out() -> Console:
     """Standard output. Made anew each time, so that it follows a redirected stream."""
-    return Console(highlight=False, soft_wrap=False)
+    return _console(stderr=False)
 
 
 def notes() -> Console:
     """Standard error: progress, questions, remarks."""
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def print_json(document: Any) -> None:

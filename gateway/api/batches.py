@@ -21,7 +21,7 @@ from gateway.service.port import Condition, Mutation, WriteResult
 from storage.log.record import Record
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
-from twinlog.errors import InvalidInput, NotFound, TooLarge
+from twinlog.errors import InvalidInput, MalformedBody, NotFound, TooLarge
 
 T = TypeVar("T")
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)
@@ -30,6 +30,7 @@ OFF_LOOP_BYTES = 32 << 10  # about 500 small rows; such a conversion takes some 
 _batch_json = msgspec.json.Decoder(BatchBody).decode
 _batch_msgpack = msgspec.msgpack.Decoder(BatchBody).decode
 _lines = msgspec.json.Decoder(MutationBody).decode_lines
+_line = msgspec.json.Decoder(MutationBody).decode
 _check_json = msgspec.json.Decoder(CheckBody).decode
 _check_msgpack = msgspec.msgpack.Decoder(CheckBody).decode
 
@@ -37,10 +38,26 @@ _check_msgpack = msgspec.msgpack.Decoder(CheckBody).decode
 def decode_batch(codec: RowCodec, content_type: str, body: bytes, rows_max: int) -> list[Mutation]:
     """Returns the mutations of a JSON, NDJSON or msgpack body. Raises InvalidInput, MalformedBody, TooLarge."""
     if content_type == NDJSON:
-        sent = decoded(_lines, body)
-    else:
-        sent = decoded(_batch_msgpack if content_type == MSGPACK else _batch_json, body).mutations
+        return _decode_lines(codec, body, rows_max)
+    sent = decoded(_batch_msgpack if content_type == MSGPACK else _batch_json, body).mutations
     return encode_mutations(codec, sent, rows_max, native=content_type == MSGPACK)
+
+
+def _decode_lines(codec: RowCodec, body: bytes, rows_max: int) -> list[Mutation]:
+    """As above; a fault names the line of the body, counted from 1."""
+    try:
+        return encode_mutations(codec, decoded(_lines, body), rows_max, native=False)
+    except (InvalidInput, MalformedBody) as error:
+        lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+        place = error.fields.get("mutation")
+        if isinstance(place, int) and place < len(lines):
+            raise type(error)(f"line {lines[place][0]}: {error.message}", **{**error.fields, "line": lines[place][0]}) from None
+        for number, line in lines:
+            try:
+                decoded(_line, line)
+            except (InvalidInput, MalformedBody) as fault:
+                raise type(fault)(f"line {number}: {fault.message}", **{**fault.fields, "line": number}) from None
+        raise
 
 
 def decode_check(

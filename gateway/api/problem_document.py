@@ -50,6 +50,7 @@ class Problem(Struct, frozen=True):
     problem: Text = UNSET
     receipt: Text = UNSET
     mutation: Number = UNSET
+    line: Number = UNSET
     condition: Number = UNSET
     op: Text = UNSET
     # ---- tables and rows

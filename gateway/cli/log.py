@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,8 +29,9 @@ from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
-from storage.log.record import RecordKind
+from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
+from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
 from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
@@ -182,49 +183,62 @@ def cat(
     as_json: JsonOption = False,
 ) -> None:
     """Shows the frames, in the order of the files."""
-    shown = 0
+    shown, schemas = 0, dict[int, bytes]()
     for file in read_all(segment_files(load_site_config(config), place)):
         for frame in file.frames:
+            for record in frame.records if records else ():
+                if record.kind == RecordKind.DDL:
+                    schemas |= schemas_put_by(record)
             if frame.last_seq < start or (end is not None and frame.first_seq > end):
                 continue
             if limit and shown == limit:
                 notes().print(f"[dim]{limit} frames; there are more (--limit 0: all, --from {frame.first_seq} to continue)[/]")
                 return
             shown += 1
-            _show_frame(file, frame, records=records, as_json=as_json)
+            _show_frame(file, frame, schemas if records else None, as_json=as_json)
         if file.fault is not None:
             notes().print(f"[bold red]{file.fault.code}[/]: {escape(file.fault.message)}")
     if not shown:
         notes().print(f"[dim]No frames of that kind in {place}; `twinlog log ls` shows what there is.[/]")
 
 
-def _show_frame(file: SegmentFile, frame: Frame, *, records: bool, as_json: bool) -> None:
+def _show_frame(file: SegmentFile, frame: Frame, schemas: Mapping[int, bytes] | None, *, as_json: bool) -> None:
+    """`schemas`: of the tables that the log has named so far, for each record; None: the frame alone."""
     document = {
         "place": file.place, "file": file.path.name, "epoch": frame.epoch, "first_seq": frame.first_seq,
         "last_seq": frame.last_seq, "previous": frame.previous, "committed": frame.committed, "timestamp": frame.timestamp,
         "mode": "async" if frame.flags & Flags.ASYNC else "sync", "bytes": len(frame.data),
     }
-    if as_json and not records:
+    if as_json and schemas is None:
         typer.echo(msgspec.json.encode(document).decode())
     elif not as_json:
         out().print(
             f"[bold]{document['first_seq']:>10,}[/] .. {document['last_seq']:<10,} epoch {frame.epoch}  {document['mode']:5} "
             f"previous {frame.previous:,}  {moment(frame.timestamp >> 16)}  {size(len(frame.data))}"
         )
-    if not records:
+    if schemas is None:
         return
     for index, record in enumerate(frame.records):
         entry = {
             "epoch": frame.epoch, "seq": frame.first_seq + index, "version": frame.timestamp + index,
-            "kind": RecordKind(record.kind).name, "table": record.table, "key": record.key.hex(),
-            "value": _readable(record.value),
+            "kind": RecordKind(record.kind).name, "table": record.table, **_named(record, schemas),
+            "value": record.value.decode() if record.kind == RecordKind.MODE else _readable(record.value),
         }
         if as_json:
             typer.echo(msgspec.json.encode(entry, enc_hook=str).decode())
         else:
             value = msgspec.json.encode(entry["value"], enc_hook=str).decode()
-            where = f"table {record.table} key {record.key.hex()} " if record.table else ""
-            out().print(f"{'':12}{entry['seq']:,} {entry['kind']} {where}{escape(value)}", overflow="ellipsis", no_wrap=True)
+            where = f"{entry['name']} {entry['row']} " if "row" in entry else f"{entry['key']} ".lstrip()
+            said = escape(f"{where}{value}")
+            out().print(f"{'':12}{entry['seq']:,} {entry['kind']} {said}", overflow="ellipsis", no_wrap=True)
+
+
+def _named(record: Record, schemas: Mapping[int, bytes]) -> dict[str, Any]:
+    """Returns what a record is about: a row's table and key in words beside its bytes, else the name of a barrier or holder."""
+    if record.kind in (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE):
+        name, row = readable_place(schemas, record.table, record.key)
+        return {"name": name, "row": row, "key": record.key.hex()}
+    return {"key": record.key.decode("utf-8", "replace")}
 
 
 def _readable(value: bytes) -> Any:

@@ -9,12 +9,15 @@ from gateway.service.port import Condition, Mutation, WriteRequest
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
+from storage.rows.readable import readable_key
+from storage.rows.schema import TableSchema
 from twinlog.errors import Conflict, NotFound, PreconditionFailed, TwinlogError
 
 
 class RowCheck(NamedTuple):
     """`holds(row)` says whether the stored row, or None, may be written; `error` with `problem` is raised where it may not."""
 
+    table: TableSchema
     key: bytes
     holds: Callable[[StoredRow | None], bool]
     problem: str
@@ -23,7 +26,8 @@ class RowCheck(NamedTuple):
     def require(self, row: StoredRow | None) -> None:
         """Raises the check's error when it does not hold for `row`."""
         if not self.holds(row):
-            raise self.error(self.problem, key=self.key.hex(), version=row.version if row is not None else None)
+            version = row.version if row is not None else None
+            raise self.error(self.problem, key=readable_key(self.table, self.key), version=version)
 
 
 def checks_of(request: WriteRequest) -> list[RowCheck]:
@@ -37,7 +41,7 @@ def checks_of(request: WriteRequest) -> list[RowCheck]:
     for condition in request.conditions:
         if condition.columns and codec is None:
             codec = RowCodec(request.table)
-        checks.append(RowCheck(condition.key, _holds(condition, codec), condition.problem))
+        checks.append(RowCheck(request.table, condition.key, _holds(condition, codec), condition.problem))
     if all(mutation.op in ("upsert", "delete") for mutation in request.mutations):
         return checks
     exists_after: dict[bytes, bool] = {}
@@ -45,18 +49,20 @@ def checks_of(request: WriteRequest) -> list[RowCheck]:
         if mutation.op in ("insert", "update"):
             known = exists_after.get(mutation.key)
             if known is None:
-                checks.append(_implied(mutation))
+                checks.append(_implied(request.table, mutation))
             elif known is (mutation.op == "insert"):
-                check = _implied(mutation)
-                raise check.error(check.problem + " (by an earlier mutation of this batch)", key=mutation.key.hex())
+                check = _implied(request.table, mutation)
+                raise check.error(
+                    check.problem + " (by an earlier mutation of this batch)", key=readable_key(request.table, mutation.key)
+                )
         exists_after[mutation.key] = mutation.op != "delete"
     return checks
 
 
-def _implied(mutation: Mutation) -> RowCheck:
+def _implied(table: TableSchema, mutation: Mutation) -> RowCheck:
     if mutation.op == "insert":
-        return RowCheck(mutation.key, _is_absent, "a row with this key exists already", Conflict)
-    return RowCheck(mutation.key, _is_there, "there is no row with this key to update", NotFound)
+        return RowCheck(table, mutation.key, _is_absent, "a row with this key exists already", Conflict)
+    return RowCheck(table, mutation.key, _is_there, "there is no row with this key to update", NotFound)
 
 
 def _is_absent(row: StoredRow | None) -> bool:

@@ -47,6 +47,7 @@ from remote_log.replication.messages import (
     pack_history,
     to_message,
 )
+from storage.rows.readable import readable_key
 from storage.rows.schema import TableSchema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
@@ -200,7 +201,8 @@ class PeerApi:
             except PreconditionFailed:
                 continue  # it was changed meanwhile: look again
             return len(newer)
-        raise Unavailable(f"row {key.hex()} of table {table.name!r} keeps changing: merge again", retry_after_s=1)
+        text = readable_key(table, key)
+        raise Unavailable(f"row {text} of table {table.name!r} keeps changing: merge again", retry_after_s=1)
 
 
 class _Change(NamedTuple):

@@ -51,7 +51,13 @@ async def _note_absent(files: Files, manifest: str, absent: list[tuple[int, byte
     document = decoded(OBJECT, await files.read(manifest), lambda what: DamagedLog(
         f"{manifest} cannot be read: {what}; the rows are in the .frames file beside it", file=manifest, offset=0
     ))
-    document["absent_at_the_active"] = [{"table": table, "key": key.hex()} for table, key in absent]
+    names = {
+        (entry.get("table"), entry.get("key")): {"name": entry.get("name"), "row": entry.get("row")}
+        for entry in document.get("keys", ()) if isinstance(entry, dict)
+    }
+    document["absent_at_the_active"] = [
+        {**names.get((table, key.hex()), {}), "table": table, "key": key.hex()} for table, key in absent
+    ]
     await files.write_new(manifest, json.dumps(document, indent=2).encode())
 
 

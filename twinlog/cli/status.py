@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from twinlog.errors import TwinlogError
 from twinlog.sites import Sites
 from twinlog.terminal import ConfigOption, Exit, JsonOption, out, print_json, verb
 
@@ -25,6 +26,7 @@ UNKNOWN = "[yellow]unknown[/]"
 _ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}
 app = typer.Typer(rich_markup_mode="rich")
 Answers = Mapping[str, Mapping[str, Any] | Exception]  # site -> its cluster document, or why there is none
+Takeover = Mapping[str, Any] | None  # the checks of a failover to the site that answers; None: the active answers, or nobody
 
 
 @app.command(rich_help_panel=SEE, epilog="Exit codes: 0 the pair is whole, 1 it is not, 4 no site answers.")
@@ -37,23 +39,37 @@ def status(
     """Roles, epoch, mode, what is at risk, lag and what stands in the way, on one screen."""
     pair = Sites(config)
     context.call_on_close(pair.close)
-    answers = pair.ask_all("/v1/cluster")
+    answers, takeover = _look(pair)
     if watch and not as_json:
-        with Live(status_screen(answers, pair.urls, blockers(answers)), console=out(), auto_refresh=False) as live:
+        with Live(status_screen(answers, pair.urls, takeover), console=out(), auto_refresh=False) as live:
             while True:
                 time.sleep(interval_s)
-                answers = pair.ask_all("/v1/cluster")
-                live.update(status_screen(answers, pair.urls, blockers(answers)), refresh=True)
-    found = blockers(answers)
+                answers, takeover = _look(pair)
+                live.update(status_screen(answers, pair.urls, takeover), refresh=True)
+    found = blockers(answers, takeover)
     if as_json:
         sites = {site: {"error": str(answer)} if isinstance(answer, Exception) else answer for site, answer in answers.items()}
-        print_json({"sites": sites, "blockers": found})
+        print_json({"sites": sites, "blockers": found, "takeover": takeover})
     else:
-        out().print(status_screen(answers, pair.urls, found))
+        out().print(status_screen(answers, pair.urls, takeover))
     if all(isinstance(answer, Exception) for answer in answers.values()):
         raise typer.Exit(Exit.UNREACHABLE)
     if found:
         raise typer.Exit(Exit.FAILED)
+
+
+def _look(pair: Sites) -> tuple[Answers, Takeover]:
+    """Asks each site for its document; and, where the active does not answer, the other one for its checks of a takeover."""
+    answers = pair.ask_all("/v1/cluster")
+    known = {site: document for site, document in answers.items() if isinstance(document, Mapping)}
+    active = (leading(known).get("active") or {}).get("site")
+    to = next((site for site, document in known.items() if site != active and not _is_active(document)), None)
+    if to is None or not isinstance(answers.get(str(active)), Exception):
+        return answers, None
+    try:
+        return answers, pair.ask(to, "GET", "/v1/checks?for=failover")
+    except TwinlogError as error:
+        return answers, {"to": to, "error": error.message}
 
 
 def figure(value: Any, unit: str = "") -> str:
@@ -89,19 +105,24 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def status_screen(sites: Answers, urls: Mapping[str, str], blockers: Sequence[str]) -> Group:
+def status_screen(sites: Answers, urls: Mapping[str, str], takeover: Takeover = None) -> Group:
     """The pair on one screen."""
     known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
     best = leading(known)
-    return Group(_headline(best), Text(), _sites_table(sites, urls), Text(), _pair_figures(best), *_blocker_lines(blockers))
+    lines = _blocker_lines(blockers(sites, takeover))
+    return Group(_headline(best), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, takeover), *lines)
 
 
 def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """The document that speaks for the pair: that of the active with the highest epoch, else any."""
     def rank(document: Mapping[str, Any]) -> tuple[bool, int]:
-        return str(document.get("role", "")).endswith("ACTIVE"), _whole(document.get("epoch"))
+        return _is_active(document), _whole(document.get("epoch"))
 
     return max(known.values(), key=rank, default={})
+
+
+def _is_active(document: Mapping[str, Any]) -> bool:
+    return str(document.get("role", "")).endswith("ACTIVE")
 
 
 def _whole(value: Any) -> int:
@@ -114,7 +135,7 @@ def _headline(best: Mapping[str, Any]) -> Text:
     style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
     where = f"site [bold]{active['site']}[/] is active" if active.get("site") else "[bold red]no site is active[/]"
     serving = best.get("serving") or {}
-    if active.get("site") and not serving.get("writes", True) and str(best.get("role", "")).endswith("ACTIVE"):
+    if active.get("site") and not serving.get("writes", True) and _is_active(best):
         where += " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"
     return Text.from_markup(
         f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
@@ -141,7 +162,7 @@ def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
     return table
 
 
-def blockers(sites: Answers) -> list[str]:
+def blockers(sites: Answers, takeover: Takeover = None) -> list[str]:
     """The reasons why the pair is not whole, in words; empty when all is well."""
     found = []
     for site, document in sites.items():
@@ -152,9 +173,30 @@ def blockers(sites: Answers) -> list[str]:
     best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
     if best and not best.get("active"):
         found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
-    elif best.get("mode") == "async" and best.get("policy") != "performance":
+    elif takeover is not None:
+        found.append(_without_the_active(best, takeover))
+    elif _is_active(best) and best.get("mode") == "async" and best.get("policy") != "performance":
         found.append(_not_synchronous(best.get("resync") or {}))
+    unnamed = [site for site in best.get("sites") or {} if site not in sites]
+    if unnamed:
+        where = ", ".join(f"{site}={best['sites'][site].get('url')}" for site in unnamed)
+        found.append(f"site {' and '.join(unnamed)} was not asked, because the address does not name it: add {where}")
     return found
+
+
+def _without_the_active(best: Mapping[str, Any], takeover: Mapping[str, Any]) -> str:
+    """Returns what can be done while the active does not answer, by the checks of the site that does."""
+    active, to = (best.get("active") or {}).get("site"), takeover.get("to")
+    if takeover.get("ok"):
+        return f"if site {active} is lost: `twinlog failover --to {to}`; nothing acknowledged is lost"
+    if "error" in takeover:
+        return f"whether site {to} can take over is unknown ({takeover['error']}): `twinlog validate --for failover --to {to}`"
+    failed = [check["id"] for check in takeover.get("checks") or () if check.get("status") == "failed"]
+    loss = takeover.get("loss")
+    if isinstance(loss, Mapping) and failed == ["mode.sync"]:
+        return (f"{loss.get('statement')}: bring site {active} back, and nothing is lost; "
+                f"only if it is lost for good: `twinlog failover --to {to} --accept-data-loss`")
+    return f"site {to} cannot take over ({', '.join(failed)}): `twinlog validate --for failover --to {to}` shows what to do"
 
 
 def _said_by(site: str, document: Mapping[str, Any]) -> list[str]:
@@ -179,17 +221,29 @@ def _not_synchronous(resync: Mapping[str, Any]) -> str:
     return f"writes are acknowledged by the local log alone; {way}{waits}{behind}"
 
 
-def _pair_figures(best: Mapping[str, Any]) -> Table:
+def _pair_figures(best: Mapping[str, Any], takeover: Takeover) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     lag, remote, risk = (best.get(name) for name in ("replication_lag", "remote_log", "at_risk"))
-    table.add_row("at risk if the active is lost", _many(risk, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
+    at_risk = _many(risk, (("records", "records"), ("bytes", "bytes"), ("seconds", "s")))
+    if takeover is not None and "error" not in takeover:
+        at_risk = _at_risk_by(takeover)
+    table.add_row("at risk if the active is lost", at_risk)
     table.add_row("the standby lags by", _many(lag, (("records", "records"), ("bytes", "bytes"), ("seconds", "s"))))
     table.add_row("remote log holds", _many(remote, (("bytes", "bytes"), ("segments", "segments"))))
     if best.get("operation"):
         table.add_row("operation under way", f"{escape(str(best['operation']))}   (twinlog history {best['operation']})")
     return table
+
+
+def _at_risk_by(takeover: Mapping[str, Any]) -> str:
+    """Returns the records at risk as the site counts them that would take over."""
+    loss = takeover.get("loss")
+    if not isinstance(loss, Mapping):
+        return "0 records" if takeover.get("ok") else UNKNOWN
+    count = loss.get("records_at_risk")
+    return UNKNOWN if count is None else f"at least {figure(count, 'records')}"
 
 
 def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:

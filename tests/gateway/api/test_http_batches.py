@@ -187,3 +187,22 @@ async def test_a_condition_has_a_form(plain: DoorClient, condition: dict[str, An
 async def test_a_check_needs_conditions_and_mutations(plain: DoorClient) -> None:
     problem(await _check(plain), 422, "invalid-input", member="conditions")
     problem(await plain.http.post(CHECK, json={"conditions": [{"exists": False}], "mutations": []}), 422, "invalid-input")
+
+
+@pytest.mark.parametrize(("lines", "line", "words"), [
+    (b'{"op":"delete","key":{"carrier":"UA","flight":1}}\n\n{"op":"delete","key":{"carrier":"UA","flight":"x"}}', 3, "flight"),
+    (b'{"op":"delete","key":{"carrier":"UA","flight":1}}\n{"op":"guess"}\n', 2, "op"),
+    (b'{"op":"delete","key":{"carrier":"UA","flight":1}}\n\n{"op":\n', 3, "truncated"),
+])
+async def test_a_fault_in_lines_names_the_line(plain: DoorClient, lines: bytes, line: int, words: str) -> None:
+    answer = await _send(plain, lines, "application/x-ndjson")
+    assert answer.status_code in (400, 422)
+    assert answer.json()["line"] == line
+    assert answer.json()["detail"].startswith(f"line {line}: ")
+    assert words in answer.json()["detail"]
+
+
+async def test_a_condition_that_does_not_hold_names_the_key_as_the_path_has_it(plain: DoorClient) -> None:
+    await plain.put("UA,1", {})
+    insert = {"mutations": [{"op": "insert", "row": UA1}]}
+    problem(await plain.http.post(MUTATE, json=insert), 409, "conflict", key="UA,1")

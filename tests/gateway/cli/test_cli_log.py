@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gateway.demo.files import write_files
 from storage.log.frame import Frame, make_frame
-from storage.log.record import Record, RecordKind
+from storage.log.record import Record, RecordKind, SchemaChange
 from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
+from storage.rows.codec import RowCodec
+from storage.rows.schema import encode_schema, parse_table
 from tests.gateway.cli.cli_rig import invoke
 
 
@@ -84,3 +87,24 @@ def test_verify_sees_a_gap_that_neither_log_closes(logs: Path, tmp_path: Path) -
     gap = invoke("log", "verify", "--config", str(logs), "--json")
     assert gap.exit_code == 1
     assert {fault["code"] for fault in json.loads(gap.stdout)["faults"]} == {"log-gap"}
+
+
+def test_cat_shows_modes_barriers_tables_and_keys_in_words(tmp_path: Path) -> None:
+    path = write_files(tmp_path, {"a": 8401, "b": 8402}, engine="rocksdb")["a"]
+    columns = [{"name": "id", "type": "int64"}, {"name": "text", "type": "string"}]
+    table = parse_table({"name": "notes", "primary_key": ["id"], "columns": columns}, table_id=7)
+    key, value = RowCodec(table).encode_json_row({"id": 42, "text": "x"})
+    change = msgspec.msgpack.encode(SchemaChange("put", 7, encode_schema(table), 0))
+    records = [
+        Record(RecordKind.DDL, 7, b"", change), Record(RecordKind.UPSERT, 7, key, value),
+        Record(RecordKind.MODE, value=b"async"), Record(RecordKind.BARRIER, key=b"before-upgrade"),
+        Record(RecordKind.DELETE, 8, b"k1"),
+    ]
+    made = make_frame(epoch=1, first_seq=1, previous=0, timestamp=1_700_000_000_000 << 16, committed=0, records=records)
+    segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, [made])
+    cat = ("log", "cat", "--config", str(path), "--records")
+    shown = invoke(*cat).stdout
+    for words in ("UPSERT notes 42", 'MODE "async"', "BARRIER before-upgrade", "DELETE table 8 0x6b31"):
+        assert words in shown, shown
+    found = [json.loads(line) for line in invoke(*cat, "--json").stdout.splitlines()]
+    assert (found[1]["name"], found[1]["row"], found[1]["key"]) == ("notes", "42", key.hex())

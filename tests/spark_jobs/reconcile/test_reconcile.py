@@ -66,7 +66,7 @@ def put_aside(folder: Path, *kept: Frame) -> Path:
     """As rejoin.py writes it: frames, and a manifest beside them."""
     folder.mkdir()
     (folder / "000000000001-12.frames").write_bytes(b"".join(each.data for each in kept))
-    (folder / "000000000001-12.json").write_text(json.dumps(_manifest("a", list(kept))))
+    (folder / "000000000001-12.json").write_text(json.dumps(_manifest("a", list(kept), {})))
     return folder
 
 
