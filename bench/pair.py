@@ -42,10 +42,11 @@ def free_ports(count: int) -> list[int]:
 
 
 class Pair:
-    """`with Pair(folder) as pair:` - two sites without data. `host`, `port`: the active's; `options`: of `twinlog demo`."""
+    """`with Pair(folder) as pair:` - two sites without data. `host`, `port`: the active's; `options`: of `twinlog demo`;
+    `prefix`: words of a command that runs it, such as one that limits it."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
-        self.folder, self.options = folder, options
+    def __init__(self, folder: Path, options: Sequence[str] = (), prefix: Sequence[str] = ()) -> None:
+        self.folder, self.options, self.prefix = folder, options, prefix
         self.note = folder / "demo.json"
         self.log = folder.with_name(folder.name + ".log")
         self.host, self.port = "127.0.0.1", 0
@@ -53,8 +54,8 @@ class Pair:
 
     def __enter__(self) -> Self:
         self.port, other = free_ports(2)
-        command = [*TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port), "--port-b", str(other), "--json",
-                   "--no-load", *self.options]
+        command = [*self.prefix, *TWINLOG, "demo", "--dir", str(self.folder), "--port-a", str(self.port),
+                   "--port-b", str(other), "--json", "--no-load", *self.options]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
@@ -78,8 +79,12 @@ class Pair:
     def create_table(self, name: str, definition: dict[str, Any]) -> None:
         self._sites.ask("a", "POST", "/v1/tables", {"name": name, **definition})
 
+    def cluster(self) -> dict[str, Any]:
+        """Returns the cluster document of site a. Raises TwinlogError."""
+        return self._sites.ask("a", "GET", "/v1/cluster")
+
     def mode(self) -> str:
-        return str(self._sites.ask("a", "GET", "/v1/cluster")["mode"])
+        return str(self.cluster()["mode"])
 
     def set_mode(self, mode: str) -> None:
         """Make the pair acknowledge in `mode` (sync or async), and return when it says that it does."""
