@@ -1,22 +1,36 @@
 """The journal port: what a site remembers of its role changes, so that a crash anywhere loses none.
 
 What always holds: when a call returns, what it wrote survives a crash of process and machine, all of it or nothing; the
-history is only ever added to. The journal lives at the site that executes the operation and needs no other site.
+history is only ever added to. Dry runs are the exception, since anybody may ask for a million: the newest DRY_RUNS_KEPT of
+them stay, for DRY_RUN_KEPT_MS at most, with their part of the history. The journal lives at the site that executes the
+operation and needs no other site.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from switchover.operations.document import HistoryEntry, Operation
 from twinlog.errors import Conflict, NotFound
+
+DRY_RUNS_KEPT = 10
+DRY_RUN_KEPT_MS = 24 * 3600 * 1000
+
+
+def forgotten(dry_runs: Sequence[tuple[str, int]], now_ms: int) -> list[str]:
+    """Returns which of the `dry_runs`, ids with the time of their creation, the newest first, are kept no longer."""
+    return [
+        one for place, (one, created_ms) in enumerate(dry_runs)
+        if place >= DRY_RUNS_KEPT or created_ms < now_ms - DRY_RUN_KEPT_MS
+    ]
 
 
 class Journal(Protocol):
     """Raises Unavailable when it cannot be read or written; a write may have happened all the same."""
 
     async def create(self, operation: Operation, entry: HistoryEntry) -> None:
-        """A new operation. Raises Conflict when its id is taken."""
+        """A new operation; older dry runs are forgotten. Raises Conflict when its id is taken."""
 
     async def save(self, operation: Operation, entry: HistoryEntry) -> None:
         """Replace the document of this id and add to the history, in one transaction."""

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from storage.settings import Secret
 from switchover.operations.document import HistoryEntry, Operation, StepRecord
-from switchover.operations.journal import id_taken, unknown_operation
+from switchover.operations.journal import forgotten, id_taken, unknown_operation
 from switchover.sql_database import AlreadyThere, Database
 from twinlog.decoding import decoded
 from twinlog.errors import DamagedLog
@@ -105,6 +105,7 @@ class SqlJournal:
         def call(connection: Connection) -> None:
             connection.execute(insert(_operations).values(_columns(operation, without="steps")))
             _write(connection, operation, entry)
+            _forget_dry_runs(connection, operation.created_ms)
 
         try:
             await self._database.run(call)
@@ -141,6 +142,15 @@ class SqlJournal:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+def _forget_dry_runs(connection: Connection, now_ms: int) -> None:
+    dry = select(_operations.c.id, _operations.c.created_ms).where(_operations.c.dry_run).order_by(_operations.c.number.desc())
+    old = forgotten([(row.id, row.created_ms) for row in connection.execute(dry)], now_ms)
+    if old:
+        connection.execute(delete(_steps).where(_steps.c.operation_id.in_(old)))
+        connection.execute(delete(_history).where(_history.c.operation.in_(old)))
+        connection.execute(delete(_operations).where(_operations.c.id.in_(old)))
 
 
 def _write(connection: Connection, operation: Operation, entry: HistoryEntry) -> None:

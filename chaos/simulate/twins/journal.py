@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switchover.operations.document import HistoryEntry, Operation
-from switchover.operations.journal import id_taken, unknown_operation
+from switchover.operations.journal import forgotten, id_taken, unknown_operation
 
 
 class MemoryJournal:
@@ -21,6 +21,10 @@ class MemoryJournal:
         if operation.id in self._operations:
             raise id_taken(operation.id)
         await self.save(operation, entry)
+        dry = [(one.id, one.created_ms) for one in reversed(self._operations.values()) if one.dry_run]
+        old = set(forgotten(dry, operation.created_ms))
+        self._operations = {one: kept for one, kept in self._operations.items() if one not in old}
+        self._history = [kept for kept in self._history if kept.operation not in old]
 
     async def save(self, operation: Operation, entry: HistoryEntry) -> None:
         self._operations[operation.id] = operation

@@ -25,7 +25,7 @@ from switchover.operations.document import (
     taken_up,
     with_step,
 )
-from switchover.operations.journal import Journal
+from switchover.operations.journal import DRY_RUN_KEPT_MS, DRY_RUNS_KEPT, Journal
 from switchover.operations.sql_journal import SqlJournal
 from tests.storage.engines.sql.rig import a_database, postgres
 from twinlog.errors import Conflict, NotFound, Unavailable
@@ -163,3 +163,20 @@ def test_a_resume_repeats_whatever_stood_on_a_step_not_done(states: list[str]) -
             assert after.state == before.state, "what may have left something is still to be undone"
         else:
             assert (after.state == "pending") == (index > first or check_again)
+
+
+async def test_dry_runs_do_not_fill_the_journal(journal: Journal) -> None:
+    """Anybody may ask for as many as they like: what changed something stays, with its history."""
+    now_ms = 1_400_000_000_000
+    for number in range(40):
+        dry = number % 4 != 0
+        name = f"op-{number}"
+        await journal.create(operation(name, dry_run=dry, created_ms=now_ms + number), entry("started", name))
+        await journal.save(operation(name, dry_run=dry, created_ms=now_ms + number), entry("ended", name))
+    kept = await journal.operations(1000)
+    newest = [f"op-{number}" for number in range(39, 0, -1) if number % 4]
+    assert [one.id for one in kept if one.dry_run] == newest[:DRY_RUNS_KEPT]
+    assert [one.id for one in kept if not one.dry_run] == [f"op-{number}" for number in range(36, -1, -4)]
+    assert {one.operation for one in await journal.history(1000)} == {one.id for one in kept}
+    await journal.create(operation("op-late", created_ms=now_ms + 40 + DRY_RUN_KEPT_MS), entry("started", "op-late"))
+    assert not any(one.dry_run for one in await journal.operations(1000))
