@@ -59,6 +59,9 @@ class AsyncClient(AsyncAuditCalls):
     async def drop_table(self, table: str, *, confirm: str | None = None) -> None:
         await self._run(calls.drop_table(table, confirm, new_key()))
 
+    async def restore_table(self, table: str) -> dict[str, Any]:
+        return await self._run(calls.restore_table(table, new_key()))
+
     async def table(self, table: str) -> dict[str, Any]:
         return await self._run(calls.get_table(table))
 

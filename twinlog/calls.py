@@ -132,6 +132,10 @@ def drop_table(table: str, confirm: str | None, key: str) -> TypedCall[None]:
     return TypedCall(Call("DELETE", _table(table) + _query(confirm=confirm), {"Accept": JSON}, key=key), lambda _: None)
 
 
+def restore_table(table: str, key: str) -> TypedCall[dict[str, Any]]:
+    return TypedCall(Call("POST", _table(table) + ":restore", {"Accept": JSON}, key=key), _document)
+
+
 def get_table(table: str) -> TypedCall[dict[str, Any]]:
     return TypedCall(_read(_table(table)), _document)
 

@@ -81,6 +81,10 @@ class Client(AuditCalls):
         """`confirm`: the table's name once more. Raises Conflict for a table that holds rows without it."""
         self._run(calls.drop_table(table, confirm, new_key()))
 
+    def restore_table(self, table: str) -> dict[str, Any]:
+        """The table that was dropped under this name last, with its rows. Raises NotFound when none is kept, Conflict."""
+        return self._run(calls.restore_table(table, new_key()))
+
     def table(self, table: str) -> dict[str, Any]:
         return self._run(calls.get_table(table))
 

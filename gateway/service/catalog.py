@@ -6,7 +6,7 @@ What always holds: the catalog is what the engine has applied; a DDL record that
 from __future__ import annotations
 
 from storage.engine import StorageEngine
-from storage.rows.schema import TableSchema, decode_schema
+from storage.rows.schema import TableSchema, decode_schema, restored
 from twinlog.errors import Conflict, NotFound
 
 
@@ -16,6 +16,7 @@ class Catalog:
     def __init__(self, engine: StorageEngine) -> None:
         self._engine = engine
         self._by_name: dict[str, TableSchema] = {}
+        self.dropped: list[TableSchema] = []  # those whose rows are kept, the last one first
         self._schemas: dict[int, bytes] = {}
         self._dropping: int | None = None  # the table whose drop is on its way through the log
         self.writable: dict[int, TableSchema] = {}
@@ -23,11 +24,12 @@ class Catalog:
 
     def reload(self) -> None:
         """Reads every schema again: after DDL, a rejoin, or base data."""
-        before, known = self._schemas, {table.id: table for table in self._by_name.values()}
+        before, known = self._schemas, {table.id: table for table in (*self._by_name.values(), *self.dropped)}
         self._schemas = schemas = self._engine.applied.schemas()
         unchanged = {table_id for table_id, data in schemas.items() if before.get(table_id) == data and table_id in known}
         tables = [known[table_id] if table_id in unchanged else decode_schema(data) for table_id, data in schemas.items()]
-        self._by_name = {table.name: table for table in tables}
+        self._by_name = {table.name: table for table in tables if table.dropped_ms is None}
+        self.dropped = sorted((one for one in tables if one.dropped_ms is not None), key=lambda one: one.dropped_ms or 0)[::-1]
         self._note_writable()
 
     def drop_begins(self, table_id: int) -> None:
@@ -54,6 +56,14 @@ class Catalog:
             known = ", ".join(sorted(self._by_name)[:20]) or "none yet"
             raise NotFound(f"there is no table {name!r}; tables here: {known}", table=name)
         return table
+
+    def find_dropped(self, name: str) -> TableSchema:
+        """The table that had this name and was dropped last; or the one that is kept as `name`. Raises NotFound."""
+        for table in self.dropped:
+            if name in (table.name, restored(table).name):
+                return table
+        kept = ", ".join(f"{table.name}" for table in self.dropped[:20]) or "none"
+        raise NotFound(f"no table {name!r} that was dropped is kept; kept are: {kept}", table=name)
 
     def find(self, name: str) -> TableSchema | None:
         return self._by_name.get(name)

@@ -115,6 +115,9 @@ class Tables(Protocol):
         """`confirm`: the name once more. Raises Conflict for a table with rows without it, InvalidInput for another name."""
 
 
+    async def restore(self, name: str, mark: RequestMark | None = None) -> TableSchema:
+        """The table that was dropped under `name` last, back with its rows. Raises NotFound, Conflict."""
+
 
 class Cluster(Protocol):
     """The pair as this site sees it, and the site itself, for status pages, load balancers and Prometheus."""

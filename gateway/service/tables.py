@@ -1,9 +1,10 @@
-"""Tables: create, alter, drop, as records of the log, one change at a time.
+"""Tables: create, alter, drop, restore, as records of the log, one change at a time.
 
 What always holds: a change is decided against applied schemas while no other change runs, tried at both sites' engines first
 (`try_change`), and answered after it is committed and applied like any write; a request decoded with an older schema is
-refused, never misread; an id is given to one table only, for ever, so that no frame, shipped or quarantined, can reach a table
-that was made after its own was dropped.
+refused, never misread; the rows of a dropped table stay under its id until the active logs that their time is over; an id is
+given to one table only, for ever, so that no frame, shipped or quarantined, can reach a table that was made after its own was
+dropped.
 Source: protocol.md section 3 (DDL), product.md 2.
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,19 +25,40 @@ from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
-from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from storage.rows.schema import (
+    TableSchema,
+    alter,
+    dropped,
+    encode_schema,
+    name_before_drop,
+    parse_table,
+    restored,
+    same_table,
+)
+from storage.settings import Within
 from twinlog.errors import Conflict, InvalidInput, Unavailable
 
 DDL_BYTES = 1024
 TABLES_PER_EPOCH_BITS = 20
+DROP_KEPT_S_MAX = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """`drop_kept_s`: how long a dropped table can be restored, in seconds; its rows take room until then. 0: not at all."""
+
+    drop_kept_s: Annotated[float, Within(0, DROP_KEPT_S_MAX)] = 86_400.0
+
+
 TryChange = Callable[[str, int, bytes | None], Awaitable[None]]  # name, id, schema (None: drop); raises InvalidInput
 
 
 class TablesService:
     def __init__(
         self, serving: Serving, catalog: Catalog, *, engine: StorageEngine, try_change: TryChange, clock: Clock,
-        deadline_s: float,
+        deadline_s: float, settings: TableSettings,
     ) -> None:
+        self._settings = settings
         self._serving, self._catalog, self._engine, self._try_change = serving, catalog, engine, try_change
         self._clock, self._deadline_s = clock, deadline_s
         self._lock = asyncio.Lock()
@@ -125,7 +148,34 @@ class TablesService:
             if not await self._was_made(active, mark):
                 table = self._catalog.get(name)
                 await check_confirmed(self._engine, table, confirm)
-                await self._log(active, "drop", table, mark)
+                if self._settings.drop_kept_s > 0:
+                    await self._log(active, "put", dropped(table, self._clock.wall_ms()), mark)
+                else:
+                    await self._log(active, "drop", table, mark)
+
+    async def restore(self, name: str, mark: RequestMark | None = None) -> TableSchema:
+        """The last table of this name that was dropped is back, with all its rows. Raises NotFound, Conflict."""
+        async with self._turn() as active:
+            if await self._was_made(active, mark):
+                return self._catalog.get(name_before_drop(name))
+            table = restored(self._catalog.find_dropped(name))
+            if self._catalog.find(table.name) is not None:
+                raise Conflict(
+                    f"there is a table {table.name!r} again: drop that one first, which is kept as well, or leave the old one",
+                    table=table.name,
+                )
+            await self._log(active, "put", table, mark)
+            return self._catalog.get(table.name)
+
+    async def purge_dropped(self) -> None:
+        """At the active: dropped tables go for good once they were kept for long enough. The other site hears it by the log."""
+        until_ms = self._clock.wall_ms() - self._settings.drop_kept_s * 1000
+        while self._serving.writing is not None:
+            async with self._turn() as active:
+                over = [table for table in self._catalog.dropped if (table.dropped_ms or 0) <= until_ms]
+                if not over:
+                    return
+                await self._log(active, "drop", over[-1], None)
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
         schema = encode_schema(table) if kind == "put" else b""
@@ -135,7 +185,7 @@ class TablesService:
         record = Record(RecordKind.DDL, table.id, value=msgspec.msgpack.encode(change), request=request)
         pending = Pending([record], DDL_BYTES, self._clock.monotonic_s() + self._deadline_s, self._change_settled)
         self._settled.clear()
-        if kind == "drop":
+        if kind == "drop" or table.dropped_ms is not None:
             self._catalog.drop_begins(table.id)
         active.commit.submit(pending)
         await pending.answer

@@ -12,6 +12,7 @@ from typing import Annotated
 from gateway.epoch.active_epoch import ActiveSettings
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
+from gateway.service.tables import TableSettings
 from storage.engines.applying import BarrierLimits
 from storage.engines.settings import EngineSettings
 from storage.settings import Matches, OneOf, Url
@@ -41,4 +42,5 @@ class SiteSettings(ActiveSettings):
     http: HttpSettings = field(default_factory=HttpSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     barriers: BarrierLimits = field(default_factory=BarrierLimits)
+    tables: TableSettings = field(default_factory=TableSettings)
     audits: AuditSettings = field(default_factory=AuditSettings)

@@ -75,7 +75,7 @@ class Site:
             self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s
         )
         self.tables = TablesService(
-            self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s,
+            self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s, settings=settings.tables,
             try_change=SchemaTrial(engine, parts.transport, site=self.site, peer=self.peer).check,
         )
         self.barrier_calls = BarrierService(

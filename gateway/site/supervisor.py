@@ -226,6 +226,7 @@ class Supervisor:
         self._troubles = now
 
     async def _purge(self) -> None:
-        """Old versions and request outcomes go, at the active and at the standby alike."""
+        """Old versions and request outcomes go, at the active and at the standby alike; dropped tables by the active's word."""
         if self._site.parts.engine.failure is None:
             await self._site.parts.engine.purge(self._site.parts.clock.wall_ms())
+        await self._site.tables.purge_dropped()

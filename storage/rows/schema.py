@@ -27,6 +27,7 @@ REPLICATIONS = ("sync", "async", "local")
 TypeName = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(TYPES)})]
 Replication = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(REPLICATIONS)})]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_DROPPED = "~"  # in no name that a client can give
 _NAME_RULE = "must be 1 to 128 letters, digits or _, and must not begin with a digit"
 
 
@@ -40,7 +41,7 @@ class Column(msgspec.Struct, frozen=True):
     default: Any = None
 
 
-class TableSchema(msgspec.Struct, frozen=True):
+class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
     """One table. `revision` grows with each change; `history_s`: how long old versions are kept for as_of reads."""
 
     id: int
@@ -52,6 +53,7 @@ class TableSchema(msgspec.Struct, frozen=True):
     history_s: int
     revision: int
     next_column_id: int
+    dropped_ms: int | None = None  # when it was dropped, in milliseconds since 1970; its rows are kept for a while
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -67,6 +69,23 @@ class TableSchema(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decode = msgspec.msgpack.Decoder(TableSchema).decode
+
+
+def name_before_drop(name: str) -> str:
+    """The name that a table had whose name is now `name`; of one that was not dropped, `name` itself."""
+    return name.partition(_DROPPED)[0]
+
+
+def dropped(schema: TableSchema, now_ms: int) -> TableSchema:
+    """The table as it is kept behind its drop. Its name is one that nobody can give, so that its old one is free."""
+    name = f"{schema.name}{_DROPPED}{schema.id}"
+    return msgspec.structs.replace(schema, name=name, dropped_ms=now_ms, revision=schema.revision + 1)
+
+
+def restored(schema: TableSchema) -> TableSchema:
+    """The inverse of `dropped`, as a later revision."""
+    name = name_before_drop(schema.name)
+    return msgspec.structs.replace(schema, name=name, dropped_ms=None, revision=schema.revision + 1)
 
 
 def encode_schema(schema: TableSchema) -> bytes:

@@ -78,3 +78,6 @@ class TablesOverBytes:
 
     async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
         await self._tables.drop(name, over_bytes(mark, RequestMark | None), over_bytes(confirm, str | None))
+
+    async def restore(self, name: str, mark: RequestMark | None = None) -> TableSchema:
+        return over_bytes(await self._tables.restore(name, over_bytes(mark, RequestMark | None)), TableSchema)

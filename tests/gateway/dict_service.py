@@ -29,7 +29,7 @@ from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.frame import make_frame
 from storage.log.record import Record, RecordKind, RequestMark, SchemaChange
-from storage.rows.schema import TableSchema, alter, encode_schema, parse_table, same_table
+from storage.rows.schema import TableSchema, alter, dropped, encode_schema, parse_table, restored, same_table
 from switchover.facts import SiteFacts
 from switchover.monitor.views import SiteView
 from switchover.operations.document import Operation, OperationDocument, OperationState, StepRecord, document
@@ -181,7 +181,7 @@ class DictTables:
 
     async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
         self._site.need_active()
-        wanted = parse_table(body, max((table.id for table in self._site.catalog.all()), default=0) + 1)
+        wanted = parse_table(body, max(self._site.engine.applied.schemas(), default=0) + 1)
         existing = self._site.catalog.find(wanted.name)
         if existing is not None:
             if same_table(existing, wanted):
@@ -197,8 +197,17 @@ class DictTables:
 
     async def drop(self, name: str, mark: RequestMark | None = None, confirm: str | None = None) -> None:
         self._site.need_active()
-        await check_confirmed(self._site.engine, self._site.catalog.get(name), confirm)
-        await self._change("drop", self._site.catalog.get(name))
+        table = self._site.catalog.get(name)
+        await check_confirmed(self._site.engine, table, confirm)
+        await self._change("put", dropped(table, CREATED_MS))
+
+    async def restore(self, name: str, mark: RequestMark | None = None) -> TableSchema:
+        self._site.need_active()
+        table = restored(self._site.catalog.find_dropped(name))
+        if self._site.catalog.find(table.name) is not None:
+            raise Conflict(f"there is a table {table.name!r} again", table=table.name)
+        await self._change("put", table)
+        return self._site.catalog.get(table.name)
 
     async def _change(self, kind: str, table: TableSchema) -> None:
         change = SchemaChange(kind, table.id, encode_schema(table) if kind == "put" else b"", table.history_s)

@@ -138,7 +138,7 @@ def test_the_command_without_the_server(installed: Path) -> None:
     shown = run(installed, "-m", "twinlog", "--help")
     assert shown.returncode == 0, shown.stderr
     verbs = set(re.findall(r"^│ ([a-z][a-z-]+) ", shown.stdout, re.MULTILINE))
-    assert verbs == {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "receipt"}
+    assert verbs == {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table", "receipt"}
     refused = run(installed, "-m", "twinlog", "serve", "--config", "site.toml")
     assert refused.returncode == 2
     assert "install the distribution twinlog-server" in refused.stderr
@@ -147,7 +147,7 @@ def test_the_command_without_the_server(installed: Path) -> None:
 
 def test_the_verbs_of_the_server_are_known_by_name() -> None:
     app, endings = make_app()
-    own = {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "receipt"}
+    own = {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table", "receipt"}
     commands = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
     for group in app.registered_groups:
         inner = group.typer_instance

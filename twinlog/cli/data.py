@@ -1,4 +1,4 @@
-"""The data verbs: tables, put, get, scan, delete, drop-table, receipt. All of them through the client.
+"""The data verbs: tables, put, get, scan, delete, drop-table, restore-table, receipt. All of them through the client.
 
 What always holds: keys and values are typed by the table's schema, never guessed; a write prints how it was acknowledged.
 """
@@ -149,7 +149,22 @@ def drop_table(
     if as_json:
         print_json({"dropped": table})
     else:
-        out().print(f"dropped {escape(table)}")
+        back = f"`twinlog restore-table {escape(table)}` brings it back as long as its rows are kept"
+        out().print(f"dropped {escape(table)}; {back}")
+
+
+@app.command("restore-table", rich_help_panel=DATA, epilog=EXIT_CODES)
+@verb
+def restore_table(
+    table: _TableArgument, config: ConfigOption = "", deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+) -> None:
+    """Bring back a dropped table with its rows: the last one that had this name."""
+    with connected(config, deadline_s) as client:
+        found = client.restore_table(table)
+    if as_json:
+        print_json(found)
+    else:
+        out().print(f"restored {escape(table)}")
 
 
 @app.command(rich_help_panel=DATA, epilog=EXIT_CODES + " With --json: one row a line.")

@@ -1,4 +1,4 @@
-"""Tables: create, list, show, change, drop."""
+"""Tables: create, list, show, change, drop, restore."""
 
 from __future__ import annotations
 
@@ -76,6 +76,15 @@ def router(context: ApiContext) -> APIRouter:
         head = await head_once_whole(request, context)
         await tables.drop(decoded_part(table), request_mark(head, b""), confirm)
         return Response(status_code=204)
+
+    @routes.post(
+        "/{table}:restore", operation_id="restoreTable",
+        summary="Restore a dropped table and its rows, as long as they are kept", openapi_extra=api.headers("Idempotency-Key"),
+        responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
+    )
+    async def restore_table(table: TableName, request: Request) -> Response:
+        head = await head_once_whole(request, context)
+        return json_answer(to_public(await tables.restore(decoded_part(table), request_mark(head, b""))))
 
     return routes
 

@@ -75,3 +75,12 @@ async def test_a_table_with_rows_is_dropped_only_by_its_name_said_twice(door: Do
     assert (await door.get("UA,1"))["row"]["delay"] == 3.0
     assert (await door.http.delete("/v1/tables/flights?confirm=flights")).status_code == 204
     problem(await door.http.get("/v1/tables/flights"), 404, "not-found", table="flights")
+    problem(await door.http.get("/v1/tables/flights~1/rows/UA,1"), 404, "not-found", table="flights~1")
+    assert (await door.http.post("/v1/tables", json={**NEW, "name": "flights"})).status_code == 201
+    problem(await door.http.post("/v1/tables/flights:restore"), 409, "conflict", table="flights")
+    assert (await door.http.delete("/v1/tables/flights")).status_code == 204
+    problem(await door.http.post("/v1/tables/other:restore"), 404, "not-found", table="other")
+    restored = await door.http.post("/v1/tables/flights~1:restore")
+    assert restored.status_code == 200
+    assert restored.json()["columns"][0]["name"] == "carrier"
+    assert (await door.get("UA,1"))["row"]["delay"] == 3.0

@@ -31,6 +31,7 @@ from twinlog.problem_documents import classes_of
 PATHS = {
     "/v1/tables": {"get", "post"},
     "/v1/tables/{table}": {"get", "patch", "delete"},
+    "/v1/tables/{table}:restore": {"post"},
     "/v1/tables/{table}/rows": {"get"},
     "/v1/tables/{table}/rows/{key}": {"get", "put", "patch", "delete"},
     "/v1/tables/{table}/rows/{key}:check": {"post"},
@@ -225,7 +226,7 @@ def _patterns(document: dict[str, Any]) -> list[re.Pattern[str]]:
 
 def test_every_body_has_a_schema_and_an_example(document: dict[str, Any]) -> None:
     for path, method, operation in _operations(document):
-        bare = path.endswith((":abort", ":resume"))
+        bare = path.endswith((":abort", ":resume", ":restore"))
         assert ("requestBody" in operation) == (method in ("post", "put", "patch") and not bare), (path, method)
         if "requestBody" in operation and not path.startswith("/internal"):
             content = operation["requestBody"]["content"]["application/json"]

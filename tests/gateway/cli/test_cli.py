@@ -16,7 +16,8 @@ from twinlog.flow import Patience
 from twinlog.sites import who
 
 VERBS = [
-    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "validate", "switchover",
+    "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table",
+    "validate", "switchover",
     "failover", "rejoin", "degrade", "resync", "resume", "abort", "history", "receipt", "version", "advise", "monitor",
     "log ls", "log cat", "log verify", "config check", "config show",
 ]
@@ -197,6 +198,9 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert run("get", "things", "1").exit_code == 0
     assert run("drop-table", "things", typed="things\n").exit_code == 0
     assert run("drop-table", "things").exit_code == 1, "there is none"
+    assert run("restore-table", "things").exit_code == 0
+    assert run("get", "things", "1").exit_code == 0
+    assert run("restore-table", "things").exit_code == 1, "it is there"
 
 
 def test_deleting_the_row_of_two_dots_deletes_that_row(run: Run, sites: TwoSites) -> None:

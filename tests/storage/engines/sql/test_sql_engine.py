@@ -18,7 +18,7 @@ from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.names import column_names
 from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.codec import RowCodec
-from storage.rows.schema import Column, TableSchema, alter, encode_schema, parse_table
+from storage.rows.schema import Column, TableSchema, alter, dropped, encode_schema, parse_table, restored
 from storage.rows.types import INT64_MAX, INT64_MIN
 from tests.storage.engines.engine_rig import Log, drop_table, upsert
 from tests.storage.engines.sql.rig import PostgresRig, SqliteRig, a_database, postgres
@@ -267,3 +267,22 @@ async def test_two_processes_cannot_both_go_on(tmp_path: Path) -> None:
     await rig.engine.apply([second])
     await other.close()
     await rig.engine.close()
+
+
+@pytest.mark.parametrize("name", ["flights", "user", "x" * 63, "x" * 100])
+async def test_a_dropped_table_leaves_its_name_and_comes_back_with_its_rows(rig: PostgresRig, database: str, name: str) -> None:
+    log, first, second = Log(), schema(name=name), schema(name=name, table_id=2)
+    await rig.engine.apply([log.frame(ddl(first), row(first, PLAIN))])
+    before = await rig.engine.get(1, RowCodec(first).keys.encode([1]))
+    gone = dropped(first, 5)
+    await rig.engine.prepare_schema(1, encode_schema(gone))
+    await rig.engine.apply([log.frame(ddl(gone)), log.frame(ddl(second), row(second, {"k": 7}))])
+    await rig.restart()
+    back = restored(gone)
+    with_new_name = restored(dropped(second, 6))
+    await rig.engine.apply([log.frame(ddl(dropped(second, 6))), log.frame(ddl(back))])
+    assert await rig.engine.get(1, RowCodec(first).keys.encode([1])) == before
+    shown = seen(database, "SELECT name FROM twinlog_tables WHERE id = 1")[0][0]
+    assert seen(database, f'SELECT k, int64 FROM "{shown}"') == [(1, INT64_MAX)]
+    assert (shown == name) == (len(name) <= 63)
+    assert (back.name, back.revision, with_new_name.name) == (name, 3, name)
