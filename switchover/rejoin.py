@@ -24,6 +24,7 @@ from remote_log.replication.messages import (
     EPOCHS,
     ROWS,
     EpochsReply,
+    EpochsRequest,
     RowsReply,
     RowsRequest,
     Transport,
@@ -40,7 +41,7 @@ from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.wal import Wal
-from storage.prefix import FLOOR
+from storage.prefix import FLOOR, needs_base
 from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.errors import Refused
 
@@ -77,6 +78,7 @@ class Rejoin:
         self._transport, self._sink, self._failpoints = transport, sink, failpoints
         self.report = RejoinReport()
         self._history: list[EpochEntry] = []
+        self._holds, self._begins_after = True, 0  # the active's log: this site's position, and from where on
 
     async def run(self) -> RejoinReport:
         """All steps. Each is idempotent: after a crash the whole is run again."""
@@ -96,13 +98,16 @@ class Rejoin:
 
     async def learn(self) -> None:
         """The active's epochs, and where each began."""
-        reply = from_message(EpochsReply, await self._transport.call(EPOCHS, {}, CALL_TIMEOUT_S))
+        sink = self._sink
+        message = to_message(EpochsRequest(sink.point))
+        reply = from_message(EpochsReply, await self._transport.call(EPOCHS, message, CALL_TIMEOUT_S))
+        if reply.epoch < sink.followed_epoch:
+            raise Refused(f"the other site says epoch {reply.epoch}, but this site has followed {sink.followed_epoch} already")
+        sink.verifier.history(reply.history, reply.epoch, "the active's answer")
+        await sink.confirm(reply.epoch)
         self._history = unpack_history(reply.history)
+        self._holds, self._begins_after = reply.holds, reply.begins_after
         self.report.active_epoch = reply.epoch
-        if reply.epoch < self._sink.followed_epoch:
-            raise Refused(
-                f"the other site says epoch {reply.epoch}, but this site has followed {self._sink.followed_epoch} already"
-            )
 
     def _shared(self, frame: Frame) -> bool:
         try:
@@ -149,6 +154,11 @@ class Rejoin:
         if reaches_back:  # what this site's WAL failed to keep, and went on without, the active may have from the remote log
             end = touched[0].previous
         self.report.end_seq = end
+        if end == engine.applied.seq and not needs_base(engine):
+            if not self._holds:
+                await self._ask_for_base("the active's log does not hold what is applied here, though the numbers agree")
+            elif end < self._begins_after:
+                await self._ask_for_base(f"the active's log begins after {self._begins_after}")
         if end >= engine.applied.seq or self.report.base_needed:
             return
         if not reaches_back or any(r.kind == RecordKind.DDL for frame in touched for r in frame.records):
@@ -167,8 +177,9 @@ class Rejoin:
         floor, last_timestamp = end, 0
         for first in range(0, len(keys), ROWS_PER_CALL):
             part = keys[first : first + ROWS_PER_CALL]
-            message = to_message(RowsRequest(part))
-            reply = from_message(RowsReply, await self._transport.call(ROWS, message, CALL_TIMEOUT_S))
+            asked = RowsRequest(part)
+            reply = from_message(RowsReply, await self._transport.call(ROWS, to_message(asked), CALL_TIMEOUT_S))
+            self._sink.check_rows(asked, reply)
             floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
             for (table, key), row in zip(part, reply.rows, strict=True):
                 rows.append((table, key, None if row is None else StoredRow(key, row[0], row[1])))

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from chaos.simulate.actors.lies import LIES
 from chaos.workloads import WORKLOADS
 from chaos.workloads.schema_changes import SchemaChanges
 from twinlog.errors import InvalidInput
@@ -107,8 +108,9 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
+LIE = Kind("lie", ("a", "b", "active", "standby", "standby"), 1.0, how=tuple(LIES))  # what one posts that no site sends
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER, REFUSAL)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER, REFUSAL, LIE)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
@@ -118,11 +120,13 @@ STRUCK = 5  # one plan in so many has a disaster
 CHOSEN = 10  # one plan in so many has the policy performance
 REFUSED = 4  # in one plan in so many of those with schema changes a database refuses one
 AUDITED = 4  # in one plan in so many barriers are taken
+LIED_TO = 3  # in one plan in so many somebody posts forged messages
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan of `seed`, of faults of `kinds` only."""
-    return refused(audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds), kinds)
+    plan = audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
+    return lied_to(refused(plan, kinds), kinds)
 
 
 def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
@@ -133,6 +137,17 @@ def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
     times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 2))]
     refusals = [_draw_fault(chance, REFUSAL, round(at_s, 3)) for at_s in times]
     return replace(plan, faults=tuple(sorted((*plan.faults, *refusals), key=lambda fault: fault.at_s)))
+
+
+def lied_to(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
+    """Returns the plan, with lies if its seed is one of those: at any time, and while roles or modes change."""
+    chance = random.Random(f"lies {plan.seed}")
+    if LIE.name not in kinds or (chance.randrange(LIED_TO) and len(kinds) > 1):
+        return plan
+    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(2, 10))]
+    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
+    lies = [_draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
+    return replace(plan, faults=tuple(sorted((*plan.faults, *lies), key=lambda fault: fault.at_s)))
 
 
 def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from storage.log.record import BARRIER_NAME
 from storage.rows.schema import COLUMNS_MAX, HISTORY_S_MAX, KEY_COLUMNS_MAX, NAME, Replication, TableDocument, TypeName
 from switchover.operations.document import OperationDocument
 
@@ -128,7 +129,7 @@ class OperationList(Struct):
 class BarrierBody(Struct, forbid_unknown_fields=True):
     """A new barrier; the site makes its name of the time when the name is left out."""
 
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(?![\s\S])")] | None = None  # a `$` takes a newline
+    name: Annotated[str, Meta(pattern=rf"^{BARRIER_NAME}(?![\s\S])")] | None = None  # a `$` takes a newline
 
 
 class HealthAnswer(Struct, frozen=True):

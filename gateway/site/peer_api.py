@@ -32,6 +32,7 @@ from remote_log.replication.messages import (
     BaseRequest,
     DrainReply,
     EpochsReply,
+    EpochsRequest,
     FollowRequest,
     MergeReply,
     MergeRequest,
@@ -47,8 +48,10 @@ from remote_log.replication.messages import (
     pack_history,
     to_message,
 )
+from remote_log.replication.shipper import holds
 from storage.rows.readable import readable_key
 from storage.rows.schema import TableSchema
+from storage.rows.stored import stored_schema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
 from twinlog.decoding import decoded
@@ -111,9 +114,12 @@ class PeerApi:
         return await own_facts(self._site)
 
     async def _epochs(self, message: dict[str, Any]) -> msgspec.Struct:
+        request = from_message(EpochsRequest, message)
         epoch = self._proved_epoch()
-        engine = self._site.parts.engine
-        return EpochsReply(epoch.epoch, engine.applied.seq, pack_history(engine.applied.epochs))
+        engine, wal = self._site.parts.engine, self._site.parts.wal
+        held = await holds(wal, engine.applied.seq, request.at)
+        history = pack_history(engine.applied.epochs)
+        return EpochsReply(epoch.epoch, engine.applied.seq, history, held, wal.first_previous or 0)
 
     async def _rows(self, message: dict[str, Any]) -> msgspec.Struct:
         request = from_message(RowsRequest, message)
@@ -125,6 +131,8 @@ class PeerApi:
 
     async def _prepare(self, message: dict[str, Any]) -> msgspec.Struct:
         request = from_message(PrepareRequest, message)
+        if request.schema is not None and stored_schema(request.schema).id != request.table:
+            raise InvalidInput(f"the schema is not of table {request.table}", table=request.table)
         try:
             await self._site.parts.engine.prepare_schema(request.table, request.schema)
         except InvalidInput as error:
@@ -151,6 +159,11 @@ class PeerApi:
         return DrainReply(await self._site.drain(), self._site.epoch)
 
     async def _undrain(self, message: dict[str, Any]) -> msgspec.Struct:
+        """A switchover that is undone says so while it has the pair; once nobody has it, anybody may."""
+        request = from_message(PlanRequest, message)
+        state = await self._site.refresh_pair_state()
+        if state is not None and state.switching is not None and state.switching.plan_id != request.plan_id:
+            raise PlanSuperseded(f"plan {request.plan_id} does not have the pair", plan_id=request.plan_id)
         self._site.undrain()
         return DrainReply(self._site.parts.engine.applied.seq, self._site.epoch)
 
@@ -163,7 +176,8 @@ class PeerApi:
     # ---- quarantined rows
     async def _merge(self, message: dict[str, Any]) -> msgspec.Struct:
         """Rows of a quarantine as conditional writes: what is newer than the row that is there changes it."""
-        request = from_message(MergeRequest, message)
+        request, parts = from_message(MergeRequest, message), self._site.parts
+        self._site.sink.verifier.merge(request, parts.engine.applied.schemas(), parts.clock.wall_ms())
         merged = 0
         absent: list[tuple[int, bytes]] = []
         tables = {table.id: table for table in self._site.catalog.all()}

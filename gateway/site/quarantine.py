@@ -7,7 +7,7 @@ stays, and its manifest names them, unless these rows are to be put as well. Sou
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, Transport, from_message, to_message
 from storage.disk.port import Files
@@ -19,8 +19,9 @@ from twinlog.errors import DamagedLog, Refused
 
 MERGE_CHUNK = 500
 MERGE_TIMEOUT_S = 60.0
-MergeRow = tuple[int, str, bytes, bytes, int]  # table, operation, key, value, version
-OPERATIONS = {RecordKind.UPSERT: "upsert", RecordKind.UPDATE: "update", RecordKind.DELETE: "delete"}
+MergeOp = Literal["upsert", "update", "delete"]
+MergeRow = tuple[int, MergeOp, bytes, bytes, int]  # table, operation, key, value, version
+OPERATIONS: dict[RecordKind, MergeOp] = {RecordKind.UPSERT: "upsert", RecordKind.UPDATE: "update", RecordKind.DELETE: "delete"}
 
 
 async def merge_quarantine(files: Files, transport: Transport, *, put_absent: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from gateway.site.serving_judgement import COORDINATOR
 from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
+from remote_log.replication.verification import Verifier
 from remote_log.writing.writer import RemoteWriter
 from storage.engines.unshown import standing_at
 from storage.log.record import Record, RecordKind
@@ -67,7 +69,8 @@ class Site:
         self.catalog = Catalog(parts.engine)
         self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)
         self.sink = Sink(
-            parts.engine, parts.clock, self.applier, refusal=self._shipping_refusal, on_applied=self.catalog.applied
+            parts.engine, parts.clock, self.applier, Verifier((self.site, self.peer)), refusal=self._shipping_refusal,
+            on_applied=self.catalog.applied, confirm=self._confirm_epoch, new_nonce=parts.new_id,
         )
         self.admission = Admission(settings.commit)
         engine, clock, deadline_s = parts.engine, parts.clock, settings.http.request_deadline_s
@@ -306,6 +309,22 @@ class Site:
         seen = await known_epochs(parts.engine, parts.wal, dfs_by_site, self.layout)
         parts.coordinator.know(seen.known)
         return seen._replace(known=max(seen.known, parts.coordinator.met_epoch))
+
+    async def _confirm_epoch(self, epoch: int) -> None:
+        """An epoch counts that the register names, or a claim on one of the two DFSs: whoever follows one that nobody gave away
+        would refuse the real active for ever. Raises Unavailable."""
+        state = self.pair_state
+        if state is None or state.epoch < epoch:
+            with suppress(Unavailable):
+                state = await self.refresh_pair_state()
+        if state is not None and state.epoch >= epoch:
+            return
+        seen = await self.known_epochs()
+        if seen.known < epoch:
+            raise Unavailable(
+                f"the other site names epoch {epoch}, and neither the register nor a claim in sight does: it is asked again",
+                retry_after_s=1, waiting_for=f"a sign of epoch {epoch}",
+            )
 
     # ---- what plans do at the active
     async def canary(self) -> int:

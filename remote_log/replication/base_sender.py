@@ -71,16 +71,17 @@ class BaseSender:
         self._loads = 0  # begun in this epoch, by snapshot: with the epoch it names one for ever
         self.rows_sent = 0
 
-    async def send(self, progress: BaseProgress | None) -> Position:
-        """Everything that is behind `progress`, the follower's own word (None: it has nothing). Its answer to the end."""
+    async def send(self, progress: BaseProgress | None, nonce: str) -> Position:
+        """Everything that is behind `progress`, the follower's own word (None: it has nothing), under the `nonce` with which it
+        asked. Its answer to the end."""
         held = self._held
         if held is None or progress is None or (progress.epoch, progress.load) != (self._epoch, held.load):
             held = await self._take()
             if progress is not None and not self._goes_on(progress):
                 progress = None
         try:
-            progress = await self._send_parts(held, progress)
-            return await self._send_end(held, progress)
+            progress = await self._send_parts(held, progress, nonce)
+            return await self._send_end(held, progress, nonce)
         except EngineFailed:
             self.release()  # the storage may have been opened anew, and the snapshot with it
             raise
@@ -120,7 +121,7 @@ class BaseSender:
         except Refused:
             return False
 
-    async def _send_parts(self, held: _Held, progress: BaseProgress | None) -> BaseProgress:
+    async def _send_parts(self, held: _Held, progress: BaseProgress | None, nonce: str) -> BaseProgress:
         """All parts behind `progress`; the progress with the last one."""
         seq = held.snapshot.seq
         if progress is None:
@@ -136,16 +137,16 @@ class BaseSender:
                 upto = part.moves(at)
                 rows = [(table, row.key, row.value, row.version) for table, row in part.rows]
                 outcomes = pack_outcomes(part.outcomes)
-                await self._call(BASE, BaseRequest(self._epoch, progress, upto, schemas, rows, outcomes))
+                await self._call(BASE, BaseRequest(self._epoch, nonce, progress, upto, schemas, rows, outcomes))
                 schemas = None
                 held.used_s = self._clock.monotonic_s()
                 self.rows_sent += len(rows)
                 progress = at = upto
         return at
 
-    async def _send_end(self, held: _Held, progress: BaseProgress) -> Position:
+    async def _send_end(self, held: _Held, progress: BaseProgress, nonce: str) -> Position:
         history = pack_history(self._history(progress.seq))
-        done = BaseDoneRequest(self._epoch, progress, held.last_timestamp, history)
+        done = BaseDoneRequest(self._epoch, nonce, progress, held.last_timestamp, history)
         position = await self._call(BASE_DONE, done)
         self.release()
         return position

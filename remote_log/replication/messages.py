@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from storage.engine import EpochEntry, RequestOutcome
+from storage.log.frame import TIMESTAMP_MAX
 from twinlog.decoding import decoded
 from twinlog.errors import PeerError
 
@@ -26,7 +28,20 @@ FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
 DRAIN, UNDRAIN, STEP_DOWN, MERGE = "drain", "undrain", "step_down", "merge"
 
-OutcomeRow = tuple[str, bytes, int, int, int, int, bool]  # idempotency key, then RequestOutcome as a tuple
+SEQ_MAX = 1 << 62
+EPOCH_MAX = 1 << 39  # a claim's name has twelve digits (layout.py)
+Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
+Epoch = Annotated[int, Meta(ge=0, le=EPOCH_MAX)]
+Version = Annotated[int, Meta(ge=0, le=TIMESTAMP_MAX)]  # a hybrid timestamp
+TableId = Annotated[int, Meta(ge=0, lt=1 << 60)]
+Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
+Name = Annotated[str, Meta(max_length=128)]
+Text = Annotated[str, Meta(max_length=1 << 16)]
+KeyBytes = Annotated[bytes, Meta(max_length=64 << 10)]
+Digest = Annotated[bytes, Meta(max_length=64)]
+ROWS_MAX = 10_000  # that one call asks for
+History = list[tuple[Epoch, Seq, Seq, Name, Name]]  # EpochEntry as a tuple, ascending
+OutcomeRow = tuple[Name, Digest, Epoch, Seq, Version, Seq, bool]  # idempotency key, then RequestOutcome as a tuple
 
 
 class Transport(Protocol):
@@ -34,12 +49,26 @@ class Transport(Protocol):
         """The peer's answer to one of the methods above. Raises what the peer raised, or PeerError."""
 
 
-class FollowRequest(msgspec.Struct):
-    """The active asks the other site to follow `epoch`, and shows where each epoch began."""
+class LogPoint(msgspec.Struct, frozen=True):
+    """The end of a frame in a log, by its numbers and by the CRC of its bytes: None where only the numbers are known."""
 
-    epoch: int
-    site: str
-    history: list[tuple[int, int, int, str, str]]  # EpochEntry as a tuple, ascending
+    seq: Seq
+    epoch: Epoch
+    crc: Crc | None = None
+
+
+class FollowRequest(msgspec.Struct):
+    """The active asks the other site to follow `epoch`, and shows where each epoch began.
+
+    `begins_after`: what its log continues from at the earliest. `not_held`: a position of the other site that its log does not
+    hold.
+    """
+
+    epoch: Epoch
+    site: Name
+    history: History
+    begins_after: Seq = 0
+    not_held: LogPoint | None = None
 
 
 class BaseProgress(msgspec.Struct, frozen=True):
@@ -50,121 +79,143 @@ class BaseProgress(msgspec.Struct, frozen=True):
     the latest, the storage is a prefix again. Rows up to (`table`, `key`) are in, then the outcomes up to `request`.
     """
 
-    epoch: int
-    load: int
-    part: int
-    seq: int
-    seq_epoch: int
-    floor: int
-    floor_epoch: int
-    table: int = 0
-    key: bytes = b""
-    request: str | None = None
+    epoch: Epoch
+    load: Seq
+    part: Seq
+    seq: Seq
+    seq_epoch: Epoch
+    floor: Seq
+    floor_epoch: Epoch
+    table: TableId = 0
+    key: KeyBytes = b""
+    request: Name | None = None
 
 
 class Position(msgspec.Struct):
     """A follower's position. `state`: following | diverged | loading | busy (not a standby now; `why` says).
 
-    `base`: how far an unfinished base has come; None: there is none that could be gone on with.
+    `applied_crc`: of the last frame that it applied, where it knows. `base`: how far an unfinished base has come; None: there
+    is none that could be gone on with. `nonce`: loading, what each part of the base must bear.
     """
 
-    state: str
-    applied_seq: int
-    applied_epoch: int
-    durable_seq: int
-    why: str = ""
+    state: Literal["following", "diverged", "loading", "busy"]
+    applied_seq: Seq
+    applied_epoch: Epoch
+    durable_seq: Seq
+    why: Text = ""
     base: BaseProgress | None = None
+    nonce: Name = ""
+    applied_crc: Crc | None = None
+
+    @property
+    def at(self) -> LogPoint:
+        return LogPoint(self.applied_seq, self.applied_epoch, self.applied_crc)
 
 
 class ReplicateRequest(msgspec.Struct):
-    """Frames in order, their bytes one after another; empty: only the position is asked for.
+    """Frames in order, their bytes one after another; empty: only the position is asked for. They continue `after`: a follower
+    that stands anywhere else applies nothing, and says where it stands.
 
     `flush`: make everything durable before answering.
     """
 
-    epoch: int
+    epoch: Epoch
+    after: LogPoint
     frames: bytes
     flush: bool = False
 
 
 class BaseRequest(msgspec.Struct):
-    """A part of base data, taken only by a follower whose progress is exactly `after` (None: by any, which it empties), and
-    which brings it to `upto`.
+    """A part of base data, taken only by a follower that asked for it under this `nonce` and whose progress is exactly `after`
+    (None: by any, which it empties), and which brings it to `upto`.
 
     `schemas` of every table, in the first part of each load, before any of its rows: an engine that keeps rows in typed columns
     needs them there. None: as before. `rows` in key order: (table, key, value, version). `outcomes` in key order: what
     idempotency keys answered.
     """
 
-    epoch: int
+    epoch: Epoch
+    nonce: Name
     after: BaseProgress | None
     upto: BaseProgress
-    schemas: dict[int, bytes] | None
-    rows: list[tuple[int, bytes, bytes, int]]
+    schemas: dict[TableId, bytes] | None
+    rows: list[tuple[TableId, KeyBytes, bytes, Version]]
     outcomes: list[OutcomeRow]
 
 
 class BaseDoneRequest(msgspec.Struct):
     """The base that has come to exactly `after` is complete; none of its rows is later than `last_timestamp`."""
 
-    epoch: int
+    epoch: Epoch
+    nonce: Name
     after: BaseProgress
-    last_timestamp: int
-    history: list[tuple[int, int, int, str, str]]
+    last_timestamp: Version
+    history: History
+
+
+class EpochsRequest(msgspec.Struct):
+    """`at`: where the storage of the site that asks stands."""
+
+    at: LogPoint
 
 
 class EpochsReply(msgspec.Struct):
-    epoch: int
-    applied_seq: int
-    history: list[tuple[int, int, int, str, str]]
+    """The epochs of the active. `holds`: False when its log does not hold the position asked about, as far as it reaches back;
+    `begins_after`: what its log continues from at the earliest."""
+
+    epoch: Epoch
+    applied_seq: Seq
+    history: History
+    holds: bool
+    begins_after: Seq
 
 
 class RowsRequest(msgspec.Struct):
-    keys: list[tuple[int, bytes]]
+    keys: Annotated[list[tuple[TableId, KeyBytes]], Meta(max_length=ROWS_MAX)]
 
 
 class RowsReply(msgspec.Struct):
     """Rows as asked, None where absent, read at `seq`, when `last_timestamp` was the largest applied."""
 
-    seq: int
-    last_timestamp: int
-    rows: list[tuple[bytes, int] | None]  # (value, version)
+    seq: Seq
+    last_timestamp: Version
+    rows: Annotated[list[tuple[bytes, Version] | None], Meta(max_length=ROWS_MAX)]  # (value, version)
 
 
 class PrepareRequest(msgspec.Struct):
     """The active asks whether the other site's storage would take this change of `table`. `schema` None: its drop."""
 
-    table: int
+    table: TableId
     schema: bytes | None
 
 
 class PrepareReply(msgspec.Struct):
     """The database's words, where it would refuse the change; empty: it would not."""
 
-    refused: str
+    refused: Text
 
 
 class PlanRequest(msgspec.Struct):
     """A step that the plan `plan_id`, which has the pair at the coordinator, asks of the other site."""
 
-    plan_id: str
+    plan_id: Name
 
 
 class StatusReply(msgspec.Struct):
-    site: str
-    role: str
-    epoch: int
-    mode: str
-    applied_seq: int
-    durable_seq: int
-    committed_seq: int
-    waiting_for: str
+    site: Name
+    role: Name
+    epoch: Epoch
+    mode: Name
+    applied_seq: Seq
+    durable_seq: Seq
+    committed_seq: Seq
+    waiting_for: Text
 
 
 class MergeRequest(msgspec.Struct):
     """Quarantined rows: (table, operation, key, value, version). `put_absent`: also those that the active does not have."""
 
-    rows: list[tuple[int, str, bytes, bytes, int]]
+    rows: list[tuple[TableId, Literal["upsert", "update", "delete"], KeyBytes, bytes, Version]]
     put_absent: bool = False
 
 
@@ -172,21 +223,21 @@ class MergeReply(msgspec.Struct):
     """`skipped`: the active has a newer version, or not the table. `absent`: (table, key) of rows that the active does not have
     and that were not put: deleted there, or never there."""
 
-    merged: int
-    skipped: int
-    absent: list[tuple[int, bytes]] = []
+    merged: Seq
+    skipped: Seq
+    absent: list[tuple[TableId, KeyBytes]] = []
 
 
 class DrainReply(msgspec.Struct):
-    last_seq: int
-    epoch: int
+    last_seq: Seq
+    epoch: Epoch
 
 
 class StoppedReply(msgspec.Struct):
     """The old active has stopped for good in `epoch`: its storage is durable up to `durable_seq`."""
 
-    epoch: int
-    durable_seq: int
+    epoch: Epoch
+    durable_seq: Seq
 
 
 _T = TypeVar("_T")
@@ -216,11 +267,11 @@ def decode_reply(method: str, data: bytes) -> dict[str, Any]:
     return reply
 
 
-def pack_history(entries: Sequence[EpochEntry]) -> list[tuple[int, int, int, str, str]]:
+def pack_history(entries: Sequence[EpochEntry]) -> History:
     return [(e.epoch, e.first_seq, e.previous, e.site, e.kind) for e in entries]
 
 
-def unpack_history(rows: list[tuple[int, int, int, str, str]]) -> list[EpochEntry]:
+def unpack_history(rows: History) -> list[EpochEntry]:
     return [EpochEntry(*row) for row in rows]
 
 

@@ -4,8 +4,9 @@ It reads the WAL behind what the engine has applied and posts frames to the othe
 behind the oldest kept frame, gets base data first: a snapshot in key order, then the log from there.
 
 What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to go on,
-never a memory of ours; nothing here ever waits on the write path, nor it on this. Batches adapt: what gathered while the
-last one travelled goes next. Source: protocol.md section 7.
+never a memory of ours, once this log was found to hold it: a position above its end, or at another frame, is that of a follower
+that has diverged, and nothing is trimmed by it; nothing here ever waits on the write path, nor it on this. Batches adapt: what
+gathered while the last one travelled goes next. Source: protocol.md section 7.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from remote_log.replication.messages import (
     BaseDoneRequest,
     BaseRequest,
     FollowRequest,
+    LogPoint,
     Position,
     ReplicateRequest,
     Transport,
@@ -35,7 +37,7 @@ from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
 from storage.settings import KIB, MIB, NotInFile, Within
-from twinlog.errors import Fenced, LogGap, TwinlogError
+from twinlog.errors import Fenced, LogGap, PeerError, TwinlogError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,21 @@ class ShipperSettings:
     retry_s: Annotated[float, NotInFile()] = 0.2
     call_timeout_s: Annotated[float, NotInFile()] = 10.0
     base: Annotated[BaseSettings, NotInFile()] = field(default_factory=BaseSettings)
+
+
+class _Diverged(PeerError):
+    """The follower's position is not in the log here. What is seen of it says so already."""
+
+
+async def holds(wal: Wal, end: int, at: LogPoint) -> bool:
+    """False: the log, which ends at `end`, does not hold the frame that ends at `at`. Of what was trimmed nobody knows."""
+    if at.seq > end:
+        return False
+    first = wal.first_previous
+    if first is None or at.seq <= first:
+        return True
+    frame = await wal.frame_at(at.seq)
+    return frame is not None and frame.epoch == at.epoch and at.crc in (None, frame.crc)
 
 
 class PeerView(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +103,8 @@ class Shipper:
         self._on_position, self._settings = on_position, settings
         self.view = PeerView()
         self._flush_wanted = False
+        self._shipped: LogPoint | None = None  # the end of the last frame that was sent
+        self._not_held: LogPoint | None = None  # a position of the follower's that is not in this log
         self._base = BaseSender(
             epoch=epoch, engine=ports.engine, wal=ports.wal, clock=ports.clock, call=self._call, settings=settings.base
         )
@@ -104,6 +123,8 @@ class Shipper:
                     await self._session()
                 except Fenced:
                     raise
+                except _Diverged:
+                    pass
                 except TwinlogError as error:
                     view = self.view
                     self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
@@ -121,22 +142,36 @@ class Shipper:
         self.view = view
         self._on_position(view)
 
-    def _note(self, position: Position) -> Position:
-        self._see(
-            PeerView(position.state, position.applied_seq, position.durable_seq, self._ports.clock.monotonic_s(), position.why)
-        )
+    async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
+        """The follower's answer, once it can be true. Raises PeerError."""
+        reply = await self._ports.transport.call(method, to_message(request), self._settings.call_timeout_s)
+        position = from_message(Position, reply)
+        why = await self._disbelief(position) if position.state == "following" else None
+        now_s = self._ports.clock.monotonic_s()
+        if why is not None:
+            self._not_held = position.at
+            self._see(PeerView("diverged", None, None, now_s, why))
+            raise _Diverged(why)
+        self._see(PeerView(position.state, position.applied_seq, position.durable_seq, now_s, position.why))
         return position
 
-    async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
-        reply = await self._ports.transport.call(method, to_message(request), self._settings.call_timeout_s)
-        return self._note(from_message(Position, reply))
+    async def _disbelief(self, position: Position) -> str | None:
+        """Returns why the follower cannot have followed this log; None: it can."""
+        end = self._log.applied_seq
+        if position.applied_seq > end or position.applied_epoch > self._epoch:
+            return f"it says that it has applied sequence {position.applied_seq}, and the log here ends at {end}"
+        if position.durable_seq > position.applied_seq:
+            return f"it says that {position.durable_seq} is durable, above {position.applied_seq}, which it has applied"
+        if position.at != self._shipped and not await holds(self._ports.wal, end, position.at):
+            return f"what it has applied as sequence {position.applied_seq} is not in the log here"
+        return None
 
     async def _session(self) -> None:
         """Agree on a position, then ship until something goes wrong."""
-        history = pack_history(self._ports.engine.applied.epochs)
-        position = await self._call(FOLLOW, FollowRequest(self._epoch, self._site, history))
+        not_held, self._not_held = self._not_held, None
+        position = await self._call(FOLLOW, self._invitation(not_held))
         if position.state == "loading":
-            position = await self._base.send(position.base)
+            position = await self._base.send(position.base, position.nonce)
         if position.state != "following":
             return
         self._base.release()
@@ -149,15 +184,19 @@ class Shipper:
                 try:
                     frames = await self._ports.wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
                 except LogGap:
-                    position = await self._base.send(None)
-                    continue
+                    return  # the next invitation says where the log begins
                 frames_data = b"".join(frame.data for frame in frames)
                 self.frames_shipped += len(frames)
                 self.bytes_shipped += len(frames_data)
+                self._shipped = LogPoint(frames[-1].last_seq, frames[-1].epoch, frames[-1].crc)
             flush, self._flush_wanted = self._flush_wanted, False
-            position = await self._call(REPLICATE, ReplicateRequest(self._epoch, frames_data, flush))
+            position = await self._call(REPLICATE, ReplicateRequest(self._epoch, position.at, frames_data, flush))
             if len(frames_data) < self._settings.batch_bytes_max // 2:
                 await self._ports.clock.sleep(self._settings.batch_interval_s)
+
+    def _invitation(self, not_held: LogPoint | None) -> FollowRequest:
+        history = pack_history(self._ports.engine.applied.epochs)
+        return FollowRequest(self._epoch, self._site, history, self._ports.wal.first_previous or 0, not_held)
 
     async def _wait_for_more(self) -> None:
         self._log.committed_changed.clear()

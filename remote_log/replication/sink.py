@@ -7,6 +7,8 @@ What always holds:
   always a prefix of the active's committed log (P4);
 - a part of base data is taken only behind the part that it names, and the progress is in the engine's transaction with its
   rows: so a base has no holes, two never mix, and one that was cut off goes on where it stands, also after a crash;
+- nothing has an effect before it was checked (verification.py); a higher epoch counts once this site has seen for itself that
+  it was given away (`confirm`); base data is taken under the nonce that this very process asked for it with;
 - a site that has diverged, or that is busy becoming something else, accepts nothing and says so.
 Source: protocol.md section 7.
 """
@@ -14,7 +16,8 @@ Source: protocol.md section 7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
 
@@ -24,15 +27,18 @@ from remote_log.replication.messages import (
     BaseProgress,
     BaseRequest,
     FollowRequest,
+    LogPoint,
     Position,
     ReplicateRequest,
+    RowsReply,
+    RowsRequest,
     unpack_history,
     unpack_outcomes,
 )
+from remote_log.replication.verification import Verifier
 from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.engines.applying import FrameApplier
-from storage.log.frame import Frame, parse_frame
 from storage.prefix import BASE_WANTED, FLOOR, is_prefix, needs_base
 from twinlog.decoding import or_none
 from twinlog.errors import Fenced, Refused, Unavailable
@@ -40,18 +46,27 @@ from twinlog.errors import Fenced, Refused, Unavailable
 FOLLOWED_EPOCH = "followed_epoch"
 BASE_FLUSH_BYTES = 16 << 20  # of rows: what a crash takes from an unfinished base, and has to be sent again, at most
 
+State = Literal["following", "diverged", "loading", "busy"]
+
 _decode_progress = msgspec.msgpack.Decoder(BaseProgress).decode
 
 
 class Sink:
-    """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard."""
+    """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard.
+
+    `confirm` raises Unavailable unless this site sees for itself that an epoch was given away; `new_nonce` makes a word that
+    nobody can guess.
+    """
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, applier: FrameApplier, *, refusal: Callable[[], str | None],
-        on_applied: Callable[[], None],
+        self, engine: StorageEngine, clock: Clock, applier: FrameApplier, verifier: Verifier, *,
+        refusal: Callable[[], str | None], on_applied: Callable[[], None], confirm: Callable[[int], Awaitable[None]],
+        new_nonce: Callable[[], str],
     ) -> None:
-        self._engine, self._clock, self._applier = engine, clock, applier
-        self._on_applied = on_applied
+        self._engine, self._clock, self._applier, self.verifier = engine, clock, applier, verifier
+        self._on_applied, self._confirm, self._new_nonce = on_applied, confirm, new_nonce
+        self._nonce: str | None = None  # of the base data that this process asks for
+        self._last: LogPoint | None = None  # the end of the last frame that this process applied here
         self.heard_s: float | None = None
         self._refusal = refusal
         self._lock = asyncio.Lock()
@@ -82,9 +97,18 @@ class Sink:
         """From here on, also after a restart, this site takes nothing before base data. Durable when it returns."""
         await self._engine.set_meta(BASE_WANTED, b"1")
 
-    def _position(self, state: str, why: str = "") -> Position:
-        engine = self._engine
-        return Position(state, engine.applied.seq, engine.applied.epoch, engine.durable_seq, why, self._base_progress)
+    @property
+    def point(self) -> LogPoint:
+        """The end of what is applied; with the CRC of its last frame as long as this process has applied it itself."""
+        applied, last = self._engine.applied, self._last
+        if last is not None and (last.seq, last.epoch) == (applied.seq, applied.epoch):
+            return last
+        return LogPoint(applied.seq, applied.epoch)
+
+    def _position(self, state: State, why: str = "") -> Position:
+        at = self.point
+        nonce = (self._nonce or "") if state == "loading" else ""
+        return Position(state, at.seq, at.epoch, self._engine.durable_seq, why, self._base_progress, nonce, at.crc)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch < self.followed_epoch:
@@ -92,6 +116,11 @@ class Sink:
                 f"epoch {epoch} is over: this site follows epoch {self.followed_epoch}", epoch=epoch,
                 by_epoch=self.followed_epoch,
             )
+
+    async def confirm(self, epoch: int) -> None:
+        """Raises Unavailable for an epoch that is higher than any followed here, and that nothing in sight was given."""
+        if epoch > self.followed_epoch:
+            await self._confirm(epoch)
 
     async def set_followed_epoch(self, epoch: int) -> None:
         """Durable before it counts: from then on lower epochs are rejected, after a crash too."""
@@ -110,27 +139,42 @@ class Sink:
         It may then hold less: the active ships again from where it stands. Raises EngineFailed.
         """
         async with self._lock:
+            self._last = None
             await self._engine.reopen()
             self._on_applied()
 
     async def follow(self, request: FollowRequest) -> Position:
-        """The active of `epoch` wants to ship. Says whether, and from where."""
+        """The active of `epoch` wants to ship. Says whether, and from where. Raises InvalidInput, Fenced, Unavailable."""
+        self.verifier.history(request.history, request.epoch, "the call to follow")
+        self._check_epoch(request.epoch)
+        await self.confirm(request.epoch)
         async with self._lock:
             self._check_epoch(request.epoch)
             why = self._refusal()
             if why is not None:
                 return self._position("busy", why)
-            engine = self._engine
             if self.needs_base:
+                await self.set_followed_epoch(request.epoch)
+                self._nonce = self._nonce or self._new_nonce()
                 return self._position("loading", "this site needs base data")
-            try:
-                end = common_end(unpack_history(request.history), engine.applied.epoch, engine.applied.seq)
-            except Refused as error:
-                return self._position("diverged", error.message)
-            if end < engine.applied.seq:
-                return self._position("diverged", f"holds {engine.applied.seq}, the log ends at {end} in that epoch")
+            why = self._divergence(request)
+            if why is not None:
+                return self._position("diverged", why)
             await self.set_followed_epoch(request.epoch)
             return self._position("following")
+
+    def _divergence(self, request: FollowRequest) -> str | None:
+        """Returns why the log of the caller is no continuation of what is here, by its own word: a rejoin asks the active."""
+        at = self.point
+        if request.not_held == at:
+            return f"the active's log does not hold sequence {at.seq} of epoch {at.epoch} as it is here"
+        if at.seq < request.begins_after:
+            return f"holds {at.seq}, and the active's log begins after {request.begins_after}"
+        try:
+            end = common_end(unpack_history(request.history), at.epoch, at.seq)
+        except Refused as error:
+            return error.message
+        return f"holds {at.seq}, the log ends at {end} in that epoch" if end < at.seq else None
 
     def _check_following(self, epoch: int) -> None:
         self._check_epoch(epoch)
@@ -143,18 +187,16 @@ class Sink:
             raise Unavailable(f"epoch {epoch} has not been agreed on: follow first", retry_after_s=0)
 
     async def replicate(self, request: ReplicateRequest) -> Position:
-        """Apply shipped frames. Raises Fenced, LogGap, Unavailable."""
+        """Apply shipped frames, if they continue what is here. Raises InvalidInput, Fenced, LogGap, Unavailable."""
         async with self._lock:
             self._check_following(request.epoch)
-            frames: list[Frame] = []
-            offset = 0
-            while offset < len(request.frames):
-                frame = parse_frame(request.frames, offset)
-                frames.append(frame)
-                offset += len(frame.data)
+            if request.after != self.point:
+                return self._position("following")  # nothing of it was looked at: the caller decides anew
+            frames = self.verifier.frames(request, self._engine.applied, self._clock.wall_ms())
             if frames:
                 await self._applier.apply(frames)
                 self._on_applied()
+                self._last = LogPoint(frames[-1].last_seq, frames[-1].epoch, frames[-1].crc)
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)
             self.heard_s = self._clock.monotonic_s()
@@ -163,15 +205,13 @@ class Sink:
             return self._position("following")
 
     async def base(self, request: BaseRequest) -> Position:
-        """A part of base data. Raises Fenced, Unavailable."""
+        """A part of base data. Raises InvalidInput, Fenced, Unavailable."""
         async with self._lock:
-            self._check_base(request.epoch)
-            first = request.after is None
-            if request.after is None:
-                self._check_beginning(request.upto)
-            else:
+            self._check_base(request.epoch, request.nonce)
+            if request.after is not None:
                 self._check_progress(request.after)
-            await self.set_followed_epoch(request.epoch)
+            self.verifier.base(request, self._engine.applied.schemas(), self._clock.wall_ms())
+            first = request.after is None
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
             progress = msgspec.msgpack.encode(request.upto)
             await self._engine.load_base(rows, unpack_outcomes(request.outcomes), progress, first, request.schemas)
@@ -185,19 +225,14 @@ class Sink:
                 self._unflushed_bytes = 0
             return self._position("loading")
 
-    def _check_base(self, epoch: int) -> None:
+    def _check_base(self, epoch: int, nonce: str) -> None:
+        """Base data empties the storage: only what this process asked for, of the active that it follows."""
         self._check_epoch(epoch)
         why = self._refusal()
         if why is not None:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
-
-    def _check_beginning(self, upto: BaseProgress) -> None:
-        """A base empties the storage first: one that was on its way for long must not take back what was told to be durable."""
-        if not self.needs_base and self._engine.applied.seq >= upto.seq:
-            raise Unavailable(
-                f"base {upto.load} of epoch {upto.epoch} is of sequence {upto.seq}, and this site follows at "
-                f"{self._engine.applied.seq}: follow first", retry_after_s=0,
-            )
+        if not self.needs_base or nonce != self._nonce or epoch != self.followed_epoch:
+            raise Unavailable("this site has not asked for this base data: follow first", retry_after_s=0)
 
     def _check_progress(self, after: BaseProgress) -> None:
         """A base has no holes: this site may have restarted, or another base may have begun since the part before."""
@@ -207,15 +242,21 @@ class Sink:
                 retry_after_s=0,
             )
 
+    def check_rows(self, asked: RowsRequest, reply: RowsReply) -> None:
+        """Rows that a rejoin has fetched. Raises InvalidInput."""
+        self.verifier.rows(asked, reply, self._engine.applied.schemas(), self._clock.wall_ms())
+
     async def base_done(self, request: BaseDoneRequest) -> Position:
         """The base is complete: from here on this site follows. Raises Fenced, Unavailable."""
         async with self._lock:
-            self._check_base(request.epoch)
+            self._check_base(request.epoch, request.nonce)
             base = request.after
             self._check_progress(base)
+            self.verifier.base_done(request, self._clock.wall_ms())
             # noted first: until the base is finished nothing asks for it, and afterwards it must be there
             await self._engine.set_meta(FLOOR, str(base.floor).encode() if base.floor > base.seq else None)
             history = unpack_history(request.history)
             await self._engine.finish_base(base.seq, base.seq_epoch, request.last_timestamp, history)
+            self._nonce = self._last = None
             self._on_applied()
             return self._position("following")

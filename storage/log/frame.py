@@ -37,6 +37,13 @@ COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves 
 _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4
 COUNTER_BITS = 16  # of a hybrid timestamp, below 48 bits of wall milliseconds; storage/clock.py makes them
+TIMESTAMP_MAX = (1 << 63) - 1  # a database keeps it as a signed integer
+SKEW_MAX_S = 86_400  # a time zone taken for UTC stops no pair; what lies further ahead of this site's clock is no time
+
+
+def latest_timestamp(wall_ms: int) -> int:
+    """The largest hybrid timestamp that a site believes whose own clock shows `wall_ms`."""
+    return min((wall_ms + SKEW_MAX_S * 1000) << COUNTER_BITS, TIMESTAMP_MAX)
 
 
 class Flags(IntEnum):
@@ -67,6 +74,11 @@ class Frame:
     @property
     def last_seq(self) -> int:
         return self.first_seq + self.count - 1
+
+    @property
+    def crc(self) -> int:
+        """Returns the CRC of header and payload, as in the bytes: with the position it tells this frame from any other."""
+        return int.from_bytes(self.data[_CRC_OFFSET:HEADER_BYTES], "little")
 
     @property
     def records(self) -> list[Record]:

@@ -15,6 +15,9 @@ import msgspec
 from twinlog.decoding import decoded
 from twinlog.errors import LogError
 
+BARRIER_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"  # it becomes a folder's name
+EPOCH_KINDS = ("bootstrap", "restart", "takeover", "switchover")
+
 
 class RecordKind(IntEnum):
     UPSERT = 1  # value: the whole stored row (rows/codec.py)
@@ -55,7 +58,7 @@ class EpochStart(msgspec.Struct, array_like=True, gc=False):
 
     epoch: int
     site: str
-    kind: str  # "bootstrap" | "restart" | "takeover" | "switchover"
+    kind: str  # one of EPOCH_KINDS
     plan: str
 
 

@@ -18,7 +18,7 @@ from storage.disk.port import Files
 from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
-from storage.log.wal_reading import read_segments
+from storage.log.wal_reading import find_frame, read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import WalSegment, held, trimmable
 from storage.log.wal_tail import MemoryTail
@@ -170,6 +170,10 @@ class Wal:
                 held_seq=after_seq, offered_previous=first,
             )
         return await read_segments(self._files, self._segments, after_seq, min(upto_seq, self._last_seq), bytes_max)
+
+    async def frame_at(self, seq: int) -> Frame | None:
+        """The standing frame that ends at `seq`; None when none does, or it is older than what is held."""
+        return self._tail.frame_at(seq) or await find_frame(self._files, self._segments, seq)
 
     # ---- keeping
 

@@ -54,6 +54,21 @@ async def read_segments(
     return read
 
 
+async def find_frame(files: Files, segments: Sequence[WalSegment], seq: int) -> Frame | None:
+    """The standing frame that ends at `seq`, if it is held. Raises LogGap where it was just trimmed."""
+    excluded = excluder(segments)
+    for segment in [segment for segment in segments if segment.last_seq >= seq]:
+        offset = segment.offset_near(seq)
+        while frames := await _next_frames(files, segments, segment, offset):
+            for frame in frames:
+                offset += len(frame.data)
+                if frame.last_seq == seq and not excluded.excludes(frame):
+                    return frame
+            if frames[-1].first_seq > seq:
+                break
+    return None
+
+
 async def _next_frames(files: Files, segments: Sequence[WalSegment], segment: WalSegment, offset: int) -> list[Frame]:
     """Some whole frames from `offset` on. None: the end, or what failed and never came to the disk."""
     length = _CHUNK_BYTES

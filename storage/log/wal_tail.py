@@ -53,6 +53,11 @@ class MemoryTail:
         first = self._frames[self._start]
         return first is not None and first.previous <= after_seq
 
+    def frame_at(self, seq: int) -> Frame | None:
+        """The frame here that ends at `seq`."""
+        at = bisect_right(self._seqs, seq, self._start) - 1
+        return self._frames[at] if at >= self._start and self._seqs[at] == seq else None
+
     def read(self, after_seq: int, upto_seq: int, bytes_max: int) -> list[Frame]:
         """Frames in (after_seq, upto_seq], at least one if there is one, else about `bytes_max` bytes."""
         read: list[Frame] = []

@@ -26,6 +26,7 @@ Row = dict[str, Any]
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(dict[int, Any]).decode
+_ABSENT = object()
 
 # What passes without its reader, by type. A string that is no valid Unicode fails later, when it is encoded.
 _PASSES = {
@@ -122,6 +123,31 @@ def cells_decoder(
 def _guarded(lines: Sequence[str], error: str) -> list[str]:
     """The lines in a `try` that costs nothing, for the bytes may be damaged: what is wrong with them is raised as `error`."""
     return [" try:", *(f"  {line}" for line in lines), " except UNDECODABLE as error:", f"  raise {error} from error"]
+
+
+def stored_check(
+    values: Sequence[Column], checks: Mapping[int, Callable[[Any], None]], others: Callable[[Mapping[int, Any]], str | None],
+    *, whole: bool,
+) -> Callable[[bytes], str | None]:
+    """From a stored value to what is wrong with its form, or None. `checks`, by column id, raise for a value that its type does
+    not leave as it is; `others` judges columns that are not among `values`. `whole`: every column that no reader could fill in
+    is there. Raises what decoding raises. HOT."""
+    lines = [" row = unpack(value)", " get = row.get", " n = 0"]
+    for column in values:
+        v = f"v{column.id}"
+        passes = [f"{v} is None"] if column.nullable else []
+        passes += [_PASSES[column.type].format(v=v)] if column.type in _PASSES else []
+        guard = f"if not ({' or '.join(passes)}): " if passes else ""
+        lines += [
+            f" {v} = get({column.id}, absent)", f" if {v} is not absent:", "  n += 1", f"  {guard}c{column.id}({v})",
+        ]
+        if whole and not column.nullable and column.default is None:
+            lines += [" else:", f"  return {f'holds a row without a value of column {column.id}, which has no default'!r}"]
+    lines += [
+        " if n != len(row):", "  problem = others(row)", "  if problem is not None: return problem",
+        " if pack(row) != value: return 'holds a value that is not in its canonical form'",
+    ]
+    return _compile("def made(value):", lines, {"absent": _ABSENT, "others": others, **{f"c{n}": c for n, c in checks.items()}})
 
 
 def _read(column: Column, passes: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ from switchover.register.port import PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan
 from switchover.roles.table import Event, Role
 from switchover.site_control import SiteControl
-from twinlog.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, PeerError, PlanSuperseded, Refused, TwinlogError, Unavailable
 
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
@@ -158,10 +158,14 @@ class Takeover:
         return {"last_seq": self._drained_seq}
 
     async def _undrain(self) -> None:
+        parts = self._control.parts
         try:
-            await self._control.parts.transport.call(UNDRAIN, {}, CALL_TIMEOUT_S)
-        except PeerError:
-            return  # it is gone: when it comes back it boots closed and asks the coordinator
+            state = await parts.coordinator.read()
+            running = state.switching if state is not None else None
+            plan_id = running.plan_id if running is not None and running.site == parts.site else ""
+            await parts.transport.call(UNDRAIN, to_message(PlanRequest(plan_id)), CALL_TIMEOUT_S)
+        except (PeerError, PlanSuperseded, Unavailable):
+            return  # it asks the coordinator itself: once the pair is let go it admits writes again, or boots closed
 
     async def _catch_up(self) -> dict[str, Any]:
         if self._drained_seq is None:
@@ -272,7 +276,7 @@ class Takeover:
         control = self._control
         rejected = False
         try:
-            await control.sink.replicate(ReplicateRequest(control.epoch - 1, b""))
+            await control.sink.replicate(ReplicateRequest(control.epoch - 1, control.sink.point, b""))
         except Fenced:
             rejected = True
         if not rejected:

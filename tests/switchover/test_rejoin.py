@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from remote_log.replication.messages import EpochsReply, pack_history, to_message
+from remote_log.replication.messages import EpochsReply, LogPoint, pack_history, to_message
+from remote_log.replication.verification import Verifier
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -26,11 +27,16 @@ class Transport:
     """To an active whose epoch 2 began behind sequence 8."""
 
     async def call(self, path: str, message: Any, timeout_s: float) -> Any:
-        return to_message(EpochsReply(2, 9, pack_history(HISTORY)))
+        return to_message(EpochsReply(2, 9, pack_history(HISTORY), True, 0))
 
 
 class Sink:
     followed_epoch = 1
+    point = LogPoint(8, 1)
+    verifier = Verifier(("a", "b"))
+
+    async def confirm(self, epoch: int) -> None:
+        """Every epoch was given away."""
 
     async def settle(self) -> None:
         """Nothing arrives here."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from chaos.simulate.actors.disasters import Disasters
+from chaos.simulate.actors.liar import Liar
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.plan import SITES, Fault
 from chaos.simulate.twins.dfs import DfsFault
@@ -39,7 +40,7 @@ class Nemesis:
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
             "refuse-change": self._refuse_change,
-            **dict.fromkeys(COMMANDS, self._command),
+            "lie": Liar(world, note).lie, **dict.fromkeys(COMMANDS, self._command),
             **Disasters(world, note, self._boot).deeds(),
         }
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 import gateway.epoch.commit_rule
 import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, Committed, Failed
 from remote_log.replication.messages import Position
-from remote_log.replication.sink import Sink
+from remote_log.replication.sink import Sink, State
 from remote_log.writing.trimmer import Trimmer
 from storage.engines.applying import FrameApplier
 from storage.log.frame import COUNTER_BITS, Flags, Frame, make_frame
@@ -23,6 +25,7 @@ _append = Wal.append
 _append_local, _acknowledge = CommitLog._append_local, CommitLog._acknowledge
 _local_failed = CommitCore.local_failed
 _trim = Trimmer.trim
+_sink_position = Sink._position
 _EARLY = "early"
 DISK = ("crash", "fail-sync", "hang-disk", "failover", "degrade")
 TORN = ("crash", "hang-disk", "fail-append", "failover")
@@ -69,9 +72,9 @@ def _same_sequence_again(self: CommitCore) -> Failed:
 
 
 # ---- reading and trimming
-def _durable_as_applied(self: Sink, state: str, why: str = "") -> Position:
-    engine = self._engine
-    return Position(state, engine.applied.seq, engine.applied.epoch, engine.applied.seq, why, self._base_progress)
+def _durable_as_applied(self: Sink, state: State, why: str = "") -> Position:
+    position = _sink_position(self, state, why)
+    return msgspec.structs.replace(position, durable_seq=position.applied_seq)
 
 
 async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -18,27 +20,22 @@ from remote_log.replication.messages import (
     BaseDoneRequest,
     BaseRequest,
     FollowRequest,
+    Position,
     ReplicateRequest,
     from_message,
     to_message,
 )
 from remote_log.replication.shipper import Shipper, ShipperPorts, ShipperSettings
 from remote_log.replication.sink import Sink
+from remote_log.replication.verification import Verifier
 from storage.engine import StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.record import Record
 from storage.log.wal import Wal, WalSettings
+from tests.remote_log.replication.tables import put_table, upsert
 from tests.storage.disk.memory_files import MemoryFiles
-from tests.storage.engines.engine_rig import (
-    Log,
-    T,
-    put_table,
-    request,
-    start_epoch,
-    upsert,
-    value,
-)
+from tests.storage.engines.engine_rig import Log, T, request, start_epoch, value
 from twinlog.errors import PeerError
 
 ROWS = 40
@@ -64,14 +61,22 @@ class Clock:
         await asyncio.sleep(0)
 
 
+async def confirmed(epoch: int) -> None:
+    """Every epoch was given away."""
+
+
 class Standby:
     def __init__(self, clock: Clock) -> None:
         self.engine, self._clock = MemoryEngine(), clock
+        self._nonces = map(str, count())
         self.restart()
 
     def restart(self) -> None:
         applier = FrameApplier(self.engine, self._clock, BarrierLimits(), on_refused=lambda name, why: None)
-        self.sink = Sink(self.engine, self._clock, applier, refusal=lambda: None, on_applied=lambda: None)
+        self.sink = Sink(
+            self.engine, self._clock, applier, Verifier("ab"), refusal=lambda: None, on_applied=lambda: None,
+            confirm=confirmed, new_nonce=partial(next, self._nonces),
+        )
         calls: dict[str, tuple[type[Any], Callable[[Any], Awaitable[msgspec.Struct]]]] = {
             FOLLOW: (FollowRequest, self.sink.follow), REPLICATE: (ReplicateRequest, self.sink.replicate),
             BASE: (BaseRequest, self.sink.base), BASE_DONE: (BaseDoneRequest, self.sink.base_done),
@@ -81,6 +86,8 @@ class Standby:
     async def answer(self, method: str, body: bytes) -> bytes:
         kind, call = self.calls[method]
         reply = await call(from_message(kind, msgspec.msgpack.decode(body)))
+        if isinstance(reply, Position) and reply.state == "diverged":
+            await self.sink.want_base()  # as its rejoin would, once it has asked the active
         return msgspec.msgpack.encode(to_message(reply))
 
 

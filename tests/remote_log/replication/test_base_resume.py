@@ -13,17 +13,8 @@ from hypothesis import strategies as st
 from storage.engine import StoredRow
 from storage.log.record import Record
 from tests.remote_log.replication.base_world import PER_PART, ROWS, a_world
-from tests.storage.engines.engine_rig import (
-    T,
-    delete,
-    drop_table,
-    noop,
-    put_table,
-    request,
-    update,
-    upsert,
-    value,
-)
+from tests.remote_log.replication.tables import delete, key, put_table, update, upsert
+from tests.storage.engines.engine_rig import T, drop_table, noop, request, value
 
 PARTS = 2 * ROWS // PER_PART  # and an empty one at the end
 
@@ -128,7 +119,7 @@ async def test_rows_of_another_log_are_not_kept() -> None:
     await world.cut_after(6)
     progress = msgspec.msgpack.decode(world.standby.engine.applied.base or b"")
     foreign = msgspec.msgpack.encode({**progress, "floor": progress["floor"] + 1})
-    await world.standby.engine.load_base([(T, StoredRow(b"foreign", value(c1=1), 1))], [], foreign, False, None)
+    await world.standby.engine.load_base([(T, StoredRow(key(b"foreign"), value(c1=1), 1))], [], foreign, False, None)
     await world.restart_active()
     await world.finish()
     assert world.shipper.base_rows_sent == ROWS

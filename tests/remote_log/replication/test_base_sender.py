@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 
 import msgspec
 import pytest
@@ -18,15 +19,20 @@ from remote_log.replication.messages import (
     pack_outcomes,
 )
 from remote_log.replication.sink import Sink
+from remote_log.replication.verification import Verifier
 from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.prefix import FLOOR
-from tests.storage.engines.engine_rig import Log, T, noop, put_table, request, schema_of, start_epoch, upsert, value
+from tests.remote_log.replication import tables
+from tests.remote_log.replication.base_world import confirmed
+from tests.remote_log.replication.tables import key, schema_of
+from tests.storage.engines.engine_rig import Log, T, noop, put_table, request, start_epoch, upsert, value
 from twinlog.errors import EngineFailed, Fenced, Unavailable
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(3, 90, 89, "b", "takeover")]
+LATER = [*HISTORY, EpochEntry(4, 131, 130, "b", "restart")]
 
 
 NOTHING = BaseProgress(3, 1, 0, 100, 3, 100, 3)
@@ -87,6 +93,9 @@ async def test_nothing_at_all_is_one_empty_part() -> None:
     assert await parts_of(MemoryEngine(), entries_max=10, bytes_max=10) == [BasePart()]
 
 
+NONCES = count()
+
+
 @dataclass
 class Standby:
     """A sink on an engine that outlives it."""
@@ -99,20 +108,29 @@ class Standby:
 
     def restart(self) -> None:
         applier = FrameApplier(self.engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None)
+        self.nonce = "none"
         self.sink = Sink(
-            self.engine, SystemClock(), applier, refusal=lambda: None, on_applied=lambda: self.told.append("applied")
+            self.engine, SystemClock(), applier, Verifier("ab"), refusal=lambda: None,
+            on_applied=lambda: self.told.append("applied"), confirm=confirmed, new_nonce=lambda: f"nonce {next(NONCES)}",
         )
 
     def progress(self, part: int, load: int = 1, epoch: int = 3) -> BaseProgress:
-        return BaseProgress(epoch, load, part, 100, 3, 100, 3, T if part else 0, b"%d" % (part - 1) if part else b"")
+        request = f"r{part - 1}" if part else None
+        row = key(b"%d" % (part - 1)) if part else b""
+        return BaseProgress(epoch, load, part, 100, 3, 100, 3, T if part else 0, row, request)
 
     async def part(self, part: int, load: int = 1, epoch: int = 3) -> str:
-        rows = [(T, b"%d" % part, value(c1=load), 1000 + part)]
+        """Asks the standby first, unless it may have restarted since it asked itself."""
+        if not part:
+            if self.engine.applied.seq == 0 and not self.sink.needs_base:
+                await self.sink.want_base()
+            await self.follow(epoch)
+        rows = [(T, key(b"%d" % part), value(c1=load), 1000 + part)]
         outcome = RequestOutcome(b"digest", epoch, 50 + part, 1000 + part, 1, part == 1)
         after = self.progress(part, load, epoch) if part else None
         upto = self.progress(part + 1, load, epoch)
         schemas = None if part else {T: schema_of(T)}
-        message = BaseRequest(epoch, after, upto, schemas, rows, pack_outcomes([(f"r{part}", outcome)]))
+        message = BaseRequest(epoch, self.nonce, after, upto, schemas, rows, pack_outcomes([(f"r{part}", outcome)]))
         position = await self.sink.base(message)
         assert position.base == upto
         return position.state
@@ -120,14 +138,16 @@ class Standby:
     async def done(self, parts: int, load: int = 1, epoch: int = 3) -> str:
         after = self.progress(parts, load, epoch)
         return (await self.sink.base_done(
-            BaseDoneRequest(epoch, after, 5000, pack_history(HISTORY))
+            BaseDoneRequest(epoch, self.nonce, after, 5000, pack_history(HISTORY))
         )).state
 
     async def follow(self, epoch: int = 3) -> str:
-        return (await self.sink.follow(FollowRequest(epoch, "b", pack_history(HISTORY)))).state
+        position = await self.sink.follow(FollowRequest(epoch, "b", pack_history(LATER if epoch == 4 else HISTORY)))
+        self.nonce = position.nonce or self.nonce
+        return position.state
 
     async def keys(self) -> list[bytes]:
-        return [row.key for row in await self.engine.scan(T, None, None, reverse=False, limit=100)]
+        return [row.key.removesuffix(key(b"")) for row in await self.engine.scan(T, None, None, reverse=False, limit=100)]
 
 
 async def test_a_base_in_parts() -> None:
@@ -177,6 +197,8 @@ async def test_after_a_crash_the_base_goes_on_where_the_engine_stands() -> None:
     for call in (standby.part(3), standby.part(1), standby.done(3)):
         with pytest.raises(Unavailable):
             await call
+    assert position.nonce not in ("", standby.nonce), "what this process did not ask for it does not take"
+    standby.nonce = position.nonce
     await standby.part(2)
     assert await standby.done(3) == "following"
     assert await standby.keys() == [b"0", b"1", b"2"]
@@ -185,13 +207,14 @@ async def test_after_a_crash_the_base_goes_on_where_the_engine_stands() -> None:
 async def test_another_snapshot_goes_on_behind_what_is_in_and_is_a_prefix_only_at_its_own_point() -> None:
     standby = Standby()
     await standby.part(0)
-    later = msgspec.structs.replace(standby.progress(1), epoch=4, load=1, part=2, floor=120, floor_epoch=4, key=b"9")
-    rows = [(T, b"9", value(c1=9), 1009)]
-    await standby.sink.base(BaseRequest(4, standby.progress(1), later, {T: schema_of(T)}, rows, []))
+    later = msgspec.structs.replace(standby.progress(1), epoch=4, load=1, part=2, floor=120, floor_epoch=4, key=key(b"9"))
+    rows = [(T, key(b"9"), value(c1=9), 1009)]
+    await standby.follow(epoch=4)
+    await standby.sink.base(BaseRequest(4, standby.nonce, standby.progress(1), later, {T: schema_of(T)}, rows, []))
     with pytest.raises(Fenced):
         await standby.part(1)
     history = pack_history(HISTORY)
-    await standby.sink.base_done(BaseDoneRequest(4, later, 5000, history))
+    await standby.sink.base_done(BaseDoneRequest(4, standby.nonce, later, 5000, history))
     assert await standby.keys() == [b"0", b"9"]
     assert (standby.engine.applied.seq, standby.engine.applied.epoch) == (100, 3)
     standby.restart()
@@ -225,7 +248,7 @@ async def test_an_unfinished_base_is_made_durable_now_and_then(monkeypatch: pyte
     standby = Standby()
     for part in range(5):
         await standby.part(part)
-    row_bytes = 1 + len(value(c1=1))
+    row_bytes = len(key(b"0")) + len(value(c1=1))
     standby.engine.crash()
     parts = -(-12 // row_bytes)
     standby.restart()
@@ -273,18 +296,26 @@ async def test_a_first_part_that_comes_again_late_does_not_empty_a_follower() ->
     await standby.part(0)
     await standby.done(1)
     for late in range(2):
-        with pytest.raises(Unavailable, match="follows at 10"):
+        with pytest.raises(Unavailable, match="has not asked"):
             await standby.part(0)
         assert not standby.sink.needs_base
         assert standby.engine.durable_seq >= 100
         if not late:
-            await standby.sink.replicate(ReplicateRequest(3, log.frame(upsert(b"new", value(c1=1))).data, flush=True))
+            frame = log.frame(tables.upsert(b"new", value(c1=1)))
+            await standby.sink.replicate(ReplicateRequest(3, standby.sink.point, frame.data, flush=True))
     assert await standby.keys() == [b"0", b"new"]
 
 
-async def test_a_follower_behind_the_log_is_emptied_for_a_base() -> None:
+async def test_a_follower_is_emptied_by_nobody_but_itself() -> None:
+    """Also one that the log of the active does not reach: it says so, and its rejoin asks the active."""
     standby, log = Standby(), Log()
-    await standby.engine.apply([log.frame(put_table(), start_epoch(1), upsert(b"old", value(c1=1)))])
+    await standby.engine.apply([log.frame(tables.put_table(), start_epoch(1), tables.upsert(b"old", value(c1=1)))])
+    position = await standby.sink.follow(FollowRequest(3, "b", pack_history(HISTORY), begins_after=50))
+    assert (position.state, position.nonce) == ("diverged", "")
+    with pytest.raises(Unavailable, match="has not asked"):
+        await standby.part(0)
+    assert await standby.keys() == [b"old"]
+    await standby.sink.want_base()
     await standby.part(0)
     assert standby.sink.needs_base
     assert await standby.keys() == [b"0"]
@@ -292,9 +323,10 @@ async def test_a_follower_behind_the_log_is_emptied_for_a_base() -> None:
 
 async def test_a_site_that_wants_base_data_takes_no_frames_and_forgets_what_it_had() -> None:
     standby, log = Standby(), Log()
-    await standby.engine.apply([log.frame(put_table(), start_epoch(1), upsert(b"old", value(c1=1), request=request("old")))])
+    old = tables.upsert(b"old", value(c1=1), request=request("old"))
+    await standby.engine.apply([log.frame(tables.put_table(), start_epoch(1), old)])
     await standby.sink.set_followed_epoch(1)
-    more = ReplicateRequest(1, log.frame(noop()).data)
+    more = ReplicateRequest(1, standby.sink.point, log.frame(noop()).data)
     await standby.sink.want_base()
     standby.restart()
     assert standby.sink.needs_base

@@ -1,0 +1,125 @@
+"""An active believes that a follower is where its own log has a frame's end, and nowhere else: the rest has diverged."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from remote_log.replication.messages import LogPoint, ReplicateRequest
+from remote_log.replication.shipper import holds
+from storage.log.frame import make_frame
+from storage.log.record import Record
+from tests.remote_log.replication.base_world import World, a_world
+from tests.remote_log.replication.tables import upsert
+from tests.storage.engines.engine_rig import noop, value
+
+
+class Views(list[Any]):
+    """Every view that the shipper had of its follower."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = asyncio.Event()
+
+    def watch(self, world: World) -> None:
+        see = world.shipper._on_position
+
+        def note(view: Any) -> None:
+            self.append(view)
+            self.came.set()
+            see(view)
+
+        world.shipper._on_position = note
+
+    async def until(self, state: str) -> Any:
+        async with asyncio.timeout(5):
+            while not (found := [view for view in self if view.state == state]):
+                self.came.clear()
+                await self.came.wait()
+        return found[0]
+
+
+async def following() -> World:
+    world = await a_world()
+    await world.equal()
+    await world.write(upsert(b"000", value(c1="shipped")))
+    await world.equal()
+    return world
+
+
+async def forge(world: World, *records: Record) -> None:
+    """Has the standby apply a frame of well-formed records that the active never logged."""
+    sink, applied = world.standby.sink, world.standby.engine.applied
+    frame = make_frame(
+        epoch=applied.epoch, first_seq=applied.seq + 1, previous=applied.seq, timestamp=applied.timestamp + 1,
+        committed=applied.seq, records=list(records),
+    )
+    position = await sink.replicate(ReplicateRequest(sink.followed_epoch, sink.point, frame.data))
+    assert position.applied_seq == frame.last_seq
+
+
+@pytest.mark.parametrize("forged", [1, 5])
+async def test_a_forged_row_is_found_and_the_follower_is_filled_again(forged: int) -> None:
+    """Below the end of the log or above it: the active meanwhile writes three frames of its own."""
+    world, views = await following(), Views()
+    views.watch(world)
+    world.running.cancel()
+    await asyncio.gather(world.running, return_exceptions=True)
+    for n in range(forged):
+        await forge(world, upsert(b"000", value(c1=f"forged {n}")))
+    for n in range(3):
+        await world.write(upsert(b"001", value(c1=n)))
+    world.running = asyncio.create_task(world.shipper.run())
+    assert "log here" in (await views.until("diverged")).why
+    assert all(view.durable_seq is None for view in views if view.state == "diverged")
+    await world.finish()
+    await world.close()
+
+
+async def test_a_forged_row_in_the_middle_of_a_session_is_found() -> None:
+    world, views = await following(), Views()
+    views.watch(world)
+    await forge(world, upsert(b"000", value(c1="forged")))
+    await world.write(upsert(b"001", value(c1=1)))
+    await views.until("diverged")
+    await world.finish()
+    await world.close()
+
+
+@pytest.mark.parametrize("lie", [
+    {"applied_seq": 1 << 40}, {"applied_epoch": 7}, {"durable_seq": 1 << 40}, {"applied_seq": 1 << 40, "durable_seq": 1 << 40},
+    {"applied_crc": 1},
+])
+async def test_a_position_that_the_log_does_not_hold_is_no_position(lie: dict[str, Any]) -> None:
+    """Nothing is known to be durable there, nor is it close behind."""
+    world, views = await following(), Views()
+    views.watch(world)
+    answer = world.standby.answer
+
+    async def lying(method: str, body: bytes) -> bytes:
+        return msgspec.msgpack.encode({**msgspec.msgpack.decode(await answer(method, body)), **lie})
+
+    world.standby.answer = lying  # type: ignore[method-assign]
+    await world.write(noop())
+    view = await views.until("diverged")
+    assert (view.applied_seq, view.durable_seq) == (None, None)
+    assert all(each.state != "following" for each in views)
+    await world.close()
+
+
+async def test_what_a_log_holds() -> None:
+    world = await following()
+    end = world.engine.applied.seq
+    frame = await world.wal.frame_at(end)
+    assert frame is not None
+    assert await holds(world.wal, end, LogPoint(end, frame.epoch, frame.crc))
+    assert await holds(world.wal, end, LogPoint(end, frame.epoch))
+    assert not await holds(world.wal, end, LogPoint(end, frame.epoch, frame.crc ^ 1))
+    assert not await holds(world.wal, end, LogPoint(end, frame.epoch + 1))
+    assert not await holds(world.wal, end, LogPoint(end + 1, frame.epoch))
+    first = world.wal.first_previous or 0
+    assert await holds(world.wal, end, LogPoint(first, 1, 5)), "that frame was trimmed: nobody knows"
+    await world.close()
