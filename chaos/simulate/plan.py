@@ -105,6 +105,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("site-lost", EITHER, 2.0, 0.5, 6.0),
     Kind("rot", ("active",), 2.0, how=("wal", "remote", "cursors", "register")),
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
+    Kind("coordinator-back", ("w",), 3.0, how=("1", "2", "3", "5", "8")),
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
@@ -229,6 +230,7 @@ def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
         knobs = replace(knobs, policy="protect", monitor="observe" if knobs.monitor == "act" else knobs.monitor)
     if "failover" in kinds and chance.random() < 0.5:
         after_s, anew = round(disaster.at_s + chance.expovariate(1.0), 3), kind.name == "coordinator-lost"
+        anew = anew or (kind.name == "coordinator-back" and chance.random() < 0.5)
         faults.append(Fault(after_s, "failover", *(("active", 0.0, "accept-data-loss") if anew else ("standby",))))
     if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
         after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)

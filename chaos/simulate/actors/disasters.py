@@ -34,7 +34,7 @@ class Disasters:
     def deeds(self) -> dict[str, Callable[[str, Fault], Undo | None]]:
         return {
             "replace-disk": self._replace_disk, "site-lost": self._lose_site, "rot": self._rot,
-            "coordinator-lost": self._lose_register,
+            "coordinator-lost": self._lose_register, "coordinator-back": self._return_register,
         }
 
     def _has_two_copies(self, what: str) -> bool:
@@ -74,6 +74,13 @@ class Disasters:
             dfs = world.machines[fault.how].dfs
             dfs.delete(RemoteLayout(PAIR).register_folder)
             world.watch.lost(fault.how)
+
+    def _return_register(self, _: str, fault: Fault) -> None:
+        """The coordinator's database is restored from a backup, so many changes old."""
+        if not self._world.plan.knobs.coordinator:
+            self._note(f"{fault.kind} does not happen: there is none")
+        else:
+            self._note(f"{self._world.register.go_back(int(fault.how))} changes of the register are forgotten")
 
     # ---- rot
     def _rot(self, site: str, fault: Fault) -> None:

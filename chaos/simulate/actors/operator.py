@@ -125,7 +125,7 @@ class Operator:
     async def _mend(self) -> bool:
         """One command, if there is one to give."""
         state, last = self._world.watch.value, self._world.watch.remembered
-        is_lost = state is None or (state.active is None and not state.switching)
+        is_lost = state is None or (state.active is None and not state.switching) or self._went_back()
         lost_at = last.active if last is not None and is_lost else None  # the register was lost for good: go on where it was
         for site in SITES:
             if state is not None and state.active == OTHER[site] and self._is_damaged(site):
@@ -170,6 +170,11 @@ class Operator:
                 self.command("resync", site)
                 return True
         return False
+
+    def _went_back(self) -> bool:
+        """A site says that the register is older than what it has met."""
+        lives = [self._world.alive(site) for site in SITES]
+        return any(life is not None and life.site is not None and life.site.parts.coordinator.finding for life in lives)
 
     def has_proof(self, site: Site) -> bool:
         """An append, or the coordinator, has said of late that it is not fenced: it answers reads and acknowledges writes."""

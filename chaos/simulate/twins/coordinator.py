@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from chaos.simulate.twins.network import CallInFlight, Network
 from switchover.register.port import PairState, superseded
 from switchover.register.single import OneRegister
-from switchover.register.went_back import same_facts
+from switchover.register.went_back import leads_on, same_facts
 from twinlog.errors import Unavailable
 
 PLACE = "w"
@@ -28,6 +28,7 @@ class SimRegister:
         self.down = False
         self.agrees = True
         self._before_loss: PairState | None = None
+        self._before_return: PairState | None = None
         self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
         self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
         self.met: Callable[[], None] = lambda: None
@@ -39,18 +40,38 @@ class SimRegister:
 
     def says_sync(self, epoch: int, active: str) -> bool:
         value = self.value
+        if self._went_back():
+            return False  # what it forgot may say otherwise
         return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
 
     @property
     def remembered(self) -> PairState | None:
         value = self.value
+        if self._went_back():
+            return self._before_return
         return value if value is not None and value.active is not None else self._before_loss
+
+    def _went_back(self) -> bool:
+        """Nobody has begun anew since, nor come further than what was forgotten."""
+        value, before = self.value, self._before_return
+        return value is not None and before is not None and not leads_on(value, before)
 
     def lost(self, place: str) -> None:
         if place == PLACE and self.history:
             self._before_loss = self.remembered
             self.history.clear()
             self.forgotten()
+
+    def go_back(self, changes: int) -> int:
+        """To where it was so many changes ago, as from a backup, but not to before the pair was open. Returns how many."""
+        marks = [0, *(n for n in range(1, len(self.history)) if not same_facts(self.history[n - 1], self.history[n]))]
+        opened = [n for n in marks if self.history and self.history[n].active is not None]
+        at = opened[max(0, len(opened) - 1 - changes)] if opened else len(self.history)
+        gone = len([n for n in marks if n > at])
+        if gone:
+            self._before_return = self.remembered
+            del self.history[at + 1 :]
+        return gone
 
     def serve_read(self, call: CallInFlight) -> None:
         if not self.down:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chaos.simulate.plan import (
@@ -19,6 +21,7 @@ from chaos.simulate.plan import (
     watched,
 )
 from chaos.simulate.run import Result, Run, collect
+from switchover.register.remembering import RememberingCoordinator
 
 NAMES = {kind.name for kind in DISASTERS}
 CALM = "seed 3\nworkload registers\nclients 4\noperations 120\nknob op_interval_s 0.15\nknob segment_bytes 4096\n"
@@ -112,6 +115,25 @@ def test_a_pair_whose_coordinator_forgot_it_begins_anew_where_it_was(then: str) 
     result = _clean(parse(f"{CALM}at 4.0 coordinator-lost w\n{then}"))
     assert [each.site for each in result.history.opened] == ["a", "a"]
     assert any("failover at a" in line for line in result.trace)
+
+
+BACK = CALM + "at 2.0 switchover b\nat 4.0 coordinator-back w how 8\n"
+
+
+@pytest.mark.parametrize("then", ["", "at 4.1 crash a for 0.5\n", "at 4.1 crash b for 1.0\nat 4.2 failover a\n"])
+def test_a_register_that_went_back_is_believed_by_nobody(then: str) -> None:
+    result = _clean(parse(BACK + then))
+    assert [each.site for each in result.history.opened] == ["a", "b", "b"]
+    assert any("failover at b" in line for line in result.trace)
+
+
+def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def believed(_: Any, value: Any, *__: Any) -> Any:
+        return value
+
+    monkeypatch.setattr(RememberingCoordinator, "_judged", believed)
+    result = Run(parse(BACK + "at 4.1 crash a for 0.5\n")).execute()
+    assert {violation.promise for violation in result.violations} & {"P1", "P2", "P3"}
 
 
 @pytest.mark.parametrize("site", ["a", "b"])
