@@ -1,7 +1,7 @@
 """`twinlog log`: look into a site's logs on disk, also when its gateway is dead. Reads files, asks nobody, changes nothing.
 
-What always holds: damage is told with file and offset, a gap with the two frames around it; a torn tail is a remark, for
-that is what a crash (or a write at this very moment) leaves and what a restart cuts.
+What always holds: `verify` reports each fault with file and offset; what a start of the gateway opens without a word is a
+remark at most (gateway/cli/log_verdict.py).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from gateway.cli.log_verdict import ScannedFile, verdict_on
 from gateway.cli.screens import moment
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
 from remote_log.dfs.opening import open_dfs
-from remote_log.fencing.reading import segments_below
+from remote_log.fencing.reading import scan_remote, segments_below
 from remote_log.layout import RemoteLayout, SegmentName
-from storage.log.chain import standing
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
-from twinlog.errors import DamagedLog, LogError, LogGap, NotFound
+from twinlog.errors import DamagedLog, LogError, NotFound
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
@@ -97,6 +97,11 @@ async def _hdfs_files(config: SiteConfig, place: LogKind) -> list[SegmentFile]:
     return [SegmentFile(place, Path(path), path, len(data), data) for path, data in zip(paths, contents, strict=True)]
 
 
+def _read(config: Path, place: LogKind) -> Iterator[SegmentFile]:
+    site = load_site_config(config)
+    return read_all(segment_files(site, place), RemoteLayout(site.pair))
+
+
 def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
@@ -110,16 +115,18 @@ def _file(place: LogKind, path: Path, name: str) -> SegmentFile:
     return SegmentFile(place, path, name, path.stat().st_size)
 
 
-def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
+def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[SegmentFile]:
     """The files with their frames or their fault, one after the other."""
-    last: dict[LogKind, int] = {}
+    last_seq = 0
     for file in files:
         try:
             data = file.path.read_bytes() if file.data is None else file.data
-            file.scan = scan_segment(data, str(file.path), last.get(file.place, 0))
+            if file.place is LogKind.WAL:
+                file.scan = scan_segment(data, str(file.path), last_seq)
+                last_seq = file.scan.frames[-1].last_seq if file.scan.frames else last_seq
+            else:
+                file.scan = scan_remote(data, layout, file.name, str(file.path))
             file.frames = file.scan.frames
-            if file.frames:
-                last[file.place] = file.frames[-1].last_seq
         except LogError as error:
             file.fault = error
         except OSError as error:
@@ -131,7 +138,7 @@ def read_all(files: list[SegmentFile]) -> Iterator[SegmentFile]:
 @verb
 def list_segments(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """The segments: epoch, sequences, size, and how each one ends."""
-    files = list(read_all(segment_files(load_site_config(config), place)))
+    files = list(_read(config, place))
     if as_json:
         print_json({"segments": [_segment_document(file) for file in files]})
         return
@@ -184,7 +191,7 @@ def cat(
 ) -> None:
     """Shows the frames, in the order of the files."""
     shown, schemas = 0, dict[int, bytes]()
-    for file in read_all(segment_files(load_site_config(config), place)):
+    for file in _read(config, place):
         for frame in file.frames:
             for record in frame.records if records else ():
                 if record.kind == RecordKind.DDL:
@@ -252,35 +259,33 @@ def _readable(value: bytes) -> Any:
 @app.command(epilog="Exit codes: 0 sound (torn tails included), 1 damage or a gap, 2 wrong usage or configuration.")
 @verb
 def verify(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
-    """Check every CRC, and the chain of the local log and of all that is found together: damage, gaps, torn tails."""
-    files = list(read_all(segment_files(load_site_config(config), place)))
-    faults = [_fault(file.fault, str(file.path)) for file in files if file.fault is not None]
-    together = [frame for file in files for frame in file.frames]
-    local = [frame for file in files if file.place is LogKind.WAL for frame in file.frames]
-    for name, frames in (("wal", local), ("all logs together", together)):
-        try:
-            standing(frames)
-        except (LogGap, DamagedLog) as error:
-            faults.append(_fault(error, name))
-    tails = [
-        {"file": str(file.path), "offset": file.scan.end} for file in files if file.scan is not None and file.scan.torn
-    ]
-    frame_count, record_count = len(together), sum(frame.count for frame in together)
+    """Check every CRC, and the logs as a start of the gateway judges them: damage, gaps, frames out of order, torn tails."""
+    files = list(_read(config, place))
+    scanned = {
+        kind: [ScannedFile(str(file.path), file.scan, file.length) for file in files if file.place is kind and file.scan]
+        for kind in (LogKind.WAL, LogKind.OWN, LogKind.PEER)
+    }
+    whole = not any(file.fault for file in files if file.place is LogKind.WAL)
+    verdict = verdict_on(scanned[LogKind.WAL], (scanned[LogKind.OWN], scanned[LogKind.PEER]), wal_is_whole=whole)
+    faults = [_fault(file.fault) for file in files if file.fault is not None] + [_fault(error) for error in verdict.faults]
+    frames = [frame for file in files for frame in file.frames]
+    frame_count, record_count = len(frames), sum(frame.count for frame in frames)
     if as_json:
+        remarks = [{"file": each.path, "offset": each.offset, "what": each.what} for each in verdict.remarks]
         print_json({
-            "segments": len(files), "frames": frame_count, "records": record_count, "faults": faults, "torn_tails": tails
+            "segments": len(files), "frames": frame_count, "records": record_count, "faults": faults, "remarks": remarks
         })
     else:
         for fault in faults:
             out().print(f"[bold red]{fault['code']}[/]: {escape(str(fault['message']))}")
-        for tail in tails:
-            out().print(f"[yellow]torn tail[/]: {tail['file']} from offset {tail['offset']:,}; the next start cuts it")
-        verdict = f"[bold red]{figure(len(faults), 'faults')}[/]" if faults else "[green]sound[/]"
+        for each in verdict.remarks:
+            out().print(f"[yellow]no fault[/]: {escape(each.path)} from offset {each.offset:,}: {escape(each.what)}")
+        said = f"[bold red]{figure(len(faults), 'faults')}[/]" if faults else "[green]sound[/]"
         found = (figure(len(files), "segments"), figure(frame_count, "frames"), figure(record_count, "records"))
-        out().print(f"{verdict}: {', '.join(found)}")
+        out().print(f"{said}: {', '.join(found)}")
     if faults:
         raise typer.Exit(Exit.FAILED)
 
 
-def _fault(error: LogError, where: str) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message, "where": where, **error.fields}
+def _fault(error: LogError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, **error.fields}

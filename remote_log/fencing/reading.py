@@ -12,7 +12,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.frame import Frame, parse_frame
-from storage.log.segment import HEADER_BYTES, frames_before_damage, parse_header, scan_segment
+from storage.log.segment import HEADER_BYTES, SegmentScan, frames_before_damage, parse_header, scan_segment
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
@@ -70,14 +70,20 @@ async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Fr
         data = await dfs.read(path)
     except DfsNotFound:
         return ()
-    scan = scan_segment(data, path)
+    return scan_remote(data, layout, path, path).frames
+
+
+def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str) -> SegmentScan:
+    """Returns what stands in one segment. `shown`: its path for messages. Raises DamagedLog, also for one of another epoch or
+    log."""
+    scan = scan_segment(data, shown)
     name = layout.parse(path)
     if scan.header is not None and isinstance(name, SegmentName) and (
         (scan.header.log, scan.header.epoch) != (layout.log, name.epoch)
     ):
-        raise DamagedLog(f"{path} has a header of epoch {scan.header.epoch} of log {scan.header.log}:"
-                         " it was put into the wrong folder", file=path, offset=0)
-    return scan.frames
+        raise DamagedLog(f"{shown} has a header of epoch {scan.header.epoch} of log {scan.header.log}:"
+                         " it was put into the wrong folder", file=shown, offset=0)
+    return scan
 
 
 async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None:

@@ -12,7 +12,7 @@ This module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from storage import invariants
@@ -27,13 +27,31 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
     Raises LogGap where a frame between them is missing, DamagedLog when two frames claim one position.
     """
     kept = _kept(frames)
-    for before, frame in pairwise(kept):
-        if frame.previous != before.last_seq:
-            raise LogGap(
-                f"frames are missing: {frame!r} continues sequence {frame.previous}, but the last one before it is {before!r}",
-                held_seq=before.last_seq, offered_previous=frame.previous,
-            )
+    for before, frame in _unlinked(kept):
+        raise LogGap(
+            f"frames are missing: {frame!r} continues sequence {frame.previous}, but the last one before it is {before!r}",
+            held_seq=before.last_seq, offered_previous=frame.previous,
+        )
     return kept
+
+
+def gaps(frames: Iterable[Frame]) -> list[tuple[Frame, Frame]]:
+    """The frames before and behind each gap between frames that stand. Raises DamagedLog as `standing`."""
+    return list(_unlinked(_kept(frames)))
+
+
+def misplaced(positions: Iterable[tuple[int, int]]) -> list[int]:
+    """The places of the frames of one file that stand behind one of the same or a higher (epoch, sequence).
+
+    A writer appends in this order and never the same frame again to the same file.
+    """
+    found: list[int] = []
+    highest = (-1, -1)
+    for place, position in enumerate(positions):
+        if position <= highest:
+            found.append(place)
+        highest = max(highest, position)
+    return found
 
 
 def unbroken(frames: Iterable[Frame]) -> list[Frame]:
@@ -55,6 +73,10 @@ def reachable(frames: Iterable[Frame], applied_seq: int, applied_epoch: int = 0)
         reached.append(frame)
         at = frame.last_seq
     return reached
+
+
+def _unlinked(kept: Sequence[Frame]) -> Iterator[tuple[Frame, Frame]]:
+    return ((before, frame) for before, frame in pairwise(kept) if frame.previous != before.last_seq)
 
 
 def _kept(frames: Iterable[Frame]) -> list[Frame]:

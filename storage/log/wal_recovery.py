@@ -9,40 +9,26 @@ one holds the last frame. Names that are no segment's are left alone. Source: pr
 from __future__ import annotations
 
 from storage.disk.port import Files
-from storage.log.segment import SegmentHeader, parse_wal_name, scan_segment
-from storage.log.wal_segments import WalSegment, find_tear
-from twinlog.errors import DamagedLog
+from storage.log.segment import parse_wal_name, scan_segment
+from storage.log.wal_found import FoundWal
+from storage.log.wal_segments import TornAt, WalSegment
 
 
 async def recover(files: Files, folder: str) -> tuple[list[WalSegment], int]:
     """The segments in order, and the index of the next one. Raises DamagedLog."""
-    names = {name: parsed for name in await files.list(folder) if (parsed := parse_wal_name(name)) is not None}
-    ordered = sorted(names, key=lambda name: names[name])
-    segments: list[WalSegment] = []
-    torn: dict[WalSegment, int] = {}
-    last_seq = 0
-    for name in ordered:
+    listed = await files.list(folder)
+    found = FoundWal(listed)
+    for name in found.names:
         path = f"{folder}/{name}"
         data = await files.read(path)
-        scan = scan_segment(data, path, last_seq)
-        if scan.header is None and name == ordered[-1]:
+        if not found.add(path, scan_segment(data, path, found.last_seq), len(data)):
             await files.delete(path)  # torn at birth
-            break
-        header = _checked(scan.header, path, names[name][0])
-        segment = WalSegment(path, header.epoch, header.first_seq, len(data))
-        for frame in scan.frames:
-            segment.note(frame)
-            last_seq = frame.last_seq
-        if scan.torn:
-            torn[segment] = scan.end
-        segments.append(segment)
-    await _cut(files, segments, torn)
-    return segments, max((index for _, index in names.values()), default=0) + 1
+    await _cut(files, found.segments, found.torn, found.tear())
+    return found.segments, max((parsed[1] for name in listed if (parsed := parse_wal_name(name)) is not None), default=0) + 1
 
 
-async def _cut(files: Files, segments: list[WalSegment], torn: dict[WalSegment, int]) -> None:
+async def _cut(files: Files, segments: list[WalSegment], torn: dict[WalSegment, int], tear: TornAt | None) -> None:
     """Backwards, so that a crash in between leaves something that opens the same way."""
-    tear = find_tear(segments)
     if tear is not None:
         for segment in reversed(segments[tear.place + 1 :]):
             await files.delete(segment.path)
@@ -55,15 +41,3 @@ async def _cut(files: Files, segments: list[WalSegment], torn: dict[WalSegment, 
         await files.truncate_tail(segments[-1].path, torn[segments[-1]])
     for segment in segments:
         await files.make_durable(segment.path)
-
-
-def _checked(header: SegmentHeader | None, path: str, epoch: int) -> SegmentHeader:
-    if header is None:
-        raise DamagedLog(
-            f"{path}: the segment header is damaged, and later segments follow; restore the file from a copy, or rejoin this"
-            " site from the other one",
-            file=path, offset=0,
-        )
-    if header.wal != path.rpartition("/")[2] or header.epoch != epoch:
-        raise DamagedLog(f"{path} has the header of {header.wal}: give it that name again", file=path, offset=0)
-    return header

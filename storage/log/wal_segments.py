@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from storage.disk.port import LogFile
 from storage.log.frame import Frame
+from storage.log.links import EpochBegin, SegmentPlace, Stretch, missing_links
 from storage.log.segment import HEADER_BYTES
 from twinlog.errors import DamagedLog
 
@@ -172,33 +173,32 @@ def trimmable(segments: Sequence[WalSegment], below_seq: int) -> list[WalSegment
 
 
 def find_tear(segments: Sequence[WalSegment]) -> TornAt | None:
-    """Finds the place where a link is missing in what one life of the process wrote, across its files.
+    """Finds the first place where a link is missing (storage/log/links.py).
 
-    Raises DamagedLog when something behind proves that the missing frames were durable. What an epoch does not link to
-    because it was written elsewhere is a hole (see `held`), and what was trimmed is no loss: neither has a segment of the
-    same epoch before it that may have held what is missing.
+    Raises DamagedLog when something behind proves that the missing frames were durable.
     """
     kept = _standing(segments)
-    for before, after in zip([None, *kept], kept, strict=False):
-        target = segments[after.place]
-        lives = [segment for segment in segments[: after.place + 1] if segment.epoch == target.epoch]
-        floor = lives[0].first_seq - 1  # this epoch wrote nothing up to here
-        if before is not None and segments[before.place].epoch == target.epoch:
-            source, offset, last_seq = segments[before.place], before.run.end, before.last_seq
-            linked = after.run.previous == last_seq
-        else:
-            source, offset, last_seq = lives[0], HEADER_BYTES, floor
-            linked = after.run.previous <= floor or len(lives) == 1
-        if linked:
-            continue
-        attested = max(segment.committed_max for segment in segments[after.place :])
-        followed = segments[kept[-1].place].epoch != target.epoch
-        if attested > last_seq or followed:
+    begins: dict[int, EpochBegin] = {}
+    for place, segment in enumerate(segments):
+        begins.setdefault(segment.epoch, EpochBegin(place, segment.first_seq))
+    stretches = [
+        Stretch(
+            each.run.first_seq, each.last_seq, each.run.previous,
+            SegmentPlace(segments[each.place].epoch, each.place, each.run.offset),
+            SegmentPlace(segments[each.place].epoch, each.place, each.run.end),
+        )
+        for each in kept
+    ]
+    for link in missing_links(stretches, begins):
+        source, offset, begin = segments[link.place.ordinal], link.place.offset, link.after.begin
+        attested = max(segment.committed_max for segment in segments[begin.ordinal :])
+        followed = segments[kept[-1].place].epoch != begin.epoch
+        if attested > link.last_seq or followed:
             raise DamagedLog(
-                f"{source.path}: frames are missing at offset {offset}, or in segments behind: sequence {last_seq + 1} should"
-                f" follow there, and {target.path} continues from {after.run.previous};"
+                f"{source.path}: frames are missing at offset {offset}, or in segments behind: sequence {link.last_seq + 1}"
+                f" should follow there, and {segments[begin.ordinal].path} continues from {link.after.previous};"
                 " restore the file from a copy, or rejoin this site from the other one",
                 file=source.path, offset=offset, committed=attested,
             )
-        return TornAt(after.place, after.run.offset)
+        return TornAt(begin.ordinal, begin.offset)
     return None

@@ -66,7 +66,7 @@ def test_verify_names_file_and_offset_of_damage_and_tells_it_from_a_torn_tail(lo
     torn = invoke("log", "verify", "--config", str(logs), "--json")
     summary = json.loads(torn.stdout)
     assert torn.exit_code == 0
-    assert summary["torn_tails"][0]["file"] == str(last)
+    assert [(each["file"], each["offset"]) for each in summary["remarks"]] == [(str(last), 64 + len(frames(5)[4].data))]
     first = tmp_path / "a/data/wal" / wal_name(1, 1)
     data = bytearray(first.read_bytes())
     data[64 + 70] ^= 1
@@ -86,7 +86,9 @@ def test_verify_sees_a_gap_that_neither_log_closes(logs: Path, tmp_path: Path) -
     segment(tmp_path / "a/data/wal" / wal_name(1, 1), 1, frames(2))
     gap = invoke("log", "verify", "--config", str(logs), "--json")
     assert gap.exit_code == 1
-    assert {fault["code"] for fault in json.loads(gap.stdout)["faults"]} == {"log-gap"}
+    (fault,) = json.loads(gap.stdout)["faults"]
+    first = tmp_path / "a/data/wal" / wal_name(1, 1)
+    assert (fault["code"], fault["file"], fault["offset"]) == ("damaged-log", str(first), first.stat().st_size - 500)
 
 
 def test_cat_shows_modes_barriers_tables_and_keys_in_words(tmp_path: Path) -> None:
