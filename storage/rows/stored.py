@@ -18,7 +18,7 @@ import msgspec
 
 from storage.rows.compiled import stored_check
 from storage.rows.keys import PARTS
-from storage.rows.schema import TableSchema, decode_schema, encode_schema, parse_table, to_public
+from storage.rows.schema import TableSchema, decode_schema, dropped, encode_schema, parse_table, restored, to_public
 from storage.rows.types import invalid, reader
 from twinlog.decoding import UNDECODABLE
 from twinlog.errors import InvalidInput, LogError
@@ -110,13 +110,16 @@ def stored_schema(data: bytes) -> TableSchema:
         for column in schema.value_columns:
             if column.default is not None:
                 _unchanged(column.name, column.type, nullable=False)(column.default)
-        again = parse_table(msgspec.to_builtins(to_public(schema)), schema.id)
+        live = schema if schema.dropped_ms is None else restored(schema)  # the rules are those of the name that it had
+        again = parse_table(msgspec.to_builtins(to_public(live)), schema.id)
     except (InvalidInput, LogError) as error:
         raise InvalidInput(f"a schema does not pass the checks of a new table: {error.message}") from error
     except (*UNDECODABLE, KeyError) as error:
         raise InvalidInput(f"a schema does not decode: {error}") from error
     ids = [column.id for column in schema.columns]
-    if not canonical or to_public(again) != to_public(schema):
+    if schema.dropped_ms is not None and not (0 <= schema.dropped_ms < 1 << 48 and dropped(live, 0).name == schema.name):
+        raise InvalidInput(f"the schema of table {schema.name!r} is not that of a table that was dropped", table=schema.name)
+    if not canonical or to_public(again) != to_public(live):
         raise InvalidInput(f"the schema of table {schema.name!r} is not in its canonical form", table=schema.name)
     if len(set(ids)) < len(ids) or not 1 <= min(ids) <= max(ids) < schema.next_column_id <= COLUMN_ID_MAX:
         raise InvalidInput(f"the schema of table {schema.name!r} gives a column an id that is not its own", table=schema.name)

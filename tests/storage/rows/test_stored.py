@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from storage.rows.codec import RowCodec, merge_values
-from storage.rows.schema import Column, TableSchema, alter, encode_schema
+from storage.rows.schema import Column, TableSchema, alter, dropped, encode_schema, restored
 from storage.rows.stored import StoredTable, check_follows, stored_schema
 from tests.storage.rows.strategies import json_row, stored_rows, table, tables
 from twinlog.errors import InvalidInput
@@ -84,6 +84,16 @@ def test_a_column_without_a_default_is_there() -> None:
         StoredTable(needs).row(key, b"\x80")
     with pytest.raises(InvalidInput, match="changes nothing"):
         StoredTable(needs).changes(key, b"\x80")
+
+
+def test_a_table_that_was_dropped_is_one_still() -> None:
+    gone = dropped(T, 1_700_000_000_000)
+    assert stored_schema(encode_schema(gone)) == gone
+    check_follows(T, gone)
+    check_follows(gone, restored(gone))
+    for change in ({"name": "t~../x"}, {"dropped_ms": -1}, {"dropped_ms": 1 << 60}, {"dropped_ms": None}):
+        with pytest.raises(InvalidInput):
+            stored_schema(encode_schema(replace(gone, **change)))
 
 
 def test_rows_of_an_older_schema_pass() -> None:
