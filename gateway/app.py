@@ -19,9 +19,12 @@ import structlog
 
 from gateway.config.model import SiteConfig
 from gateway.http.app import build_app
+from gateway.http.descriptors import fitting
 from gateway.http.peer_transport import HttpTransport
-from gateway.http.server import serving
+from gateway.http.protocol import ConnectionLimits
+from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
+from gateway.service.http_settings import HttpSettings
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
 from gateway.site.site import Site, not_kept
@@ -111,6 +114,13 @@ async def _coordinator(config: SiteConfig, clock: Clock, files: Files, own_dfs: 
     return RememberingCoordinator(door, config.site, files, met)
 
 
+def _server_settings(http: HttpSettings) -> ServerSettings:
+    """The bounds of connections; one address gets at most half of those that fit."""
+    connections, backlog = fitting(http.connections_max)
+    each = min(http.connections_per_address_max, max(1, connections // 2))
+    return ServerSettings(ConnectionLimits(connections_max=connections, per_address_max=each), backlog)
+
+
 def _settle_interpreter() -> None:
     """Two settings of the interpreter, each worth a third of the throughput and more (docs/performance.md).
 
@@ -138,7 +148,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         loop.add_signal_handler(number, stop.set)
     async with opened_site(config, failpoints or Failpoints()) as (site, operations):
         app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
-        async with serving(app, config.http.host, config.http.port):
+        async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
             log.info("serving", url=config.http.url)
             _settle_interpreter()
             await stop.wait()

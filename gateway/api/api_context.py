@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.metrics import DoorMetrics
-from gateway.api.problems import Answer, answer_for, known
+from gateway.api.problems import Answer, answer_for, forget_frames, known
 from gateway.api.request import Head, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
@@ -19,6 +21,9 @@ from storage.log.record import Record
 from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
 from twinlog.errors import TwinlogError
+
+BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
+T = TypeVar("T")
 
 
 class ApiContext:
@@ -31,6 +36,8 @@ class ApiContext:
         self.http = http
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()
+        self.bodies = BodyBudget(http.bodies_bytes_max)
+        self._decoding = asyncio.Semaphore(1)
         self._now_s, self._new_id = now_s, new_id
         self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)
 
@@ -42,14 +49,24 @@ class ApiContext:
         """Returns the answer to an error, and counts it."""
         answer = answer_for(known(error, self._new_id), is_write=is_write)
         self.metrics.problem(answer.status)
+        forget_frames(error)
         return answer
+
+    async def convert(self, body: bytes, work: Callable[[], T]) -> T:
+        """Returns `work()`; what works on a large body does so in a thread, one at a time: what it makes takes memory."""
+        if len(body) <= SMALL_BODY_BYTES:
+            return work()
+        async with self._decoding:
+            return await asyncio.to_thread(work)
 
     async def write(
         self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],
         conditions: Sequence[Condition] = (), records: list[Record] | None = None,
     ) -> WriteResult:
         """Writes `mutations` (or `records`) in one request, with the idempotency key and the deadline of its head."""
-        key, digest = idempotency(head, body)
+        key, digest = None, b""
+        if head.idempotency_key is not None:
+            key, digest = await self.convert(body, lambda: idempotency(head, body))
         request = WriteRequest(table, mutations, conditions, key, digest, records)
         began_s = self._now_s()
         result = await self.service.rows.write(request, deadline_s(head, self.http))
@@ -61,7 +78,7 @@ class ApiContext:
 
         Raises `error`, the fault that it has now, when nothing is recorded: then nothing was applied.
         """
-        key, digest = idempotency(head, body)
+        key, digest = await self.convert(body, lambda: idempotency(head, body))
         found = await self.service.rows.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None
         if found is None:
             raise error

@@ -1,116 +1,161 @@
 """Many rows over HTTP: a batch, and a check-and-mutate. The body comes in one of four content types.
 
 What always holds: the whole body is checked before anything is written; a fault names the mutation by its place, counted from
-0; a key that is inserted occurs once in its batch; large bodies are converted in a worker thread, off the event loop.
+0; a key that is inserted occurs once in its batch; large bodies are converted in a worker thread, off the event loop, one at a
+time, and row by row: what a row becomes is bounded by its length, and all records together by the bound of a body.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from io import BytesIO
+from typing import Any, Literal
 
 import msgspec
 
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import decoded, encoded
-from gateway.api.documents import BatchAnswer, BatchBody, CheckBody, MutationBody
+from gateway.api.bodies import decoded, decoded_object, encoded
+from gateway.api.documents import BatchAnswer
 from gateway.api.problems import Answer
-from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, etag, expect_type, wanted_type
+from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, body_too_large, etag, expect_type, wanted_type
+from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, WriteResult
 from storage.log.record import Record
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
 from twinlog.errors import InvalidInput, MalformedBody, NotFound, TooLarge
 
-T = TypeVar("T")
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)
 ANSWER_TYPES = (JSON, MSGPACK)
-OFF_LOOP_BYTES = 32 << 10  # about 500 small rows; such a conversion takes some milliseconds
-_batch_json = msgspec.json.Decoder(BatchBody).decode
-_batch_msgpack = msgspec.msgpack.Decoder(BatchBody).decode
-_lines = msgspec.json.Decoder(MutationBody).decode_lines
-_line = msgspec.json.Decoder(MutationBody).decode
-_check_json = msgspec.json.Decoder(CheckBody).decode
-_check_msgpack = msgspec.msgpack.Decoder(CheckBody).decode
+_NONE = msgspec.Raw()
+_NULLS = (b"", b"null", b"\xc0")  # a member that is left out, and null in JSON and msgpack
 
 
-def decode_batch(codec: RowCodec, content_type: str, body: bytes, rows_max: int) -> list[Mutation]:
+class _Sent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A mutation (MutationBody) whose row is not decoded yet: the rows of a batch never are all at once, since what a body
+    becomes may be twenty times its length."""
+
+    op: Literal["upsert", "insert", "update", "delete"]
+    row: msgspec.Raw = _NONE
+    key: msgspec.Raw = _NONE
+
+
+class _SentBatch(msgspec.Struct, forbid_unknown_fields=True):
+    mutations: list[_Sent]
+
+
+class _SentCheck(msgspec.Struct, forbid_unknown_fields=True):
+    conditions: msgspec.Raw
+    mutations: list[_Sent]
+
+
+_batch_json = msgspec.json.Decoder(_SentBatch).decode
+_batch_msgpack = msgspec.msgpack.Decoder(_SentBatch).decode
+_lines = msgspec.json.Decoder(_Sent).decode_lines
+_line = msgspec.json.Decoder(_Sent).decode
+_check_json = msgspec.json.Decoder(_SentCheck).decode
+_check_msgpack = msgspec.msgpack.Decoder(_SentCheck).decode
+_conditions_json = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_conditions_msgpack = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
+
+
+def decode_batch(codec: RowCodec, content_type: str, body: bytes, limits: HttpSettings) -> list[Mutation]:
     """Returns the mutations of a JSON, NDJSON or msgpack body. Raises InvalidInput, MalformedBody, TooLarge."""
     if content_type == NDJSON:
-        return _decode_lines(codec, body, rows_max)
+        return _decode_lines(codec, body, limits)
     sent = decoded(_batch_msgpack if content_type == MSGPACK else _batch_json, body).mutations
-    return encode_mutations(codec, sent, rows_max, native=content_type == MSGPACK)
+    return _encode_mutations(codec, sent, limits, native=content_type == MSGPACK)
 
 
-def _decode_lines(codec: RowCodec, body: bytes, rows_max: int) -> list[Mutation]:
+def _decode_lines(codec: RowCodec, body: bytes, limits: HttpSettings) -> list[Mutation]:
     """As above; a fault names the line of the body, counted from 1."""
     try:
-        return encode_mutations(codec, decoded(_lines, body), rows_max, native=False)
+        return _encode_mutations(codec, decoded(_lines, body), limits, native=False)
     except (InvalidInput, MalformedBody) as error:
-        lines = [(number, line) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
-        place = error.fields.get("mutation")
-        if isinstance(place, int) and place < len(lines):
-            raise type(error)(f"line {lines[place][0]}: {error.message}", **{**error.fields, "line": lines[place][0]}) from None
-        for number, line in lines:
-            try:
-                decoded(_line, line)
-            except (InvalidInput, MalformedBody) as fault:
-                raise type(fault)(f"line {number}: {fault.message}", **{**fault.fields, "line": number}) from None
+        wanted = error.fields.get("mutation")
+        full = ((number, line) for number, line in enumerate(BytesIO(body), 1) if line.strip())  # never all at once
+        for place, (number, line) in enumerate(full):
+            if place == wanted:
+                raise type(error)(f"line {number}: {error.message}", **{**error.fields, "line": number}) from None
+            if wanted is None:
+                try:
+                    decoded(_line, line)
+                except (InvalidInput, MalformedBody) as fault:
+                    raise type(fault)(f"line {number}: {fault.message}", **{**fault.fields, "line": number}) from None
         raise
 
 
 def decode_check(
-    codec: RowCodec, content_type: str, body: bytes, key: bytes, rows_max: int
+    codec: RowCodec, content_type: str, body: bytes, key: bytes, limits: HttpSettings
 ) -> tuple[tuple[Condition, ...], list[Mutation]]:
     """Returns the conditions on the row at `key`, and the mutations of a check-and-mutate."""
     native = content_type == MSGPACK
     sent = decoded(_check_msgpack if native else _check_json, body)
-    return _conditions(codec, key, sent.conditions, native), encode_mutations(codec, sent.mutations, rows_max, native=native)
+    conditions = decoded(_conditions_msgpack if native else _conditions_json, _short(sent.conditions, limits))
+    return _conditions(codec, key, conditions, native), _encode_mutations(codec, sent.mutations, limits, native=native)
 
 
-def encode_mutations(codec: RowCodec, sent: list[MutationBody], rows_max: int, *, native: bool) -> list[Mutation]:
+def _short(sent: msgspec.Raw, limits: HttpSettings) -> bytes:
+    """Returns the bytes of one part. Raises TooLarge where it is longer than a body with one row may be."""
+    if len(memoryview(sent)) > limits.row_body_bytes_max:
+        raise body_too_large(limits.row_body_bytes_max)
+    return bytes(sent)
+
+
+def _encode_mutations(codec: RowCodec, sent: list[_Sent], limits: HttpSettings, *, native: bool) -> list[Mutation]:
     if not sent:
         raise InvalidInput("the batch holds no mutation: send at least one")
-    if len(sent) > rows_max:
+    if len(sent) > limits.batch_rows_max:
         raise TooLarge(
-            f"the batch has {len(sent)} rows; the limit of this site is {rows_max}: send it in parts",
-            rows=len(sent), batch_rows_max=rows_max,
+            f"the batch has {len(sent)} rows; the limit of this site is {limits.batch_rows_max}: send it in parts",
+            rows=len(sent), batch_rows_max=limits.batch_rows_max,
         )
+    content_type = MSGPACK if native else JSON
     encode = _encoders(codec, native)
     mutations = []
+    size = 0
     for place, mutation in enumerate(sent):
         try:
-            mutations.append(encode[mutation.op](mutation))
-        except InvalidInput as error:
+            body = _short(_only(mutation), limits)
+            made = encode[mutation.op](mutation.op, decoded_object(body, content_type))
+        except (InvalidInput, MalformedBody, TooLarge) as error:
             raise type(error)(f"mutation {place}: {error.message}", **error.fields, mutation=place) from None
+        size += len(made.key) + len(made.value)
+        if size > limits.body_bytes_max:
+            raise TooLarge(
+                f"the rows of the batch become more than {limits.body_bytes_max} bytes: send it in parts",
+                bytes_max=limits.body_bytes_max, mutation=place,
+            )
+        mutations.append(made)
     _check_inserts(codec, mutations)
     return mutations
 
 
-def _encoders(codec: RowCodec, native: bool) -> dict[str, Callable[[MutationBody], Mutation]]:
-    def whole(sent: MutationBody) -> Mutation:
-        key, value = codec.encode_json_row(_only(sent, "row"), native=native)
-        return Mutation(sent.op, key, value)
+def _encoders(codec: RowCodec, native: bool) -> dict[str, Callable[[str, dict[str, Any]], Mutation]]:
+    def whole(op: str, row: dict[str, Any]) -> Mutation:
+        return Mutation(op, *codec.encode_json_row(row, native=native))
 
-    def update(sent: MutationBody) -> Mutation:
-        key, changes = codec.encode_update(_only(sent, "row"), native=native)
-        return Mutation("update", key, changes)
+    def update(op: str, row: dict[str, Any]) -> Mutation:
+        return Mutation(op, *codec.encode_update(row, native=native))
 
-    def delete(sent: MutationBody) -> Mutation:
-        return Mutation("delete", codec.encode_key(_only(sent, "key"), native=native))
+    def delete(op: str, key: dict[str, Any]) -> Mutation:
+        return Mutation(op, codec.encode_key(key, native=native))
 
     return {"upsert": whole, "insert": whole, "update": update, "delete": delete}
 
 
-def _only(sent: MutationBody, member: str) -> dict[str, Any]:
+def _is_absent(sent: msgspec.Raw) -> bool:
+    view = memoryview(sent)
+    return len(view) <= 4 and bytes(view) in _NULLS
+
+
+def _only(sent: _Sent) -> msgspec.Raw:
     """Returns the member that this op takes; the other one must be absent."""
-    given = {"row": sent.row, "key": sent.key}
-    wanted = given.pop(member)
-    (other,) = given.items()
-    if wanted is None or other[1] is not None:
-        raise InvalidInput(f'{sent.op} takes "{member}", and no "{other[0]}"')
-    return wanted
+    member, other = ("key", "row") if sent.op == "delete" else ("row", "key")
+    wanted, unwanted = getattr(sent, member), getattr(sent, other)
+    if _is_absent(wanted) or not _is_absent(unwanted):
+        raise InvalidInput(f'{sent.op} takes "{member}", and no "{other}"')
+    return wanted  # type: ignore[no-any-return]
 
 
 def _check_inserts(codec: RowCodec, mutations: list[Mutation]) -> None:
@@ -159,17 +204,17 @@ async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) 
     """Applies all mutations of the body, or none."""
     kind = expect_type(head, BATCH_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    rows_max = context.http.batch_rows_max
     mutations: list[Mutation] = []
     records: list[Record] | None = None
     try:
         codec = context.codec(table)
         if kind == ARROW:
-            records = await asyncio.to_thread(arrow_records, body, codec, rows_max=rows_max)
+            bounds = {"rows_max": context.http.batch_rows_max, "decoded_bytes_max": context.http.body_bytes_max}
+            records = await context.convert(body, lambda: arrow_records(body, codec, **bounds))
             if not records:
                 raise InvalidInput("the Arrow stream holds no row: send at least one")
         else:
-            mutations = await _converted(body, lambda: decode_batch(codec, kind, body, rows_max))
+            mutations = await context.convert(body, lambda: decode_batch(codec, kind, body, context.http))
     except (InvalidInput, NotFound) as error:
         return _answer(await context.repeated(head, body, error), answer_type)
     return _answer(await context.write(codec.schema, head, body, mutations, records=records), answer_type)
@@ -179,18 +224,13 @@ async def check_row(context: ApiContext, head: Head, table: str, key_path: str, 
     """Applies the mutations of the body if the row at `key_path` satisfies its conditions. Raises PreconditionFailed."""
     kind = expect_type(head, ANSWER_TYPES)
     answer_type = wanted_type(head, ANSWER_TYPES)
-    rows_max = context.http.batch_rows_max
     try:
         codec = context.codec(table)
         key = codec.keys.key_from_path(key_path)
-        conditions, mutations = await _converted(body, lambda: decode_check(codec, kind, body, key, rows_max))
+        conditions, mutations = await context.convert(body, lambda: decode_check(codec, kind, body, key, context.http))
     except (InvalidInput, NotFound) as error:
         return _answer(await context.repeated(head, body, error), answer_type)
     return _answer(await context.write(codec.schema, head, body, mutations, conditions), answer_type)
-
-
-async def _converted(body: bytes, convert: Callable[[], T]) -> T:
-    return await asyncio.to_thread(convert) if len(body) > OFF_LOOP_BYTES else convert()
 
 
 def _answer(result: WriteResult, answer_type: str) -> Answer:

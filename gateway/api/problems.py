@@ -116,6 +116,20 @@ def known(error: Exception, new_id: Callable[[], str]) -> Known:
     return errors.TwinlogError(detail, incident=incident)
 
 
+def forget_frames(error: BaseException) -> None:
+    """Lets go what the frames of an answered error hold, its body above all: an error and its frames refer to each other, and
+    would wait for the garbage collector.
+    """
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            left += (one.__cause__, one.__context__)
+
+
 def answer_for(error: Known, *, is_write: bool) -> Answer:
     """Returns the problem of a known error."""
     return _tree_problem(error, is_write) if isinstance(error, errors.TwinlogError) else _http_problem(error, is_write)

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from starlette.exceptions import HTTPException
 
+from gateway.api.body_budget import SMALL_BODY_BYTES, BodyHold
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition
 from storage.log.frame import COUNTER_BITS
@@ -34,6 +36,7 @@ IDEMPOTENCY_KEY_LENGTH_MAX = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VERSION_DIGITS_MAX = 20
 VERSION_MAX = (1 << 63) - 1  # what a database's bigint holds: the year 6429
+_BODY_STEP_BYTES = 256 << 10  # a body of unknown length is counted in such steps
 
 
 @dataclass(slots=True)
@@ -86,36 +89,43 @@ def _joined(before: str | None, value: bytes) -> str:
     return text if before is None else f"{before},{text}"
 
 
-async def read_body(receive: Any, length: int | None, bytes_max: int) -> bytes:
-    """Returns the whole body. Raises TooLarge (before it reads, where the length is given), MalformedBody when it ends early.
+async def read_body(receive: Any, length: int | None, bytes_max: int, hold: BodyHold) -> bytes:
+    """Returns the whole body. Raises TooLarge (before it reads, where the length is given), MalformedBody when it ends early,
+    Overloaded when `hold` gets no room for it: nothing is read then.
 
     The server's protocol ends a slow body.
     """
     if length is not None and length > bytes_max:
         raise body_too_large(bytes_max)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        body: bytes = message.get("body", b"")
-        if len(body) > bytes_max:
-            raise body_too_large(bytes_max)
-        return body
-    parts, size = [], 0
-    while True:
-        if message["type"] == "http.disconnect":
-            raise MalformedBody("the body ended before its length: send the whole request again")
-        part = message.get("body", b"")
-        parts.append(part)
-        size += len(part)
-        if size > bytes_max:
-            raise body_too_large(bytes_max)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-        message = await receive()
+    counted = SMALL_BODY_BYTES
+    if length is not None and length > counted:
+        await hold.take(length)
+        counted = length
+    body, size = BytesIO(), 0
+    async with hold:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise MalformedBody("the body ended before its length: send the whole request again")
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > bytes_max:
+                raise body_too_large(bytes_max)
+            if size > counted:
+                step = max(size - counted, _BODY_STEP_BYTES)
+                await hold.take(step)
+                counted += step
+            more = message.get("more_body", False)
+            if not more and size == len(part):
+                return part
+            body.write(part)
+            if not more:
+                return body.getvalue()
 
 
 def body_too_large(bytes_max: int) -> TooLarge:
     return TooLarge(
-        f"the body is longer than {bytes_max} bytes, the limit of this site: send it in parts", body_bytes_max=bytes_max
+        f"the body is longer than {bytes_max} bytes, the limit here: send less in one request", body_bytes_max=bytes_max
     )
 
 

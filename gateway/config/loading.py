@@ -97,6 +97,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
     limits: list[tuple[str, float, str, float]] = [
         ("http.request_deadline_s", http.request_deadline_s, "http.request_deadline_max_s", http.request_deadline_max_s),
         ("http.row_bytes_max", http.row_bytes_max, "http.body_bytes_max", http.body_bytes_max),
+        ("http.body_bytes_max", http.body_bytes_max, "two thirds of http.bodies_bytes_max", http.bodies_bytes_max * 2 // 3),
         ("commit.frame_bytes_max", commit.frame_bytes_max, "commit.queue_bytes_max", commit.queue_bytes_max),
         ("lease.noop_interval_s", lease.noop_interval_s, "half of lease.lease_s", lease.lease_s / 2),
         ("remote_log.retry_first_s", config.remote_log.retry_first_s, "remote_log.retry_max_s", config.remote_log.retry_max_s),

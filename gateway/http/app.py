@@ -19,7 +19,7 @@ from starlette.routing import Match
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api import openapi
-from gateway.api.api_context import ApiContext
+from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.api.routes.common import to_response
@@ -52,11 +52,14 @@ class DoorApp:
             await send(message)
 
         scope["path"] = scope["raw_path"].decode("latin-1")
+        hold = scope[BODY_HOLD] = self.context.bodies.hold()
         try:
             await self.plain(scope, receive, watched)
         except Exception:
             if not finished:
                 raise
+        finally:
+            hold.release()
 
 
 def build_app(

@@ -1,7 +1,7 @@
 """The hot path: PUT and GET of one row, served inside the HTTP protocol, without ASGI.
 
 What always holds: it calls the same functions as the plain routes (row_calls.py) and so answers the same; it takes only
-`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a body whose length is given and allowed, on a connection with no
+`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a small body whose length is given, on a connection with no
 request under way; everything else, a pipelined request too, goes the plain way. A request of this path stands in uvicorn's
 bookkeeping where a plain one does (`cycle`), so that pipelining, shutdown and the bounds of protocol.py see no difference.
 tests/gateway/http/differential.py compares the two.
@@ -11,9 +11,11 @@ minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a raw ASGI route it 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from gateway.api.api_context import ApiContext
+from gateway.api.body_budget import SMALL_BODY_BYTES
 from gateway.api.request import Head, decoded_part, read_head
 from gateway.api.row_calls import get_row, put_row
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
@@ -49,6 +51,7 @@ class HotProtocol(DoorProtocol):
     """A subclass with its `context` is made by `hot_protocol`."""
 
     context: ApiContext
+    _body_bytes_max: int
 
     def on_headers_complete(self) -> None:
         cycle: Any = self.cycle
@@ -68,7 +71,7 @@ class HotProtocol(DoorProtocol):
         """True for a body whose length is given and allowed; a GET has none, and what is sent as one is ignored."""
         if head.method == "GET":
             return not head.content_length
-        return head.content_length is not None and head.content_length <= self.context.http.body_bytes_max
+        return head.content_length is not None and head.content_length <= self._body_bytes_max
 
     def _begin_hot(self, head: Head, table: bytes, key: bytes) -> None:
         if not self._head_complete():
@@ -131,4 +134,6 @@ class HotProtocol(DoorProtocol):
 
 def hot_protocol(context: ApiContext, limits: ConnectionLimits) -> type[HotProtocol]:
     """The protocol class for `uvicorn.Config(http=...)`."""
-    return type("BoundHotProtocol", (HotProtocol,), {"context": context, "limits": limits})
+    longest = min(SMALL_BODY_BYTES, context.http.row_body_bytes_max)
+    bound = {"context": context, "limits": limits, "addresses": Counter(), "_body_bytes_max": longest}
+    return type("BoundHotProtocol", (HotProtocol,), bound)

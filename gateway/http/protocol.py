@@ -2,9 +2,9 @@
 
 What always holds: a request that began has arrived whole within `request_read_s`, or is answered 408; its head is at most
 `head_bytes_max` long, or is answered 431, and so are trailers and chunk extensions, which are never read as headers; a body
-that ends early is answered 400; what is no HTTP is answered 400; above `connections_max` a connection is answered 503 and
-closed. All of these answers are problems. In none of these cases does the application answer, and it sees at most a
-disconnect. A time-out costs a timer only for requests in several pieces.
+that ends early is answered 400; what is no HTTP is answered 400; above `connections_max`, or `per_address_max` from one
+address, a connection is answered 503 and closed. All of these answers are problems. In none of these cases does the
+application answer, and it sees at most a disconnect. A time-out costs a timer only for requests in several pieces.
 Two more: `Upgrade` is ignored, as HTTP allows, and the request is an ordinary one; while pipelined requests wait, what came
 behind them stays unparsed and the connection is not read, so that a client holds few requests in memory, however short.
 """
@@ -12,6 +12,7 @@ behind them stays unparsed and the connection is not read, so that a client hold
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,8 @@ _CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
 class ConnectionLimits:
     request_read_s: float = 30.0
     head_bytes_max: int = 32 << 10
-    connections_max: int = 10_000
+    connections_max: int = 2000
+    per_address_max: int = 500
 
 
 class _Flow(FlowControl):
@@ -52,6 +54,7 @@ class DoorProtocol(HttpToolsProtocol):
     """uvicorn makes one for each connection."""
 
     limits = ConnectionLimits()
+    addresses: Counter[str]  # connections from each address, of all protocols of one door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -67,7 +70,9 @@ class DoorProtocol(HttpToolsProtocol):
         self._is_upgrade = False  # the parser stops behind this head
         self._held = b""  # came behind pipelined requests, and waits for them
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
-        if len(self.connections) > self.limits.connections_max:
+        self._address = self.client[0] if self.client else ""
+        self.addresses[self._address] += 1
+        if len(self.connections) > self.limits.connections_max or self.addresses[self._address] > self.limits.per_address_max:
             self._timer: asyncio.TimerHandle | None = None
             error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
             self._refuse(answer_for(error, is_write=False))
@@ -77,6 +82,9 @@ class DoorProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._held = b""
+        self.addresses[self._address] -= 1
+        if not self.addresses[self._address]:
+            del self.addresses[self._address]
         super().connection_lost(exc)
 
     def eof_received(self) -> None:

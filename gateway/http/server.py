@@ -17,11 +17,10 @@ from typing import Any
 import uvicorn
 
 from gateway.http.app import DoorApp
+from gateway.http.descriptors import BACKLOG_MAX
 from gateway.http.hot_path import hot_protocol
 from gateway.http.protocol import ConnectionLimits
 from twinlog.errors import ConfigError
-
-_BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +28,16 @@ class ServerSettings:
     """`keep_alive_s` is longer than clients keep idle connections, so that none is closed while a request is on its way."""
 
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    backlog: int = BACKLOG_MAX
     keep_alive_s: int = 75
     graceful_shutdown_s: int = 5
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0: any free one. Raises ConfigError that names host and port."""
+def listen(host: str, port: int, backlog: int = BACKLOG_MAX) -> socket.socket:
+    """A listening socket. Port 0: any free one. `backlog` connections may wait to be accepted.
+
+    Raises ConfigError that names host and port.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, kind, protocol)
@@ -43,7 +46,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener.listen(backlog)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
@@ -72,7 +75,7 @@ class HttpServer:
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
             app, http=hot_protocol(app.context, settings.connections), ws="none", lifespan="off", log_config=None,
-            access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
+            access_log=False, proxy_headers=False, server_header=False, backlog=settings.backlog,
             timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.graceful_shutdown_s,
         )
         self._server = _Server(config)
@@ -102,7 +105,8 @@ async def serving(
     app: DoorApp, host: str, port: int, settings: ServerSettings | None = None
 ) -> AsyncIterator[HttpServer]:
     """The door at `host` and `port`, open inside the block."""
-    server = HttpServer(app, listen(host, port), settings)
+    settings = settings or ServerSettings()
+    server = HttpServer(app, listen(host, port, settings.backlog), settings)
     await server.start()
     try:
         yield server

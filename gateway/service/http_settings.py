@@ -10,18 +10,27 @@ from storage.settings import KIB, MIB, Url, Within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """`advertised_url`: the address that clients and the other site use; empty: made of host and port."""
+    """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `body_bytes_max` bounds
+    the body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Within(1, 65535)] = 8401
     advertised_url: Url = ""
     body_bytes_max: Annotated[int, Within(KIB, 1024 * MIB)] = 32 * MIB
+    bodies_bytes_max: Annotated[int, Within(MIB, 4096 * MIB)] = 96 * MIB
     batch_rows_max: Annotated[int, Within(1, 1_000_000)] = 10_000
     row_bytes_max: Annotated[int, Within(64, 16 * MIB)] = MIB
     key_bytes_max: Annotated[int, Within(16, 64 * KIB)] = KIB
     page_rows_max: Annotated[int, Within(1, 100_000)] = 10_000
+    connections_max: Annotated[int, Within(16, 100_000)] = 2000
+    connections_per_address_max: Annotated[int, Within(1, 100_000)] = 500
     request_deadline_s: Annotated[float, Within(0.05, 3600)] = 10.0
     request_deadline_max_s: Annotated[float, Within(0.05, 3600)] = 60.0
+
+    @property
+    def row_body_bytes_max(self) -> int:
+        """The bound of a body that holds one row, or a document: texts and bytes are longer in JSON than in the row."""
+        return min(2 * self.row_bytes_max + 64 * KIB, self.body_bytes_max)
 
     @property
     def url(self) -> str:

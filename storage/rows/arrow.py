@@ -19,14 +19,15 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from storage.log.record import Record, RecordKind
-from storage.rows.arrow_columns import Values, check_type, fault, is_binary, is_text, plain_array, stored_array
+from storage.rows.arrow_columns import Values, check_type, fault, is_binary, is_text, is_view, plain_array, stored_array
+from storage.rows.arrow_sizes import check_declared_bytes
 from storage.rows.codec import RowCodec
 from storage.rows.compiled import columns_encoder
 from storage.rows.keys import PARTS
 from storage.rows.schema import Column
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
-DECODED_BYTES_MAX = 512 << 20
+DECODED_BYTES_MAX = 32 << 20
 _END_MARK_BYTES = 8
 _SWAPPED = {8: "q", 4: "i"}  # array type codes by width
 
@@ -44,6 +45,7 @@ def arrow_records(
     if count == 0:
         return []
     columns = {column.name: column for column in codec.schema.columns}
+    _check_defaults(codec, set(table.column_names), count, decoded_bytes_max)
     stored: dict[str, Values] = {}
     for name in table.column_names:
         whole = table.column(name).combine_chunks()
@@ -61,6 +63,7 @@ def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int)
     source = pa.BufferReader(stream)
     batches, rows, decoded_bytes = [], 0, 0
     try:
+        check_declared_bytes(stream, decoded_bytes_max)
         reader = pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(use_threads=False))
         _check_columns(codec, reader.schema)
         while True:
@@ -78,7 +81,8 @@ def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int)
                 raise TooLarge(
                     f"the Arrow stream decodes to more than {decoded_bytes_max} bytes", bytes_max=decoded_bytes_max
                 )
-            batches.append(batch)
+            if batch.num_rows:  # millions of empty ones fit into a body
+                batches.append(batch)
         if source.tell() - before != _END_MARK_BYTES or source.tell() != len(stream):
             raise MalformedBody(
                 "the body does not end with the end mark of an Arrow IPC stream: it is cut short, or something follows"
@@ -89,9 +93,11 @@ def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int)
 
 
 def _decoded_bytes(array: pa.Array) -> int:
-    """About what `array` takes once a dictionary is replaced by its values."""
+    """Returns about what `array` takes once a dictionary or views are replaced by their values."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if is_view(array.type):
+        return _view_bytes(array)
     if not pa.types.is_dictionary(array.type):
         return int(array.nbytes)
     kind = array.type.value_type
@@ -99,6 +105,15 @@ def _decoded_bytes(array: pa.Array) -> int:
         return int(array.indices.nbytes) + 8 * len(array)
     lengths = pc.binary_length(array.dictionary.cast(pa.large_binary()))
     return int(array.indices.nbytes) + (pc.sum(lengths.take(array.indices)).as_py() or 0)
+
+
+def _view_bytes(array: pa.Array) -> int:
+    """Returns the length of all values: any number of views may show the same bytes. A view is 16 bytes, its length first."""
+    words = memoryview(array.buffers()[1]).cast("B").cast("i")
+    lengths = words[4 * array.offset : 4 * (array.offset + len(array)) : 4].tolist()
+    if array.null_count:
+        return sum(length for length, valid in zip(lengths, array.is_valid().to_pylist(), strict=True) if valid)
+    return sum(lengths)
 
 
 def _check_columns(codec: RowCodec, arrow_schema: pa.Schema) -> None:
@@ -119,6 +134,13 @@ def _check_columns(codec: RowCodec, arrow_schema: pa.Schema) -> None:
     for column in codec.value_columns:
         if column.name not in arrow_schema.names and not column.nullable and column.default is None:
             raise fault(column, f"is missing, and table {codec.schema.name!r} has no default for it")
+
+
+def _check_defaults(codec: RowCodec, given: set[str], count: int, bytes_max: int) -> None:
+    """Raises TooLarge where the defaults of columns that the stream leaves out make more of it than may be."""
+    defaults = [column.default for column in codec.value_columns if column.name not in given]
+    if count * sum(len(one) for one in defaults if isinstance(one, str | bytes)) > bytes_max:
+        raise TooLarge(f"with its columns' defaults the Arrow stream becomes more than {bytes_max} bytes", bytes_max=bytes_max)
 
 
 def _keys(codec: RowCodec, stored: dict[str, Values]) -> list[bytes]:

@@ -38,6 +38,10 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
 def is_binary(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -78,7 +82,8 @@ def check_type(column: Column, kind: pa.DataType) -> None:
     """Raises InvalidInput when `column` does not take arrays of Arrow type `kind`."""
     plain = _plain_type(kind)
     takes, words = _TAKES[column.type]
-    if not takes(plain) and not pa.types.is_null(plain):
+    coded_views = pa.types.is_dictionary(kind) and is_view(plain)  # Arrow has no function that decodes them
+    if (not takes(plain) or coded_views) and not pa.types.is_null(plain):
         raise fault(column, f"is of type {column.type} and takes {words} in an Arrow stream, not {kind}")
 
 

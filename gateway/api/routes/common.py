@@ -10,7 +10,7 @@ from fastapi import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.api_context import ApiContext
+from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, Head, expect_type, read_body, read_head
@@ -42,8 +42,18 @@ def head_of(request: Request) -> Head:
 
 
 async def whole_request(request: Request, context: ApiContext) -> tuple[Head, bytes]:
+    """Returns the head, and a body that holds one row or a document."""
+    return await _whole(request, context.http.row_body_bytes_max)
+
+
+async def whole_batch(request: Request, context: ApiContext) -> tuple[Head, bytes]:
+    """Returns the head, and a body that holds many rows."""
+    return await _whole(request, context.http.body_bytes_max)
+
+
+async def _whole(request: Request, bytes_max: int) -> tuple[Head, bytes]:
     head = head_of(request)
-    return head, await read_body(request.receive, head.content_length, context.http.body_bytes_max)
+    return head, await read_body(request.receive, head.content_length, bytes_max, request.scope[BODY_HOLD])
 
 
 async def head_once_whole(request: Request, context: ApiContext) -> Head:

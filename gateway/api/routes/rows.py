@@ -14,7 +14,16 @@ from gateway.api.api_context import ApiContext
 from gateway.api.batches import BATCH_TYPES, check_row, mutate_rows
 from gateway.api.documents import BatchBody, CheckBody
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
-from gateway.api.routes.common import SCHEMA, RowKey, TableName, head_of, head_once_whole, to_response, whole_request
+from gateway.api.routes.common import (
+    SCHEMA,
+    RowKey,
+    TableName,
+    head_of,
+    head_once_whole,
+    to_response,
+    whole_batch,
+    whole_request,
+)
 
 _ROW_SCHEMA = {"type": "object", "description": "column -> value; key columns may be left out, they stand in the path"}
 _PROBLEMS = (400, 404, 406, 408, 409, 412, 413, 415, 421, 429, 503, 504)
@@ -41,7 +50,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=_MUTATED, description=f"Content types: {', '.join(BATCH_TYPES)}. An Arrow stream holds rows to upsert.",
     )
     async def mutate(table: TableName, request: Request) -> Response:
-        head, body = await whole_request(request, context)
+        head, body = await whole_batch(request, context)
         return to_response(await mutate_rows(context, head, decoded_part(table), body))
 
     @routes.post(
@@ -50,7 +59,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=_MUTATED,
     )
     async def check(table: TableName, key: RowKey, request: Request) -> Response:
-        head, body = await whole_request(request, context)
+        head, body = await whole_batch(request, context)
         return to_response(await check_row(context, head, decoded_part(table), key, body))
 
     @routes.put(

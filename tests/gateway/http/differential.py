@@ -13,6 +13,7 @@ import asyncio
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -204,7 +205,7 @@ class Door:
     async def open(self) -> None:
         await self.service.tables.create(FLIGHTS)
         app = build_app(self.service.ports, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
-        plain = type("Plain", (DoorProtocol,), {"limits": self._limits})
+        plain = type("Plain", (DoorProtocol,), {"limits": self._limits, "addresses": Counter()})
         kind = hot_protocol(app.context, self._limits) if self._hot else plain
         self._config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
         self._config.load()

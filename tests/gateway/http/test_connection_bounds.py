@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -66,7 +67,7 @@ async def test_few_pipelined_requests_are_held_as_such() -> None:
 
     short = b"GET / HTTP/1.1\r\n\r\n"
     count = (256 << 10) // len(short)
-    door._kind = type("Bound", (Watched,), {"limits": ConnectionLimits()})
+    door._kind = type("Bound", (Watched,), {"limits": ConnectionLimits(), "addresses": Counter()})
     found = answers(await door.converse(iter([short * count])), [b"GET"] * count)
     assert [status for status, _, _ in found] == [404] * count
     assert 100 < most <= PIECE_BYTES // len(short) + 1

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from storage.log.record import Record, RecordKind
 from storage.rows.arrow import arrow_records, big_endian
+from storage.rows.arrow_sizes import check_declared_bytes
 from storage.rows.codec import RowCodec
 from tests.storage.rows.strategies import json_row, stored_in_key, stored_rows, table, tables
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
@@ -232,6 +233,21 @@ def test_a_dictionary_does_not_grow_past_the_limit() -> None:
     assert len(records(CODEC, stream({"k": pa.array(range(999)), "s": rare}), decoded_bytes_max=50_000_000)) == 999
 
 
+def test_views_of_the_same_bytes_do_not_grow_past_the_limit() -> None:
+    """A thousand rows may show one long text."""
+    text = "x" * 100_000
+    place = pa.array([text], pa.string_view()).buffers()
+    same = pa.Array.from_buffers(pa.string_view(), 999, [None, pa.py_buffer(place[1].to_pybytes() * 999), place[2]])
+    body = stream({"k": pa.array(range(999)), "s": same})
+    assert len(body) < 200_000
+    with pytest.raises(TooLarge, match="decodes to more than 50000000 bytes"):
+        records(CODEC, body, decoded_bytes_max=50_000_000)
+    assert len(records(CODEC, body, decoded_bytes_max=150_000_000)) == 999
+    coded = pa.DictionaryArray.from_arrays(pa.array(range(999), pa.int32()), same)
+    with pytest.raises(InvalidInput, match="not dictionary<values=string_view"):
+        records(CODEC, stream({"k": pa.array(range(999)), "s": coded}))
+
+
 def test_a_stream_cut_at_any_byte_is_malformed() -> None:
     batch = pa.RecordBatch.from_pydict({"k": KEYS, "s": pa.array(["a", "b", None])})
     body = stream_of([batch, batch])
@@ -303,3 +319,56 @@ def test_keys_of_a_slice(type_name: str, data: st.DataObject) -> None:
     made = records(codec, stream_of([batch]))
     twin = [codec.encode_json_row({"k": v, "v": i}, native=True) for i, v in enumerate(values)][1:-1]
     assert [(r.key, r.value) for r in made] == twin
+
+
+def test_a_bomb_is_refused_before_it_is_decompressed() -> None:
+    """Arrow allocates the declared size of a compressed buffer unseen: it is read from the stream's metadata first."""
+    batch = pa.RecordBatch.from_pydict({"k": pa.array([1]), "s": pa.array(["x" * 40_000_000])})
+    before = pa.total_allocated_bytes()
+    for body in (stream_of([batch] * 3, compression="zstd"), stream_of([batch] * 3, compression="lz4")):
+        assert len(body) < 600_000
+        pool = pa.default_memory_pool()
+        with pytest.raises(TooLarge, match="decodes to more"):
+            records(CODEC, body, decoded_bytes_max=100_000_000)
+        assert pool.bytes_allocated() - before < 130_000_000
+    large = RowCodec(CODEC.schema, row_bytes_max=50_000_000)
+    assert len(records(large, stream_of([batch], compression="zstd"), decoded_bytes_max=100_000_000)) == 1
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.text(max_size=200)), min_size=1, max_size=30), min_size=1, max_size=3),
+    st.sampled_from([None, "zstd", "lz4"]), st.booleans(),
+)
+@settings(deadline=None)
+def test_the_declared_bytes_are_those_that_come(columns: list[list[str | None]], compression: str | None, coded: bool) -> None:
+    """The bound never says less than what Arrow allocates, and little more."""
+    arrays = [pa.array(values, pa.string()) for values in columns]
+    batches = [pa.RecordBatch.from_arrays([one.dictionary_encode() if coded else one], ["s"]) for one in arrays]
+    body = stream_of(batches, compression=compression, emit_dictionary_deltas=False)
+    with pa.ipc.open_stream(body) as reader:
+        came = [batch.column(0) for batch in reader]
+    size = sum(one.nbytes + (one.dictionary.nbytes if coded else 0) for one in came)
+    check_declared_bytes(body, size + 64 * 6 * len(batches))  # each buffer is padded
+    with pytest.raises(TooLarge):
+        check_declared_bytes(body, 0)
+    if size > 64 and not coded:  # a dictionary that comes again is sent once
+        with pytest.raises(TooLarge):
+            check_declared_bytes(body, size // 2)
+
+
+@given(st.binary(max_size=40), st.integers(0, 400))
+@settings(deadline=None)
+def test_damaged_metadata_is_malformed(noise: bytes, place: int) -> None:
+    body = bytearray(stream({"k": pa.array([1, 2]), "s": pa.array(["a", "b"])}, compression="zstd"))
+    body[place : place + len(noise)] = noise
+    with contextlib.suppress(MalformedBody, InvalidInput, TooLarge):
+        records(CODEC, bytes(body))
+
+
+def test_defaults_of_columns_that_are_left_out_count() -> None:
+    codec = RowCodec(table(
+        [{"name": "k", "type": "int64"}, {"name": "s", "type": "string", "default": "x" * 100_000}], ["k"],
+    ))
+    assert len(records(codec, stream({"k": pa.array(range(5))}), decoded_bytes_max=1_000_000)) == 5
+    with pytest.raises(TooLarge, match="defaults"):
+        records(codec, stream({"k": pa.array(range(50))}), decoded_bytes_max=1_000_000)
