@@ -63,7 +63,7 @@ class SiteOperations:
 
     def _make_plan(self, kind: str, to: str | None, options: dict[str, Any], continues: str | None = None) -> Plan:
         if kind in ("bootstrap", "restart", "failover", "switchover"):
-            return Takeover(self._site, kind, options, self._preflight, continues).plan()
+            return Takeover(self._site, kind, options, self._preflight, self._site.settings.switchover, continues).plan()
         if kind == "rejoin":
             return Follow(self._site, options, self._preflight, self._merge_quarantine).plan()
         if kind == "skip":

@@ -16,6 +16,7 @@ from gateway.service.tables import TableSettings
 from storage.engines.applying import BarrierLimits
 from storage.engines.settings import EngineSettings
 from storage.settings import Matches, OneOf, Url
+from switchover.plans.takeover import SwitchoverSettings
 
 SITES = ("a", "b")
 PAIR_PATTERN = "[A-Za-z0-9][A-Za-z0-9_-]{0,62}"  # it names a folder on each DFS
@@ -44,3 +45,4 @@ class SiteSettings(ActiveSettings):
     barriers: BarrierLimits = field(default_factory=BarrierLimits)
     tables: TableSettings = field(default_factory=TableSettings)
     audits: AuditSettings = field(default_factory=AuditSettings)
+    switchover: SwitchoverSettings = field(default_factory=SwitchoverSettings)

@@ -37,11 +37,11 @@ class AdviceKind(StrEnum):
 class Thresholds:
     """Limits: when a figure is a finding, how long a finding must hold without a break, how often a monitor may act."""
 
-    interval_s: Annotated[float, Within(0.1, 600)] = 2.0
+    interval_s: Annotated[float, Within(0.1, 600)] = 1.0
     look_after_s: Annotated[float, Within(0, 86400)] = 10.0
     resync_after_s: Annotated[float, Within(0, 86400)] = 30.0
     degrade_after_s: Annotated[float, Within(0.5, 86400)] = 10.0
-    failover_after_s: Annotated[float, Within(0.5, 86400)] = 15.0
+    failover_after_s: Annotated[float, Within(0.5, 86400)] = 8.0  # longer than a gateway takes to start again
     gap_max_s: Annotated[float, Within(1, 3600)] = 30.0  # between two looks: nothing has held through more
     quiet_after_action_s: Annotated[float, Within(1, 86400)] = 300.0  # after any role change, whoever asked for it
     actions_max: Annotated[int, Within(1, 100)] = 2  # of monitors, in each window

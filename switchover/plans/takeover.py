@@ -8,20 +8,24 @@ left the world, because every step of activation makes sure of the ones before i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from remote_log.dfs.retrying import RetryingDfs
 from remote_log.replication.messages import (
     DRAIN,
+    STATUS,
     STEP_DOWN,
     UNDRAIN,
     DrainReply,
     PlanRequest,
     ReplicateRequest,
+    StatusReply,
     StoppedReply,
     from_message,
     to_message,
 )
+from storage.settings import Within
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest
 from switchover.operations.plan import Plan, Step
@@ -36,6 +40,16 @@ from twinlog.errors import Fenced, PeerError, PlanSuperseded, Refused, TwinlogEr
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
 POLL_S = 0.01
+NEAR_POLL_S = 0.2
+STALL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchoverSettings:
+    """Says how close the standby comes, while writes continue, before a switchover stops them for the rest."""
+
+    lag_records_max: Annotated[int, Within(0, 100_000_000)] = 10_000
+    lag_max_s: Annotated[float, Within(0.5, 3600)] = 10.0  # since it last heard the active, of which it has applied all before
 
 
 class Takeover:
@@ -45,9 +59,10 @@ class Takeover:
     """
 
     def __init__(
-        self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight, continues: str | None = None
+        self, control: SiteControl, kind: str, options: dict[str, Any], preflight: Preflight, settings: SwitchoverSettings,
+        continues: str | None = None,
     ) -> None:
-        self._control = control
+        self._control, self._settings = control, settings
         self._preflight = preflight
         self._kind = kind
         self._options = options
@@ -62,6 +77,8 @@ class Takeover:
         if self._kind in ("failover", "switchover"):
             early.insert(0, Step("preflight", self._check, "check both sites", abortable=True, dry=True))
         if self._kind == "switchover":
+            near = Step("near", self._come_near, "come close behind the active, while writes continue", abortable=True)
+            early.insert(1, near)
             early += [
                 Step("drain", self._drain, "the active finishes what it admitted", abortable=True, undo=self._undrain),
                 Step("catch_up", self._catch_up, "this site applies all of it durably", abortable=True),
@@ -151,6 +168,27 @@ class Takeover:
         activation = await self._need_activation()
         await activation.begin()
         return to_message(PlanRequest(activation.request.plan_id))
+
+    async def _come_near(self) -> dict[str, Any]:
+        """A standby that is far behind catches up before writes are stopped, so that they are stopped for the rest only."""
+        control, settings = self._control, self._settings
+        clock, engine = control.parts.clock, control.parts.engine
+        seen, seen_s = engine.applied.seq, clock.monotonic_s()
+        while True:
+            reply = await control.parts.transport.call(STATUS, {}, CALL_TIMEOUT_S)
+            behind = max(0, from_message(StatusReply, reply).committed_seq - engine.applied.seq)
+            now_s, heard_s = clock.monotonic_s(), control.sink.heard_s
+            lag_s = None if heard_s is None else now_s - heard_s
+            if behind <= settings.lag_records_max and lag_s is not None and lag_s <= settings.lag_max_s:
+                return {"records_behind": behind, "heard_s": round(lag_s, 1)}
+            if engine.applied.seq != seen:
+                seen, seen_s = engine.applied.seq, now_s
+            elif now_s - seen_s >= STALL_S:
+                raise Refused(
+                    f"site {control.site} stands {behind:,} records behind, and has applied none for {STALL_S:.0f} s: writes "
+                    "were not stopped; see `twinlog status` for why replication stands still"
+                )
+            await clock.sleep(NEAR_POLL_S)
 
     async def _drain(self) -> dict[str, Any]:
         reply = await self._control.parts.transport.call(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)

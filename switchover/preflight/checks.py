@@ -26,7 +26,7 @@ Status = Literal["ok", "warning", "failed", "unknown"]
 KINDS = ("switchover", "failover", "rejoin")
 SKEW_WARNING_S = 1.0
 HEARD_WARNING_S = 5.0
-LAG_WARNING_RECORDS = 100_000  # a switchover waits for them with writes stopped
+LAG_WARNING_RECORDS = 100_000  # a switchover waits until most of them are applied, while writes continue
 OPEN_LEASES_WARNING = 8  # the recovery of each takes a DFS seconds, or a minute
 DISK_FAILED_BYTES, DISK_WARNING_BYTES = 64 << 20, 1 << 30
 
@@ -257,7 +257,7 @@ def _lag(facts: CheckFacts) -> Judgement:
     if facts.kind == "switchover" and own.heard_s is not None and own.heard_s > HEARD_WARNING_S:
         return Judgement("warning", seen, f"find out why site {facts.peer_name} does not ship: `twinlog status`")
     if facts.kind == "switchover" and behind > LAG_WARNING_RECORDS:
-        return Judgement("warning", seen, "wait until it is less: writes stop until all of it is applied")
+        return Judgement("warning", seen, "nothing: the switchover waits until it is close, while writes continue")
     return Judgement("ok", seen)
 
 

@@ -98,8 +98,12 @@ class Preflight:
 
     async def view(self, running: str | None, changes: list[RoleChange]) -> SiteView:
         """Returns what this site sees, for the monitor. It asks the other site for its status only, which needs no DFS."""
-        (state, coordinator_error), (peer, peer_error) = await asyncio.gather(self._pair_state(), self._peer_status())
-        own = await self._own_facts(state, coordinator_error)
+        async def look() -> tuple[PairState | None, str | None, SiteFacts]:
+            state, error = await self._pair_state()
+            return state, error, await self._own_facts(state, error)
+
+        # at the same time: a site that hangs, and its DFS with it, costs a look one time-out and not two
+        (state, coordinator_error, own), (peer, peer_error) = await asyncio.gather(look(), self._peer_status())
         return SiteView(
             own=own, peer=peer, peer_error=peer_error, register=state if coordinator_error is None else None, running=running,
             changes=changes,

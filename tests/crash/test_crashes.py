@@ -88,7 +88,9 @@ def test_the_takeover_dies_at_every_step_and_goes_on_by_itself(pair: Processes) 
         active = other
 
 
-SWITCHOVER = ["preflight", "begin", "drain", "catch_up", "step_down", "claim", "fence", "replay", "open", "cleanup", "verify"]
+SWITCHOVER = [
+    "preflight", "near", "begin", "drain", "catch_up", "step_down", "claim", "fence", "replay", "open", "cleanup", "verify"
+]
 
 
 def settled(pair: Processes, site: str) -> bool:

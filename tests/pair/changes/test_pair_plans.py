@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from remote_log.replication.messages import REPLICATE
 from switchover.operations.document import OperationDocument
+from switchover.plans.takeover import SwitchoverSettings
 from switchover.register.port import PairState
 from switchover.register.transitions import renew_lease
 from tests.armed_failpoints import ArmedFailpoints
 from tests.pair.faults import FaultyDfs, FaultyDfsWriter
+from tests.pair.pair import DirectTransport
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 from twinlog.errors import EngineFailed, TwinlogError, Unavailable
 
@@ -28,6 +31,38 @@ async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -
         assert (await coordinator_value(pair, "a")).switching is None
         assert (await put(pair, "a", 1, "x")).mode == "sync"
         assert (await pair.operate("a", "degrade")).state == "succeeded"
+
+
+async def test_a_switchover_comes_close_before_it_stops_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The standby is far behind: writes go on while it catches up, and stop for the rest only."""
+    async with open_pair(tmp_path) as pair:
+        object.__setattr__(site(pair, "b").settings, "switchover", SwitchoverSettings(lag_records_max=3))
+        call, shipping = DirectTransport.call, asyncio.Event()
+
+        async def held(self: DirectTransport, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+            if method == REPLICATE:
+                await shipping.wait()
+            return await call(self, method, message, timeout_s)
+
+        monkeypatch.setattr(DirectTransport, "call", held)
+        for key in range(10):
+            await put(pair, "a", key, "x")
+        operations = pair.running["b"].operations
+        started = await operations.start("switchover", "b", {}, False, "test")
+
+        def states(document: OperationDocument) -> dict[str, str]:
+            return {step.name: step.state for step in document.steps}
+
+        async for shown in operations.follow(started.id):
+            if states(shown).get("near") == "running" or states(shown)["drain"] != "pending":
+                break
+        assert (await put(pair, "a", 10, "y")).mode == "sync", "while it waits"
+        assert pair.role("a") == "ACTIVE"
+        shipping.set()
+        async for shown in operations.follow(started.id):
+            last = shown
+        assert last.state == "succeeded", last
+        assert await holds(pair, "b", {key: "x" for key in range(10)} | {10: "y"})
 
 
 @pytest.mark.parametrize("step", ["drain", "catch_up"])

@@ -8,14 +8,14 @@ from typing import cast
 import pytest
 
 from switchover.operations.plan import Step
-from switchover.plans.takeover import Takeover
+from switchover.plans.takeover import SwitchoverSettings, Takeover
 from switchover.preflight.preflight import Preflight
 from switchover.site_control import SiteControl
 from tools.sources import ROOT
 
 
 def steps(kind: str) -> list[Step]:
-    return list(Takeover(cast(SiteControl, None), kind, {}, cast(Preflight, None)).plan().steps)
+    return list(Takeover(cast(SiteControl, None), kind, {}, cast(Preflight, None), SwitchoverSettings()).plan().steps)
 
 
 def test_a_switchover_has_the_steps_of_the_protocol_in_that_order() -> None:
@@ -26,7 +26,7 @@ def test_a_switchover_has_the_steps_of_the_protocol_in_that_order() -> None:
 
 
 def test_a_failover_has_the_same_ones_but_those_that_need_the_old_active() -> None:
-    needs_it = {"drain", "catch_up", "step_down"}
+    needs_it = {"near", "drain", "catch_up", "step_down"}
     assert [one.name for one in steps("failover")] == [one.name for one in steps("switchover") if one.name not in needs_it]
 
 
