@@ -22,7 +22,7 @@ from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
-from switchover.plans.skip import skip_plan
+from switchover.plans.skip import check_standing, skip_plan
 from switchover.plans.takeover import Takeover
 from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.roles.table import Role, permissions
@@ -121,6 +121,7 @@ class SiteOperations:
                 await self._preflight.check_loss(options)
             if kind == "skip":
                 await self._own_attempt_ended()
+                check_standing(self._site.site, self._site.parts.engine, options)  # before anything is journaled
             document = await self._executor.start(operation_id, kind, to, options, actor, dry_run, expires_ms)
         self._site.touch()
         return await self._executor.wait(document.id) if dry_run else document

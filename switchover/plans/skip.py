@@ -15,28 +15,29 @@ from switchover.operations.plan import Plan, Step
 from twinlog.errors import Refused
 
 
-def skip_plan(site: str, engine: StorageEngine, options: dict[str, Any]) -> Plan:
-    """`options`: `epoch` and `seq` of the change."""
+def check_standing(site: str, engine: StorageEngine, options: dict[str, Any]) -> RefusedChange:
+    """Returns the change at which the storage stands. Raises Refused when it is not the one of `options`: `epoch` and `seq`."""
+    change, epoch, seq = standing_at(engine), options.get("epoch"), options.get("seq")
+    if change is None:
+        raise Refused(f"site {site} stands at no schema change that its database refuses: there is nothing to skip")
+    if (change.epoch, change.seq) != (epoch, seq):
+        raise Refused(
+            f"site {site} stands at sequence {change.seq} of epoch {change.epoch}, not at {seq} of {epoch}: {change.problem}",
+            epoch=change.epoch, seq=change.seq,
+        )
+    return change
 
-    def wanted() -> RefusedChange:
-        change, asked = standing_at(engine), (options.get("epoch"), options.get("seq"))
-        if change is None:
-            raise Refused(f"site {site} stands at no schema change that its database refuses: there is nothing to skip")
-        if (change.epoch, change.seq) != asked:
-            raise Refused(
-                f"site {site} stands at sequence {change.seq} of epoch {change.epoch}, not at {asked[1]} of {asked[0]}: "
-                f"{change.problem}",
-                epoch=change.epoch, seq=change.seq,
-            )
-        return change
+
+def skip_plan(site: str, engine: StorageEngine, options: dict[str, Any]) -> Plan:
+    """The steps for the change that `options` name."""
 
     async def check() -> dict[str, Any]:
-        return wanted()._asdict()
+        change = check_standing(site, engine, options)
+        return {"epoch": change.epoch, "seq": change.seq, "problem": change.problem}
 
     async def leave() -> dict[str, Any]:
-        change = wanted()
-        await leave_unshown(engine, change)
-        return change._asdict()
+        await leave_unshown(engine, check_standing(site, engine, options))
+        return {}
 
     return Plan("skip", [
         Step("check", check, "the database refuses exactly this schema change", abortable=True, dry=True),
