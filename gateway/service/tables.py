@@ -168,14 +168,24 @@ class TablesService:
             return self._catalog.get(table.name)
 
     async def purge_dropped(self) -> None:
-        """At the active: dropped tables go for good once they were kept for long enough. The other site hears it by the log."""
+        """At the active: dropped tables go for good once they were kept for long enough. The other site hears it by the log.
+
+        Raises InvalidInput for the last one that a database refuses to drop: the others go all the same.
+        """
         until_ms = self._clock.wall_ms() - self._settings.drop_kept_s * 1000
+        refused: dict[int, InvalidInput] = {}
         while self._serving.writing is not None:
             async with self._turn() as active:
-                over = [table for table in self._catalog.dropped if (table.dropped_ms or 0) <= until_ms]
+                kept = [table for table in self._catalog.dropped if table.id not in refused]
+                over = [table for table in kept if (table.dropped_ms or 0) <= until_ms]
                 if not over:
-                    return
-                await self._log(active, "drop", over[-1], None)
+                    break
+                try:
+                    await self._log(active, "drop", over[-1], None)
+                except InvalidInput as error:
+                    refused[over[-1].id] = error
+        if refused:
+            raise refused.popitem()[1]
 
     async def _log(self, active: ActiveEpoch, kind: str, table: TableSchema, mark: RequestMark | None) -> None:
         schema = encode_schema(table) if kind == "put" else b""

@@ -13,9 +13,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from gateway.service.tables import TableSettings
 from storage.engine import RefusedChange, StorageEngine
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
+from storage.rows.schema import decode_schema
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, put, site
 from tests.storage.engines.sql.rig import a_database, postgres
@@ -78,16 +80,34 @@ async def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 async def test_what_a_database_refuses_is_not_logged(refusing: Refusing) -> None:
     refusing.person("CREATE VIEW mine AS SELECT v FROM t")
     before = site(refusing.pair, "a").parts.engine.applied.schemas()
-    for change in (refusing.alter(DROP_V), refusing.pair.running["a"].service.tables.drop("t", confirm="t")):
-        with pytest.raises(InvalidInput, match=f"storage of site {refusing.name} refuses .*view mine depends") as raised:
-            await change
-        assert raised.value.fields["site"] == refusing.name
+    with pytest.raises(InvalidInput, match=f"storage of site {refusing.name} refuses .*view mine depends") as raised:
+        await refusing.alter(DROP_V)
+    assert raised.value.fields["site"] == refusing.name
     assert site(refusing.pair, "a").parts.engine.applied.schemas() == before
     await put(refusing.pair, "a", 2, "two")
     await refusing.check()
     assert (refusing.pair.role("a"), refusing.pair.role("b")) == ("ACTIVE", "STANDBY")
     refusing.person("DROP VIEW mine")
     await refusing.alter(DROP_V)
+    await refusing.check()
+
+
+async def test_a_dropped_table_that_somebody_sees_is_kept_and_holds_no_other_up(refusing: Refusing) -> None:
+    """Its rows cannot go as long as a database refuses that; those of the others go when their time is over."""
+    tables, engine = refusing.pair.running["a"].service.tables, site(refusing.pair, "a").parts.engine
+    refusing.person("CREATE VIEW mine AS SELECT v FROM t")
+    for name in ("before", "t", "after"):
+        if name != "t":
+            await tables.create({**TABLE, "name": name})
+        await tables.drop(name, confirm=name)
+    service = site(refusing.pair, "a").tables
+    service._settings = TableSettings(drop_kept_s=0)
+    with pytest.raises(InvalidInput, match=f"site {refusing.name} refuses .*view mine depends"):
+        await service.purge_dropped()
+    assert [decode_schema(schema).name.split("~")[0] for schema in engine.applied.schemas().values()] == ["t"]
+    refusing.person("DROP VIEW mine")
+    await service.purge_dropped()
+    assert engine.applied.schemas() == {}
     await refusing.check()
 
 
