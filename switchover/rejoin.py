@@ -5,7 +5,7 @@ finds nothing to do.
 
 What always holds:
 - a frame above the end that the active recorded for its epoch never stays in the storage or the log of this site;
-- what may have been acknowledged asynchronously is written to the quarantine, with a manifest, before it is cut (P6);
+- what may have been acknowledged is written to the quarantine, with a manifest, before it is cut (P6);
 - rows that diverging frames had changed are fetched again from the active; until the log has brought this site past the point
   of that fetch (the floor) it may not take over.
 Source: protocol.md section 8 (Rejoin a).
@@ -148,7 +148,7 @@ class Rejoin:
             await self._ask_for_base(error.message)
             end = 0
         diverging = [frame for frame in standing(frames) if not self._shared(frame)]
-        await self._quarantine(diverging)
+        await self._quarantine(diverging, self._attested(frames))
         touched = [frame for frame in diverging if frame.last_seq <= engine.applied.seq]
         reaches_back = bool(touched) and touched[0].previous <= end
         if reaches_back:  # what this site's WAL failed to keep, and went on without, the active may have from the remote log
@@ -188,13 +188,15 @@ class Rejoin:
         await self._engine.replace_rows(rows, end, epoch, last_timestamp)
         self.report.refetched_rows = len(rows)
 
-    async def _quarantine(self, diverging: list[Frame]) -> None:
-        """Frames that may have been acknowledged asynchronously, as a file with a manifest; the others only counted."""
+    async def _quarantine(self, diverging: list[Frame], attested: int) -> None:
+        """Frames that may have been acknowledged, as a file with a manifest; the others only counted."""
         if not diverging:
             return
         # a downgrade acknowledges what was waiting, so everything that diverges counts once one frame is asynchronous
         noted = int(self._engine.meta(ASYNC_EPOCH) or b"0")
-        kept = diverging if any(frame.epoch == noted or _asynchronous(frame) for frame in diverging) else []
+        held = max(self._engine.applied.seq, attested)
+        acknowledged = any(frame.epoch == noted or _asynchronous(frame) or _was_committed(frame, held) for frame in diverging)
+        kept = diverging if acknowledged else []
         self.report.dropped_frames = len(diverging) - len(kept)
         if not kept:
             self.report.notes.append(
@@ -216,6 +218,12 @@ def _asynchronous(frame: Frame) -> bool:
     return bool(frame.flags & Flags.ASYNC) or any(r.kind == RecordKind.MODE and r.value == b"async" for r in frame.records)
 
 
+def _was_committed(frame: Frame, held_seq: int) -> bool:
+    """It was acknowledged, in whatever mode, and the active has gone on without it: from a log, or a register, of earlier. Starts
+    and marks are nobody's loss. `held_seq`: the storage here, or a later frame, says that all of it was committed."""
+    return frame.last_seq <= held_seq and any(r.kind in ROW_KINDS for r in frame.records)
+
+
 def _manifest(site: str, frames: list[Frame], schemas: Mapping[int, bytes]) -> dict[str, Any]:
     """Lists the exact keys, by table, that a person or a Spark job needs to reconcile: `name` and `row` for a person, `table`
     and `key` for a job."""
@@ -232,5 +240,5 @@ def _manifest(site: str, frames: list[Frame], schemas: Mapping[int, bytes]) -> d
                 })
     return {
         "site": site, "epoch": frames[0].epoch, "first_seq": frames[0].first_seq, "last_seq": frames[-1].last_seq,
-        "frames": len(frames), "records": len(keys), "acknowledged": "possibly, asynchronously", "keys": keys,
+        "frames": len(frames), "records": len(keys), "acknowledged": "possibly", "keys": keys,
     }

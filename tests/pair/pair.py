@@ -217,6 +217,16 @@ class Pair:
             here if restore else there)) as target:
             source.backup(target)
 
+    def copy_disk(self, name: str, parts: list[str], *, restore: bool) -> None:
+        assert not (restore and name in self.running)
+        for part in parts:
+            here, there = self.root / name / part, self.root / f"disk-{name}" / part
+            source, target = (there, here) if restore else (here, there)
+            if target.is_dir():
+                shutil.rmtree(target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+
     async def stop(self, name: str) -> None:
         running = self.running.pop(name)
         await running.supervisor.stop()

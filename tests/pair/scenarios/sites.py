@@ -164,6 +164,13 @@ class SiteCommands:
         waiting = self._at(words[0]).site.waiting_for or "nothing"
         return "yes" if " ".join(words[1:]) in waiting else waiting
 
+    async def do_told(self, words: list[str]) -> str:
+        """told SITE: `yes` when the register says that the asynchronous active has committed all that it has now."""
+        site = self._at(words[0]).site
+        state = await site.parts.coordinator.read()
+        committed = site.serving.for_reads().core.committed
+        return "yes" if state is not None and state.beat is not None and state.beat.committed_seq >= committed else "no"
+
     async def do_base_rows(self, words: list[str]) -> str:
         """base-rows SITE: how many rows of base data it has sent in its open epoch."""
         return str(self._at(words[0]).site.serving.for_reads().shipper.base_rows_sent)
@@ -235,6 +242,12 @@ class SiteCommands:
         assert self.pair.has_coordinator
         self.pair.faults[words[0]].coordinator_down = {"down": True, "up": False}[words[1]]
         return "done"
+
+    async def do_disk(self, words: list[str]) -> str:
+        """disk SITE saved|restored PART...: a copy of these files, away at a quiet moment, or back while it is down."""
+        site, what, *parts = words
+        self.pair.copy_disk(site, parts, restore={"saved": False, "restored": True}[what])
+        return what
 
     async def do_clock(self, words: list[str]) -> str:
         """clock SITE SECONDS: how far its wall clock is ahead from its next start on."""
