@@ -145,8 +145,8 @@ class Sink:
 
     async def follow(self, request: FollowRequest) -> Position:
         """The active of `epoch` wants to ship. Says whether, and from where. Raises InvalidInput, Fenced, Unavailable."""
-        self.verifier.history(request.history, request.epoch, "the call to follow")
         self._check_epoch(request.epoch)
+        self.verifier.history(request.history, request.epoch, "the call to follow")
         await self.confirm(request.epoch)
         async with self._lock:
             self._check_epoch(request.epoch)

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from gateway.service.http_settings import HttpSettings
-from remote_log.replication.messages import FOLLOW, REPLICATE, FollowRequest, ReplicateRequest, pack_history, to_message
+from remote_log.replication.messages import (
+    FOLLOW,
+    REPLICATE,
+    FollowRequest,
+    LogPoint,
+    ReplicateRequest,
+    pack_history,
+    to_message,
+)
 from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
 from switchover.operations.document import OperationDocument
@@ -354,7 +362,9 @@ class SiteCommands:
         frames = await sender.parts.wal.read_all()
         asked = to_message(FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs)))
         state = str((await target.peer_api.call(FOLLOW, asked))["state"])
-        sent = to_message(ReplicateRequest(epoch, b"".join(frame.data for frame in frames[-3:])))
+        last = frames[-3:]  # the target is past them, and does not apply them a second time
+        after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
+        sent = to_message(ReplicateRequest(epoch, after, b"".join(frame.data for frame in last)))
         await target.peer_api.call(REPLICATE, sent)
         return f"{state}, accepted"
 
