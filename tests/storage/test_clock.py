@@ -7,6 +7,7 @@ import pytest
 from storage.clock import Clock, HybridClock, SystemClock
 from storage.log.frame import COUNTER_BITS
 from tests.storage.clock_contract import ClockContract
+from twinlog.errors import Refused
 
 
 class TestSystemClock(ClockContract):
@@ -42,3 +43,21 @@ def test_what_was_observed_is_never_handed_out_again() -> None:
     assert hybrid.reserve(1) == (9_000 << COUNTER_BITS) + 1
     hybrid.observe(7)
     assert hybrid.last == (9_000 << COUNTER_BITS) + 1
+
+
+@pytest.mark.parametrize("ahead_ms", [86_400_001, 1 << 47])
+def test_a_timestamp_far_ahead_is_refused_and_changes_nothing(ahead_ms: int) -> None:
+    """The next version would lie behind the last one that there is."""
+    hybrid = HybridClock(SetClock(5_000))
+    for timestamp in ((5_000 + ahead_ms) << COUNTER_BITS, (1 << 64) - 2):
+        with pytest.raises(Refused, match="set the clock"):
+            hybrid.observe(timestamp)
+    assert hybrid.reserve(1) == 5_000 << COUNTER_BITS
+    hybrid.observe((5_000 + 86_400_000) << COUNTER_BITS)
+
+
+def test_there_is_a_last_timestamp() -> None:
+    hybrid = HybridClock(SetClock(5_000), (1 << 63) - 3)
+    assert hybrid.reserve(2) == (1 << 63) - 2
+    with pytest.raises(Refused, match="no timestamp after"):
+        hybrid.reserve(1)

@@ -138,7 +138,7 @@ BUGS = (
     ),
     Bug(
         "no-lease-wait", "A takeover opens while the old active's read lease may still run.", "P2",
-        ("one_active", "linearizable"), 70, 60, ((Activation, "wait_lease", _no_wait),), TAKEOVERS,
+        ("one_active", "linearizable"), 170, 60, ((Activation, "wait_lease", _no_wait),), TAKEOVERS,
     ),
     Bug(
         "no-claim-check", "A writer that made a segment does not look at the claims.", "P2",
@@ -165,7 +165,7 @@ BUGS = (
     ),
     Bug(
         "sequence-again-after-restart", "A new epoch counts on from what the storage held before the replay.", "P1",
-        ("acknowledged", "linearizable", "liveness"), 0, 20, ((Activation, "replay", _numbers_from_storage),), ("crash",),
+        ("acknowledged", "linearizable", "liveness"), 1, 15, ((Activation, "replay", _numbers_from_storage),), ("crash",),
     ),
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
