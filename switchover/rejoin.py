@@ -219,8 +219,8 @@ def _asynchronous(frame: Frame) -> bool:
 
 
 def _was_committed(frame: Frame, held_seq: int) -> bool:
-    """It was acknowledged, in whatever mode, and the active has gone on without it: from a log, or a register, of earlier. Starts
-    and marks are nobody's loss. `held_seq`: the storage here, or a later frame, says that all of it was committed."""
+    """It was acknowledged, in whatever mode, and the active has gone on without it: from a log or a register of earlier.
+    Starts and marks are nobody's loss. `held_seq`: the storage here, or a later frame, says that so much was committed."""
     return frame.last_seq <= held_seq and any(r.kind in ROW_KINDS for r in frame.records)
 
 

@@ -29,7 +29,13 @@ from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
 from storage.prefix import floor_of
-from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy, unopened_starts
+from switchover.activation.continuation import (
+    check_told,
+    frames_after,
+    frames_after_by_force,
+    frames_to_copy,
+    unopened_starts,
+)
 from switchover.activation.opening import Opening
 from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
@@ -193,7 +199,8 @@ class Activation:
             self._copies = frames_to_copy(local, remote, self.parts.engine.applied.seq, whole=not self._damaged)
         self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.parts.engine.applied.seq
         self._check_old_active()
-        self._check_told()
+        if not self._takes_over and not self.request.accept_data_loss and self.before is not None:
+            check_told(self.parts.site, self.before.beat, self._end)
         await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
         await self.parts.engine.flush()  # what was shipped may be in no log here
         self.replayed = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
@@ -329,20 +336,6 @@ class Activation:
                 "(failover to it), then switch over anew",
                 held_seq=held, offered_previous=there,
             )
-
-    def _check_told(self) -> None:
-        """A restart holds at least what this site told the register with its last renewal, while it acknowledged alone: that was
-        on its disk then, and an older copy of the disk lacks it."""
-        beat, held = self.before.beat if self.before is not None else None, self._end
-        if self._takes_over or self.request.accept_data_loss or beat is None or beat.committed_seq <= held:
-            return
-        site = self.parts.site
-        raise LogGap(
-            f"site {site} acknowledged alone, and told the register that it had committed {beat.committed_seq}, but its storage "
-            f"and log end at {held}: they are an older copy, or lack a part; put the newest one back, or give up what is missing: "
-            f"`twinlog failover --to {site} --accept-data-loss --count unknown`",
-            held_seq=held,
-        )
 
     async def _apply(self, frames: list[Frame]) -> None:
         """Applies what was read, and the start, and makes the storage durable. From then on what was read may be deleted."""

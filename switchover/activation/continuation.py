@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from storage.log.chain import reachable, standing, tail_after
 from storage.log.frame import Frame
 from storage.log.record import RecordKind, decode_epoch_start
+from switchover.register.port import Beat
 from twinlog.errors import LogGap
 
 
@@ -71,6 +72,17 @@ def unopened_starts(local: Sequence[Frame], remote: Sequence[Frame], site: str, 
 
 def _begins_epoch(frame: Frame) -> bool:
     return frame.records[0].kind == RecordKind.EPOCH_START
+
+
+def check_told(site: str, beat: Beat | None, held: int) -> None:
+    """Raises LogGap when the active `site`, which restarts, holds less than it told the register with its last renewal, while
+    it acknowledged alone: that was on its disk then, and an older copy of the disk lacks it."""
+    if beat is not None and beat.committed_seq > held:
+        raise LogGap(
+            f"site {site} acknowledged alone, and told the register that it had committed {beat.committed_seq}, but its "
+            f"storage and log end at {held}: they are an older copy, or lack a part; put the newest one back, or give up what "
+            f"is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`", held_seq=held,
+        )
 
 
 def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int, *, whole: bool) -> list[Frame]:
