@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import secrets
 import signal
 import sys
@@ -50,6 +51,7 @@ from switchover.site_parts import SiteParts
 from twinlog.errors import Unavailable
 
 log = structlog.get_logger("twinlog.app")
+OWNER_ONLY = 0o077  # what a site writes holds rows: its own user reads it, and nobody else
 SWITCH_INTERVAL_S = 0.0005
 GC_THRESHOLDS = (20_000, 20, 50)  # requests leave few cycles behind; the defaults collect some hundred times a second
 
@@ -141,6 +143,7 @@ async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) 
 
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
     """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
+    os.umask(OWNER_ONLY)
     configure_logs(config.log, pair=config.pair, site=config.site)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

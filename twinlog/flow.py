@@ -98,7 +98,8 @@ class Patience:
 
 
 class PairView:
-    """A client's belief about the pair. Addresses that the client was given win over advertised ones."""
+    """A client's belief about the pair. It asks only the addresses that it was given: an answer names the active by its site,
+    and an address in it is never taken up, or one answer could send every later write anywhere."""
 
     def __init__(self, urls: Mapping[str, str]) -> None:
         if not urls:
@@ -116,11 +117,20 @@ class PairView:
         if not isinstance(active, dict) or not isinstance(active.get("site"), str):
             return False
         site, epoch = active["site"], _epoch(active)
-        if epoch < self.epoch or (site not in self.urls and not active.get("url")):
+        if epoch < self.epoch or site not in self.urls:
             return False
-        self.urls.setdefault(site, str(active.get("url")).rstrip("/"))
         self.active, self.epoch = site, epoch
         return True
+
+    def stranger(self, active: Any) -> str:
+        """Returns what is wrong with an active that is none of the given sites, and what to do; else an empty text."""
+        site = active.get("site") if isinstance(active, dict) else None
+        if not isinstance(site, str) or site in self.urls:
+            return ""
+        return (
+            f"; it names {site[:40]!r} the active, at {str(active.get('url'))[:100]}, which is none of the sites that this "
+            f"client was given ({', '.join(self.urls)}), and so it is not asked: if it is yours, give its address"
+        )
 
     def learn_all(self, documents: list[dict[str, Any]]) -> None:
         """Take in the cluster documents of one round; when every site answered, an older epoch counts too."""
@@ -202,7 +212,8 @@ class _Attempt:
             self.trouble = "no site answers: " + "; ".join(f"{url}: {_described(answer)}" for url, answer in answers.items())
         elif self.view.active is None:
             self.trouble = "no site is active: " + ", ".join(
-                f"{document.get('site', '?')} is {document.get('role', 'unknown')}" for document in documents
+                f"{document.get('site', '?')} is {document.get('role', 'unknown')}{self.view.stranger(document.get('active'))}"
+                for document in documents
             )
 
     def send(self, url: str) -> Generator[Send | Pause, Resumed, Reply | None]:
@@ -230,7 +241,9 @@ class _Attempt:
         error = error_from_problem(reply.status, reply.content)
         self.trouble = f"{url}: {error.message}"
         if reply.status == 421 and self.request.site is None:
-            if not self.view.learn(error.fields.get("active")) or self.view.active_url == url:
+            named = error.fields.get("active")
+            self.trouble += self.view.stranger(named)
+            if not self.view.learn(named) or self.view.active_url == url:
                 self.view.active = None
         elif reply.status == 429:
             self.retry_after_s = _retry_after_s(reply, error)

@@ -1,8 +1,9 @@
 """A PostgreSQL of our own: in a chosen folder, on a loopback port, started, stopped, killed and started again.
 
 What always holds: it listens on 127.0.0.1 only, and asks for a password (SCRAM) that was made at random and lies in
-`password` beside the data, readable by its owner alone; only the process that this object started is ever ended. PostgreSQL
-refuses to run as root: root runs it as the user `postgres` (or `nobody`), who must be able to reach the folder.
+`password` beside the data, readable by its owner alone; the sites' user owns its databases and is no superuser; only the
+process that this object started is ever ended. PostgreSQL refuses to run as root: root runs it as the user `postgres` (or
+`nobody`), who must be able to reach the folder.
 Used by `make postgres`, the tests and the chaos scenarios.
 """
 
@@ -28,7 +29,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-USER = "twinlog"
+USER = "twinlog"  # of the sites: it owns its databases and their schemas, and is no superuser
+ADMIN = ADMINS = "postgres"  # the superuser, who makes databases and roles, and the database of that name
 DATABASES = ("twinlog_a", "twinlog_b")
 _USERS = ("postgres", "nobody")
 _START_S, _STOP_S = 60.0, 30.0
@@ -78,20 +80,23 @@ class PostgresServer:
         return (self.folder / "password").read_text().strip()
 
     def url(self, database: str = "postgres", password: bool = True) -> str:
-        """The SQLAlchemy address of a database; without a password it may stand in a configuration."""
+        """The SQLAlchemy address of a database, for the sites' user; without a password it may stand in a configuration."""
         secret = f":{self.password}" if password else ""
         return f"postgresql+psycopg://{USER}{secret}@127.0.0.1:{self.port}/{database}"
 
-    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
-        """As the superuser, each statement a transaction of its own."""
+    def connect(self, database: str = ADMINS, user: str = "") -> psycopg.Connection[Any]:
+        """As the superuser, or in another database as its owner; each statement is a transaction of its own."""
+        user = user or (ADMIN if database == ADMINS else USER)
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=self.password, dbname=database, autocommit=True,
+            host="127.0.0.1", port=self.port, user=user, password=self.password, dbname=database, autocommit=True,
             connect_timeout=5,
         )
 
     def create_database(self, name: str) -> None:
         with self.connect() as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(name), sql.Identifier(USER)))
+        with self.connect(name, ADMIN) as connection:
+            connection.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(USER)))
 
     def drop_database(self, name: str) -> None:
         """Whoever is connected is thrown out."""
@@ -111,6 +116,7 @@ class PostgresServer:
             )
         try:
             self._wait_until_it_answers()
+            self._make_user()
         except BaseException:
             self.kill()
             raise
@@ -125,13 +131,19 @@ class PostgresServer:
         if os.geteuid() == 0:
             shutil.chown(secret, **_owner())
         made = subprocess.run(
-            [find_program("initdb"), "-D", str(self.folder / "data"), "-U", USER, "--auth=scram-sha-256",
+            [find_program("initdb"), "-D", str(self.folder / "data"), "-U", ADMIN, "--auth=scram-sha-256",
              f"--pwfile={secret}", "--encoding=UTF8", "--locale=C", "--no-sync"],
             capture_output=True, text=True, cwd="/", check=False, **_as_user(),
         )
         if made.returncode != 0:
             told = " ".join((made.stderr or made.stdout).split())
             raise NoPostgres(f"initdb failed in {self.folder}, which its user must be able to reach: {told}")
+
+    def _make_user(self) -> None:
+        with self.connect() as connection:
+            if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [USER]).fetchone() is None:
+                made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(USER), sql.Literal(self.password))
+                connection.execute(made)
 
     def _wait_until_it_answers(self) -> None:
         assert self._process is not None

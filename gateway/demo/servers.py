@@ -58,6 +58,9 @@ def two_hdfs(directory: Path) -> Iterator[dict[str, HdfsRoot]]:
 @contextmanager
 def two_databases(directory: Path) -> Iterator[Databases]:
     """A database for each site, on any port. Raises Unavailable when PostgreSQL does not get ready."""
+    if os.geteuid() == 0:  # PostgreSQL then runs as another user, who passes through the folder without reading it
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(directory.stat().st_mode | 0o011)
     with _servers(directory, "postgres", "a PostgreSQL with a database for each site", "--port", "0") as note:
         yield Databases(note["urls"], note["password"])
 

@@ -1,8 +1,9 @@
 """A Spark session with the data source `twinlog`: on a local master, or on whichever is named.
 
 What always holds: a Java that is missing or too old, and a PySpark that is not installed, are one clear ConfigError before
-anything starts; the session uses this very interpreter and this very package, on executors elsewhere too. What Spark writes
-on standard error goes where standard error points when the session is opened (run.py: a file of the audit).
+anything starts; the session uses this very interpreter and this very package, on executors elsewhere too; on a local master
+nothing listens but on loopback, and Spark authenticates its own connections. What Spark writes on standard error goes where
+standard error points when the session is opened (run.py: a file of the audit).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+LOOPBACK = "127.0.0.1"
 CONNECT_DEADLINE_S = 5.0
 EXECUTOR_DEADLINE_S = 90.0
 POLL_S = 0.1
@@ -40,6 +42,13 @@ _SETTINGS = {
 }
 
 
+_LOCAL_SETTINGS = {  # Spark binds to every address of the machine otherwise, and serves blocks of rows there to whoever asks
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.authenticate": "true",
+}
+
+
 def open_session(master: str | None, app: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A new session, or the one that spark-submit made. `master` None: spark-submit's, else every core of this machine.
 
@@ -49,6 +58,8 @@ def open_session(master: str | None, app: str, settings: Mapping[str, str] | Non
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         java_program()
+        if (master or LOCAL).startswith("local"):
+            os.environ["SPARK_LOCAL_IP"] = LOOPBACK
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         _put_on_pythonpath(_root())
     from pyspark.sql import SparkSession
@@ -58,7 +69,8 @@ def open_session(master: str | None, app: str, settings: Mapping[str, str] | Non
     builder = SparkSession.builder.appName(app)
     if master is not None or not submitted:
         builder = builder.master(master or LOCAL)
-    for key, value in {**_SETTINGS, **(settings or {})}.items():
+    is_local = (master or LOCAL).startswith("local") and not (submitted and master is None)
+    for key, value in {**_SETTINGS, **(_LOCAL_SETTINGS if is_local else {}), **(settings or {})}.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()

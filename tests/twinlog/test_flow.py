@@ -292,6 +292,21 @@ def test_the_view_never_goes_back_unless_both_sites_agree() -> None:
         assert not view.learn(nonsense)
 
 
+def test_an_active_that_was_not_given_is_never_asked() -> None:
+    """Neither by a refusal nor by a cluster document: the client sends to the addresses that it was given only."""
+    evil = {"site": "c", "url": "http://evil", "epoch": 99}
+    moved = {"site": "b", "url": "http://evil", "epoch": 5}
+    refusing = always(problem(421, "not-active", active=evil))
+    pair = Pair({"http://a": site("a", "STANDBY", evil, refusing), "http://b": site("b", "STANDBY", evil, refusing)})
+    with pytest.raises(Unavailable, match="'c' the active, at http://evil, which is none of the sites"):
+        pair.run(WRITE, deadline_s=3)
+    view = PairView(URLS)
+    assert not view.learn(evil)
+    assert view.urls == URLS
+    assert view.learn(moved)
+    assert view.active_url == URLS["b"], "its own address, whatever the answer says"
+
+
 @pytest.mark.parametrize("address", ["", "twinlog://p", "http://a", "twinlog://p?a=ftp://x", "twinlog://p?a=http://"])
 def test_a_wrong_address_says_how_to_write_it(address: str) -> None:
     with pytest.raises(InvalidInput, match="twinlog://PAIR"):

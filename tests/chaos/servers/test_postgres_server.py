@@ -36,6 +36,22 @@ def test_it_is_killed_and_started_again_with_what_it_held() -> None:
             psycopg.connect(server.url(password=False).replace("+psycopg", ""))
 
 
+def test_the_sites_user_owns_its_database_and_is_no_superuser() -> None:
+    with new_server(()) as server:
+        server.create_database("twinlog_a")
+        with server.connect() as admin:
+            asked = "SELECT rolsuper OR rolcreatedb OR rolcreaterole OR rolreplication OR rolbypassrls FROM pg_roles"
+            assert admin.execute(f"{asked} WHERE rolname = 'twinlog'").fetchone() == (False,)
+            owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'twinlog_a'"
+            assert admin.execute(owner).fetchone() == ("twinlog",)
+        with psycopg.connect(server.url("twinlog_a").replace("+psycopg", "")) as site:
+            asked = "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'public'"
+            assert site.execute(asked).fetchone() == ("twinlog",)
+            site.execute("CREATE TABLE mine (k int)")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                site.execute("COPY mine FROM PROGRAM 'id'")
+
+
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.servers.postgres._FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.servers.postgres import PostgresServer
+from chaos.servers.postgres import ADMIN, PostgresServer
 from storage.engine import StoredRow
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
@@ -27,8 +27,8 @@ def database() -> Iterator[str]:
         yield name
 
 
-def execute(database: str, *statements: str) -> None:
-    with postgres().connect(database) as connection:
+def execute(database: str, *statements: str, user: str = "") -> None:
+    with postgres().connect(database, user) as connection:
         for statement in statements:
             connection.execute(statement.encode())
 
@@ -68,22 +68,22 @@ async def test_a_user_without_rights(database: str) -> None:
     server, user = postgres(), f"poor_{database}"
     rich = settings_of(database)
     poor = replace(rich, url=server.url(database).replace(f"twinlog:{server.password}", f"{user}:poor"))
-    execute(database, f"CREATE USER {user} PASSWORD 'poor'", f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC")
+    execute(database, f"CREATE USER {user} PASSWORD 'poor'", f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC", user=ADMIN)
     assert f"lacks rights: {user} may not make tables in the schema public" in await refusal(poor)
-    execute(database, f"GRANT CREATE, USAGE ON SCHEMA public TO {user}")
+    execute(database, f"GRANT CREATE, USAGE ON SCHEMA public TO {user}", user=ADMIN)
     assert f"lacks rights: {user} may not make temporary tables" in await refusal(poor)
-    execute(database, f"GRANT TEMPORARY ON DATABASE {database} TO {user}")
+    execute(database, f"GRANT TEMPORARY ON DATABASE {database} TO {user}", user=ADMIN)
     engine = await SqlEngine.open(rich)
     await engine.apply([Log().frame(put_table(), upsert(b"k", value(c1=1)))])
     await engine.close()
     assert "lacks rights: permission denied for table twinlog_state" in await refusal(poor)
-    execute(database, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}")
+    execute(database, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}", user=ADMIN)
     assert f"lacks rights: the table t belongs to twinlog, not to {user}" in await refusal(poor)
-    execute(database, f"GRANT twinlog TO {user}")
+    execute(database, f"GRANT twinlog TO {user}", user=ADMIN)
     engine = await SqlEngine.open(poor)
     assert await engine.get(T, b"k") is not None
     await engine.close()
-    execute(database, f"DROP OWNED BY {user}", f"DROP USER {user}")
+    execute(database, f"DROP OWNED BY {user}", f"DROP USER {user}", user=ADMIN)
 
 
 async def test_a_database_of_another_encoding(database: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chaos.servers.postgres import ADMIN
 from storage.engine import RefusedChange, StorageEngine, StoredRow
 from storage.engines.unshown import leave_unshown
 from storage.log.frame import Frame
@@ -34,8 +35,8 @@ async def rig(database: str) -> AsyncIterator[PostgresRig]:
     await made.engine.close()
 
 
-def person(database: str, statement: str) -> None:
-    with postgres().connect(database) as connection:
+def person(database: str, statement: str, user: str = "") -> None:
+    with postgres().connect(database, user) as connection:
         connection.execute(statement.encode())
 
 
@@ -95,8 +96,8 @@ async def test_a_new_table_that_is_refused_holds_its_rows(rig: PostgresRig, data
     log = Log()
     person(database, "CREATE FUNCTION no() RETURNS event_trigger LANGUAGE plpgsql AS "
                      "$$ BEGIN IF EXISTS (SELECT FROM pg_tables WHERE tablename = 'flights') "
-                     "THEN RAISE EXCEPTION 'no flights here'; END IF; END $$")
-    person(database, "CREATE EVENT TRIGGER no ON ddl_command_end EXECUTE FUNCTION no()")
+                     "THEN RAISE EXCEPTION 'no flights here'; END IF; END $$", ADMIN)
+    person(database, "CREATE EVENT TRIGGER no ON ddl_command_end EXECUTE FUNCTION no()", ADMIN)
     frame = log.frame(ddl(FIRST), row(FIRST, {"k": 1, "a": "one", "b": 1}))
     change = await refused(rig.engine, frame)
     assert "no flights here" in change.problem
@@ -104,7 +105,7 @@ async def test_a_new_table_that_is_refused_holds_its_rows(rig: PostgresRig, data
     await rig.engine.apply([frame])
     assert len(await held(rig.engine)) == 1
     await rig.restart()
-    person(database, "DROP EVENT TRIGGER no")
+    person(database, "DROP EVENT TRIGGER no", ADMIN)
     await rig.engine.apply([log.frame(ddl(SECOND))])
     assert seen(database, "SELECT k, c FROM flights") == [(1, 1)]
 
