@@ -61,7 +61,7 @@ class Sink:
 
     @property
     def needs_base(self) -> bool:
-        """True when the storage holds no prefix of the log: half of a base, or what a rejoin could not mend."""
+        """True when the storage holds no prefix of the log: half of a base, or rows that a rejoin could not repair."""
         return needs_base(self._engine)
 
     @property
@@ -71,7 +71,7 @@ class Sink:
 
     @property
     def _base_progress(self) -> BaseProgress | None:
-        """The progress of the unfinished base; None: there is none, or none that this release can go on with."""
+        """The progress of the unfinished base; None: there is none, or none that this release can continue."""
         noted = self._engine.applied.base
         if noted is None or self._engine.meta(BASE_WANTED) is not None:
             return None
@@ -194,7 +194,7 @@ class Sink:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
 
     def _check_beginning(self, upto: BaseProgress) -> None:
-        """A base empties the storage first: one that was on its way for long must not take back what was told to be durable."""
+        """A base empties the storage first: a late one must not take back what this site has reported as durable."""
         if not self.needs_base and self._engine.applied.seq >= upto.seq:
             raise Unavailable(
                 f"base {upto.load} of epoch {upto.epoch} is of sequence {upto.seq}, and this site follows at "
