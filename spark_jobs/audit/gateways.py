@@ -92,7 +92,7 @@ class Gateways:
                 self.release(name)
 
     def release(self, name: str) -> dict[str, str]:
-        """Releases the snapshots. Returns site -> error of each site that did not answer: it releases its own later, by itself."""
+        """Releases the snapshots. Returns site -> error of each that did not answer: it releases its own later, by itself."""
         failed = {}
         for site in self.sites:
             try:
