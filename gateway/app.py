@@ -1,4 +1,4 @@
-"""The composition root: opens the real parts of one site, wires them, and serves until it is told to stop.
+"""The composition root: opens the real parts of one site, wires them, and serves until it is asked to stop.
 
 What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
 when the start fails; SIGINT and SIGTERM end the open epoch cleanly. This is the only place where real ports are chosen.

@@ -212,7 +212,7 @@ def resync(
     context: typer.Context, config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False,
     yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
-    """Go back to synchronous: remote log on, catch up, then declare it. Writes go on meanwhile."""
+    """Go back to synchronous: remote log on, catch up, then declare it. Writes continue meanwhile."""
     pair = connected(context, config)
     if not dry_run:
         confirm("Switch the remote log on and go back to synchronous?", yes)
@@ -245,7 +245,7 @@ def resume(
     context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
     config: ConfigOption = "", yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
-    """Go on with an operation that failed or was interrupted, from where the world is now."""
+    """Resume an operation that failed or was interrupted, from the state of the pair now."""
     _again(connected(context, config), operation, "resume", yes=yes, as_json=as_json)
 
 

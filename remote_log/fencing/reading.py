@@ -16,7 +16,7 @@ from storage.log.segment import HEADER_BYTES, SegmentScan, frames_before_damage,
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
-FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: what mostly suffices, and what has to; a larger frame tells nothing
+FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: the usual need, then the most; a larger frame proves nothing
 
 
 async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[str]:
@@ -102,7 +102,7 @@ async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None
 
 async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None:
     """The sequence that the oldest frame of this log there continues, up to `epoch`, also while it is written; whoever holds
-    less cannot follow it. None: there is no frame that tells."""
+    less cannot follow it. None: no frame proves anything."""
     for path in await segments_below(dfs, layout, epoch + 1):
         data = b""
         for length in FIRST_BYTES:

@@ -77,7 +77,7 @@ class Sink:
 
     @property
     def needs_base(self) -> bool:
-        """True when the storage holds no prefix of the log: half of a base, or what a rejoin could not mend."""
+        """True when the storage holds no prefix of the log: half of a base, or rows that a rejoin could not repair."""
         return needs_base(self._engine)
 
     @property
@@ -87,7 +87,7 @@ class Sink:
 
     @property
     def _base_progress(self) -> BaseProgress | None:
-        """The progress of the unfinished base; None: there is none, or none that this release can go on with."""
+        """The progress of the unfinished base; None: there is none, or none that this release can continue."""
         noted = self._engine.applied.base
         if noted is None or self._engine.meta(BASE_WANTED) is not None:
             return None

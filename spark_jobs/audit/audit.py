@@ -84,7 +84,7 @@ class AuditPlan:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A finished audit. `untold`: site -> why it could not be told."""
+    """A finished audit. `untold`: site -> why it does not know of it."""
 
     path: Path
     summary: Mapping[str, Any]

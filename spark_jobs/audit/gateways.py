@@ -1,4 +1,4 @@
-"""Both gateways, as an audit needs them: a barrier that both sites hold a snapshot at, and where an audit is told.
+"""An audit's calls of both gateways: a barrier at which both sites hold a snapshot, and the report of the audit's end.
 
 What always holds: every call has a deadline; a barrier that was asked for is released on both sites when the work ends,
 however it ends, also when nobody knows whether the request arrived; `held` gives two snapshots of exactly the same sequence, or
@@ -92,7 +92,7 @@ class Gateways:
                 self.release(name)
 
     def release(self, name: str) -> dict[str, str]:
-        """Give up the snapshots. Site -> why not, of those that could not be told: they release it by themselves, later."""
+        """Releases the snapshots. Returns site -> error of each that did not answer: it releases its own later, by itself."""
         failed = {}
         for site in self.sites:
             try:
@@ -104,7 +104,7 @@ class Gateways:
         return failed
 
     def tell(self, audit: Mapping[str, Any]) -> dict[str, str]:
-        """Both sites how an audit ended. Site -> why not, of those that could not be told."""
+        """Reports to both sites how an audit ended. Returns site -> error of each site that did not answer."""
         failed = {}
         for site in self.sites:
             try:

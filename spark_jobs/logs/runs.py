@@ -1,7 +1,7 @@
-"""Runs of frames: frames that follow one another, as one row with arrays of what tells its frames apart; and frames again.
+"""Runs of frames: frames that follow one another, as one row with arrays of what differs between its frames; and frames again.
 
 A log of single rows has half a million frames in 100 MB: made rows, they cost Spark more than reading them. In a run all that a
-chain needs to know of the frames between the first and the last goes without saying: each continues the one before it, in
+chain needs of the frames between the first and the last follows from the run: each continues the one before it, in
 sequence and in the file. `run_batch` folds a segment for the view `runs`. `unfolded` and `frames_of` (DataFrame -> DataFrame)
 make frames of runs where single ones have to be seen: where two runs claim the same sequences, where one is cut, and where two
 logs do not hold the same run; of a sound log that is next to nothing.
@@ -40,7 +40,7 @@ def run_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa
 
 
 def run_begins(walk: Walk) -> Offsets:
-    """Places of the frames that do not go on with the run of the frame before them."""
+    """Returns the places of the frames that do not continue the run of the frame before them."""
     frames, last_seqs, modes = walk.frames, walk.last_seqs, _modes(walk)
     blocks = frames["seq"] >> BLOCK_BITS
     begins = np.ones(len(frames), np.bool_)
@@ -120,7 +120,7 @@ def unfolded(view: DataFrame, keys: DataFrame) -> DataFrame:
 def frames_of(view: DataFrame, keys: DataFrame) -> DataFrame:
     """The frames of the runs that `keys` names, each as a run of one, with the columns of `runs_of`."""
     named = view.where(f.col("entry") == RUN).join(f.broadcast(keys), list(KEY), how="left_semi")
-    # in a run each frame goes on where the one before it ends, in sequence and in the file
+    # in a run each frame begins where the one before it ends, in sequence and in the file
     behind = {
         "last_seqs": f.concat(f.transform(_but_first("seqs"), lambda seq: seq - 1), f.array("last_seq")),
         "ends": f.concat(_but_first("offsets"), f.array("end")),

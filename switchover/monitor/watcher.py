@@ -24,7 +24,7 @@ Tell = Callable[[Advice, str], None]  # the advice, and what became of the actio
 
 
 class Watcher:
-    """`tell` is told of each advice that differs from the one before, and of each action."""
+    """Calls `tell` with each advice that differs from the one before, and with each action."""
 
     def __init__(
         self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, settings: Thresholds, *, act: bool, tell: Tell

@@ -1,4 +1,4 @@
-"""Hadoop's client for one HDFS: what it is told, how it logs in, and what it must not be told.
+"""Hadoop's client for one HDFS: its settings, its login, and the settings that it must not have.
 
 What always holds: the site's own Hadoop files come first, then what is set here for a log's sake where those say nothing,
 and over both the keys that the configuration names one by one; nothing is read from the environment's class path. Reads that
