@@ -17,7 +17,6 @@ from pathlib import Path
 if __name__ == "__main__" and not __package__:  # a file given to spark-submit: its folder is in the path, and not the one above
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from rich.console import Console
 from rich.markup import escape
 
 from spark_jobs.audit.audit import JOBS, AuditPlan, Ended, check_settings, perform
@@ -29,6 +28,7 @@ from spark_jobs.audit.session import check_installed
 from spark_jobs.audit.sites import load_pair
 from spark_jobs.report.folder import AUDITS, AuditReport, audit_id
 from spark_jobs.report.screens import show_audit
+from twinlog.cli.console import SafeConsole
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130
@@ -65,10 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(given)
     with os.fdopen(os.dup(2), "w", buffering=1) as screen:  # of its own: what goes to 2 lands in a file meanwhile
-        return _run(options, given, Console(file=screen, highlight=False))
+        return _run(options, given, SafeConsole(file=screen))
 
 
-def _run(options: argparse.Namespace, given: list[str], notes: Console) -> int:
+def _run(options: argparse.Namespace, given: list[str], notes: SafeConsole) -> int:
     try:
         plan = _plan(options)
         if options.every is not None:
@@ -133,14 +133,14 @@ def _without_every(given: list[str]) -> list[str]:
     return kept
 
 
-def _show(ended: Ended, notes: Console, *, as_json: bool) -> None:
+def _show(ended: Ended, notes: SafeConsole, *, as_json: bool) -> None:
     for site, why in ended.untold.items():
         notes.print(f"[yellow]![/] site {site} did not receive the outcome of this audit: {escape(why)}")
     if as_json:
         sys.stdout.write(json.dumps({**ended.summary, "path": str(ended.path)}, indent=2, default=str) + "\n")
         sys.stdout.flush()
         return
-    show_audit(Console(highlight=False), AuditReport(ended.path, ended.summary), FINDINGS_SHOWN)
+    show_audit(SafeConsole(), AuditReport(ended.path, ended.summary), FINDINGS_SHOWN)
 
 
 def _defect(error: Exception) -> TwinlogError:
@@ -149,7 +149,7 @@ def _defect(error: Exception) -> TwinlogError:
     return TwinlogError(f"{said}: this is a defect of twinlog")
 
 
-def _show_error(error: TwinlogError, notes: Console, *, as_json: bool) -> None:
+def _show_error(error: TwinlogError, notes: SafeConsole, *, as_json: bool) -> None:
     if as_json:
         document = {"error": {**error.fields, "code": error.code, "message": error.message}}
         sys.stdout.write(json.dumps(document, default=str) + "\n")

@@ -7,14 +7,13 @@ environment (TWINLOG_SITES__A__URL) goes over the file, as in the server.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import ConfigError, InvalidInput
+from twinlog.wire.json_objects import json_object
 
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
 
@@ -45,14 +44,15 @@ def parse_address(address: str) -> dict[str, str]:
 
 def _of_demo(path: Path) -> dict[str, str]:
     try:
-        noted = decoded(OBJECT, path.read_bytes(), ValueError)
-        return {site: str(entry["url"]) for site, entry in noted["sites"].items()}
+        return {site: str(entry["url"]) for site, entry in json_object(path.read_bytes())["sites"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{path} is not a readable demo.json: {error}; start `twinlog demo` first") from error
 
 
 def _of_operator(path: Path) -> dict[str, str]:
     """Raises ConfigError with every fault."""
+    import tomllib
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

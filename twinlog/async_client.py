@@ -17,8 +17,9 @@ from twinlog.audit_calls import AsyncAuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.client import EVENT_SILENCE_S, READS_MAX, changing, followed, for_ever, new_key, within
 from twinlog.errors import TwinlogError
-from twinlog.flow import Broken, Call, Flow, PairView, Patience, Pause, Reply, Resumed, call
-from twinlog.http import AsyncHttp
+from twinlog.flow import Call, Flow, PairView, Patience, Pause, Resumed, call
+from twinlog.wire.async_http import AsyncHttp
+from twinlog.wire.exchange import Broken, Reply
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -21,9 +21,10 @@ import msgspec
 
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput, PeerError
-from twinlog.flow import Call, Reply
+from twinlog.flow import Call
 from twinlog.key_text import part_to_path
 from twinlog.rows import Columns, columns_of
+from twinlog.wire.exchange import Reply
 
 if TYPE_CHECKING:  # half a second to import, and most callers never need it
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -22,16 +22,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import httpx
-
 from twinlog import calls, rows
 from twinlog.addresses import resolve_address
 from twinlog.audit_calls import AuditCalls
 from twinlog.calls import Ack, ReceiptOutcome, Row, TypedCall
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import PeerError, TwinlogError
-from twinlog.flow import Broken, Call, PairView, Patience, Pause, Reply, Resumed, call
-from twinlog.http import Http
+from twinlog.flow import Call, PairView, Patience, Pause, Resumed, call
+from twinlog.wire.exchange import Broken, Reply
+from twinlog.wire.http import Http
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -50,12 +49,12 @@ class Client(AuditCalls):
     """The blocking client. Safe to use from several threads."""
 
     def __init__(
-        self, address: str | Mapping[str, str], patience: Patience | None = None, transport: httpx.BaseTransport | None = None
+        self, address: str | Mapping[str, str], patience: Patience | None = None, http: Http | None = None
     ) -> None:
         """`address`: `twinlog://PAIR?a=URL&b=URL`, the path of an operator's configuration or a demo.json, or site -> url."""
         self.view = PairView(resolve_address(address))
         self.patience = patience or Patience()
-        self._http = Http(transport)
+        self._http = http or Http()
         self._columns: dict[str, calls.KnownColumns] = {}  # of the tables that were read, as they last were
         self._threads = ThreadPoolExecutor(len(self.view.urls), "twinlog-probe")
 

@@ -3,7 +3,7 @@
 msgspec has errors of its own for bytes of a wrong shape; a text that is no UTF-8 is a UnicodeDecodeError, what is nested too
 deep a RecursionError, a number that nothing holds an OverflowError or ValueError. A handler of msgspec's alone misses those.
 
-What always holds: no other place calls a decoder of msgspec on such bytes, and no other place handles its errors
+What always holds: no other place calls a decoder on such bytes, but wire/json_objects.py, and no other place handles its errors
 (tests/tools/test_decoding_law.py).
 This module is pure.
 """

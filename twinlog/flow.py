@@ -1,7 +1,8 @@
 """The client's side of the protocol: which site to ask, when to ask again, when to stop, and what is then known.
 
 `call` is a generator: it yields `Send` (requests to make at the same time) or `Pause`, and is resumed with `Resumed` (the
-time, and one `Reply` or `Broken` for each request). Drivers in client.py and async_client.py perform that over http.py.
+time, and one `Reply` or `Broken` for each request). Drivers in client.py and async_client.py perform that over http.py and
+async_http.py.
 
 What always holds:
 - a request is sent again only when it is a read or carries an idempotency key; the key is the same each time;
@@ -23,6 +24,7 @@ import msgspec
 from twinlog.decoding import OBJECT, or_none
 from twinlog.errors import Fenced, InvalidInput, OutcomeUnknown, TwinlogError, Unavailable
 from twinlog.problem_documents import error_from_problem
+from twinlog.wire.exchange import Broken, Reply, SiteRequest
 
 DEADLINE_HEADER = "Twinlog-Deadline-S"
 ANSWER_SHARE = 0.9  # of an attempt's time is the site's, so that its own account of a delay arrives before we hang up
@@ -41,31 +43,6 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     anywhere: bool = False
     site: str | None = None
-
-
-class SiteRequest(msgspec.Struct, frozen=True, gc=False):
-    """One attempt, at one site, that must end within `timeout_s`."""
-
-    url: str
-    method: str
-    headers: Mapping[str, str]
-    content: bytes
-    timeout_s: float
-
-
-class Reply(msgspec.Struct, frozen=True, gc=False):
-    """A site's answer. Header names are lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class Broken(msgspec.Struct, frozen=True, gc=False):
-    """No answer. `sent` is False only when the request certainly did not reach the site."""
-
-    sent: bool
-    detail: str
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):

@@ -10,14 +10,17 @@ This module is pure.
 from __future__ import annotations
 
 from twinlog import errors
-from twinlog.decoding import OBJECT, or_none
+from twinlog.wire.json_objects import json_object
 
 TYPE_PREFIX = "urn:twinlog:problem:"
 
 
 def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
     """The error on the caller's side. Members of the document are its fields, without `type`, `title` and `detail`."""
-    problem = or_none(OBJECT, body) or {}
+    try:
+        problem = json_object(body)
+    except ValueError:
+        problem = {}
     kind = _BY_CODE.get(str(problem.pop("type", "")).removeprefix(TYPE_PREFIX))
     title = problem.pop("title", None)
     message = str(problem.pop("detail", None) or title or f"HTTP {status} without saying why")

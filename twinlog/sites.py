@@ -7,21 +7,19 @@ there; whatever else a site answers that is no success is the error of its probl
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
-import msgspec
-
 from twinlog.addresses import resolve_address
-from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import PeerError, TwinlogError
-from twinlog.flow import Broken, SiteRequest
-from twinlog.http import Http
 from twinlog.problem_documents import error_from_problem
+from twinlog.wire.exchange import Broken, SiteRequest
+from twinlog.wire.http import Http
+from twinlog.wire.json_objects import json_object
 
 ASK_TIMEOUT_S = 30.0
 LOOK_TIMEOUT_S = 3.0
@@ -45,11 +43,11 @@ class Sites:
     """`urls`: site -> its address; `look_s`: how long a site may take for a plain GET. Safe to use from several threads."""
 
     def __init__(
-        self, address: str | Mapping[str, str], look_s: float = LOOK_TIMEOUT_S, transport: httpx.BaseTransport | None = None
+        self, address: str | Mapping[str, str], look_s: float = LOOK_TIMEOUT_S, http: Http | None = None
     ) -> None:
         self.urls: Mapping[str, str] = resolve_address(address)
         self._look_s = look_s
-        self._http = Http(transport)
+        self._http = http or Http()
 
     def close(self) -> None:
         self._http.close()
@@ -66,10 +64,11 @@ class Sites:
         is_slow = method != "GET" or path.startswith("/v1/checks")
         timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else self._look_s
         content = self._exchange(site, method, path, timeout_s, body, key, who, expires_ms)
-        url = self.urls[site]
-        return decoded(OBJECT, content or b"{}", lambda what: PeerError(
-            f"site {site} ({url}) does not answer as a twinlog gateway: {what}", site=site
-        ))
+        try:
+            return json_object(content) if content else {}
+        except ValueError as error:
+            url = self.urls[site]
+            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {error}", site=site) from error
 
     def clock_ms(self, site: str) -> int:
         """The site's clock now: a request that expires by it is judged by one clock alone, however wrong this machine's is.
@@ -102,15 +101,16 @@ class Sites:
     def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
         """Documents pushed by a site. Ends when the site ends the stream. Raises PeerError when it breaks."""
         for data in self._http.events(self.urls[site] + path, EVENT_SILENCE_S):
-            yield decoded(OBJECT, data, lambda what: PeerError(
-                f"site {site}: an event is not JSON: {what}", site=site, sent=True
-            ))
+            try:
+                yield json_object(data.encode())
+            except ValueError as error:
+                raise PeerError(f"site {site}: an event is not JSON: {error}", site=site, sent=True) from error
 
     def _exchange(
         self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,
         key: str | None = None, asked_by: str = "", expires_ms: int | None = None,
     ) -> bytes:
-        content = b"" if body is None else msgspec.json.encode(body)
+        content = b"" if body is None else json.dumps(body).encode()
         actor = f"{asked_by} {who()}".strip()[:100]
         headers = {"Content-Type": "application/json", ACTOR_HEADER: actor}
         if key is not None:

@@ -7,20 +7,23 @@ prints no traceback; the exit codes are the table of `Exit`, which the help text
 from __future__ import annotations
 
 import functools
+import json
 import os
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from twinlog.cli.terminal_text import plain, plain_json
 from twinlog.errors import ConfigError, InvalidInput, OutcomeUnknown, PeerError, TwinlogError, Unavailable
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _P = ParamSpec("_P")
+endings: list[Callable[[int], None]] = []  # what the process calls at its very end, with its exit code
 
 EXIT_CODES = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage or configuration, 3 outcome unknown or still running, " \
     "4 no site could be reached."
@@ -59,19 +62,32 @@ def notes() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    from twinlog.cli.console import SafeConsole
+
+    console = SafeConsole(stderr=stderr, soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPE_WIDTH
     return console
 
 
 def print_json(document: Any) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=2).decode())
+    typer.echo(plain_json(json.dumps(document, indent=2, ensure_ascii=False, default=_builtins)))
+
+
+def print_json_line(document: Any) -> None:
+    """One of many documents, each in a line of its own."""
+    typer.echo(plain_json(json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=_builtins)))
+
+
+def _builtins(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value, enc_hook=str)
 
 
 def confirm(question: str, yes: bool) -> None:
     """Ask on standard error. Raises typer.Exit when the answer is no."""
-    if not yes and not typer.confirm(question, err=True):
+    if not yes and not typer.confirm(plain(question), err=True):
         notes().print("Nothing was changed.")
         raise typer.Exit(Exit.FAILED)
 
@@ -120,6 +136,8 @@ def show_error(error: TwinlogError, *, as_json: bool) -> None:
     if as_json:
         print_json({"error": {**error.fields, "code": error.code, "message": error.message}})
         return
+    from rich.markup import escape
+
     console = notes()
     console.print(f"[bold red]{error.code}[/]: {escape(error.message)}")
     faults = error.fields.get("faults")

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.live import Live
 from rich.markup import escape
 
 from gateway.cli.screens import clock_text, operation_screen, step_cells
-from switchover.operations.document import operation_of_key
 from twinlog.cli.status import duration
 from twinlog.errors import NotFound, OutcomeUnknown, PeerError
+from twinlog.operation_ids import operation_of_key
 from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import Exit, notes, out, print_json
 
@@ -99,6 +98,8 @@ def follow(pair: Sites, site: str, document: dict[str, Any], *, as_json: bool) -
                 shown[-1] = last
             print_json(shown[-1])
         elif out().is_terminal:
+            from rich.live import Live
+
             with Live(operation_screen(document), console=out(), refresh_per_second=8) as live:
                 for last in documents(pair, site, document):
                     shown[-1] = last

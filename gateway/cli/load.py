@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from twinlog.addresses import resolve_address
-from twinlog.cli.data import DATA
 from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, print_json, verb
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def load(
     source: Annotated[str, typer.Argument(help="`flights`, or a .csv, .parquet or .ndjson file.", show_default=False)],

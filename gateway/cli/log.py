@@ -21,10 +21,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from gateway.cli import operator
 from gateway.cli.log_verdict import ScannedFile, verdict_on
 from gateway.cli.screens import moment
 from gateway.config.loading import load_site_config
 from gateway.config.model import SiteConfig
+from remote_log.dfs.hdfs.jvm import end_process
 from remote_log.dfs.opening import open_dfs
 from remote_log.fencing.reading import scan_remote, segments_below
 from remote_log.layout import RemoteLayout, SegmentName
@@ -35,10 +37,12 @@ from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
 from twinlog.errors import DamagedLog, LogError, NotFound
-from twinlog.terminal import EXIT_CODES, Exit, JsonOption, notes, out, print_json, verb
+from twinlog.terminal import EXIT_CODES, Exit, JsonOption, endings, notes, out, print_json, print_json_line, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
 WAL_FOLDER = "wal"
+app.command(epilog=EXIT_CODES)(operator.skip)
+endings.append(end_process)  # a process in which Java runs ends at once when its work is done
 _SiteConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML.")]
 
 
@@ -217,7 +221,7 @@ def _show_frame(file: SegmentFile, frame: Frame, schemas: Mapping[int, bytes] | 
         "mode": "async" if frame.flags & Flags.ASYNC else "sync", "bytes": len(frame.data),
     }
     if as_json and schemas is None:
-        typer.echo(msgspec.json.encode(document).decode())
+        print_json_line(document)
     elif not as_json:
         out().print(
             f"[bold]{document['first_seq']:>10,}[/] .. {document['last_seq']:<10,} epoch {frame.epoch}  {document['mode']:5} "
@@ -232,7 +236,7 @@ def _show_frame(file: SegmentFile, frame: Frame, schemas: Mapping[int, bytes] | 
             "value": record.value.decode() if record.kind == RecordKind.MODE else _readable(record.value),
         }
         if as_json:
-            typer.echo(msgspec.json.encode(entry, enc_hook=str).decode())
+            print_json_line(entry)
         else:
             value = msgspec.json.encode(entry["value"], enc_hook=str).decode()
             where = f"{entry['name']} {entry['row']} " if "row" in entry else f"{entry['key']} ".lstrip()

@@ -1,4 +1,4 @@
-"""The server's verbs of the command `twinlog`: serve, demo, config, and those of the other modules of this folder.
+"""The verbs that run a site or a demo, and judge a configuration: serve, demo, config.
 
 What always holds: every command has --help with an example of what it is for, ends with a documented exit code, and shows
 errors without a traceback; heavy imports happen inside the command that needs them. Source: product.md section 4.
@@ -6,7 +6,6 @@ errors without a traceback; heavy imports happen inside the command that needs t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,27 +13,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.cli import audit as cli_audit
-from gateway.cli import load as cli_load
-from gateway.cli import log as cli_log
-from gateway.cli import operator as operator_cli
 from gateway.config.loading import load_operator_config, load_site_config
 from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import effective
 from remote_log.dfs.hdfs.jvm import end_process
-from twinlog.cli.status import SEE
-from twinlog.terminal import EXIT_CODES, JsonOption, out, print_json, verb
+from twinlog.terminal import EXIT_CODES, JsonOption, endings, out, print_json, verb
 
-RUN = "Run"
-BEGIN = "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DIR/demo.json[/]."
 app = typer.Typer(rich_markup_mode="rich")
+endings.append(end_process)  # a process in which Java runs ends at once when its work is done
 config_app = typer.Typer(no_args_is_help=True, help="Check a configuration, or show what it comes to.")
 _FileOption = Annotated[
     Path, typer.Option("--config", envvar="TWINLOG_CONFIG", metavar="FILE", help="A site's TOML, or an operator's.")
 ]
 
 
-@app.command(rich_help_panel=RUN, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def serve(
     config: Annotated[Path, typer.Option("--config", metavar="FILE", help="The site's TOML; see `twinlog config show`.")],
@@ -47,7 +40,7 @@ def serve(
     uvloop.run(serve_site(load_site_config(config)))
 
 
-@app.command(rich_help_panel=RUN, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Kept: the next start resumes.")] = Path("demo"),
@@ -110,15 +103,3 @@ def _load(path: Path) -> SiteConfig | OperatorConfig:
     except (OSError, ValueError):
         table = {}
     return load_operator_config(path) if "sites" in table else load_site_config(path)
-
-
-def join(root: typer.Typer) -> Callable[[int], None]:
-    """Adds the server's verbs to the command `twinlog`. A process in which Java runs ends at once when its work is done."""
-    root.info.help = f"{root.info.help}\n\n{BEGIN}"
-    root.add_typer(app)
-    root.add_typer(operator_cli.app)
-    root.add_typer(cli_load.app)
-    root.add_typer(config_app, name="config", rich_help_panel=RUN)
-    root.add_typer(cli_log.app, name="log", rich_help_panel=SEE)
-    root.add_typer(cli_audit.app, name="audit", rich_help_panel=SEE)
-    return end_process

@@ -29,7 +29,7 @@ from twinlog.cli.status import duration
 from twinlog.decoding import decoded
 from twinlog.errors import PeerError
 from twinlog.sites import Sites
-from twinlog.terminal import Exit, notes, out, print_json
+from twinlog.terminal import Exit, notes, out, print_json, print_json_line
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
 ORDER_VALID_S = 60.0  # what a monitor saw is old by then
@@ -96,7 +96,7 @@ def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], Non
         at = datetime.now(UTC)
         if as_json:
             line = {"at": at.isoformat(timespec="milliseconds"), **msgspec.to_builtins(advice), "became": became}
-            typer.echo(msgspec.json.encode(line).decode())
+            print_json_line(line)
         else:
             out().print(advice_lines(at, advice, became), soft_wrap=True)
 

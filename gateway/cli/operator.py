@@ -1,8 +1,9 @@
-"""The operator's verbs: show the pair, check it, change roles, follow and resume role changes. Mounted into `twinlog`.
+"""The operator's verbs: show the pair, check it, change roles, follow and resume role changes.
 
 What always holds: nothing is changed without a question or --yes; --dry-run sends the same request with `dry_run`; Ctrl-C
 detaches and never cancels; a failover that may lose acknowledged writes needs the flag and the typed count.
 Sources: product.md section 4, switchover-lessons.md (12 to 22).
+What only one verb needs is imported in that verb: the others are typed in the middle of a failover.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import log as cli_log
-from gateway.cli import monitor as cli_monitor
 from gateway.cli.following import find, follow, start
 from gateway.cli.screens import (
     checks_screen,
@@ -21,10 +20,7 @@ from gateway.cli.screens import (
     loss_screen,
     operation_screen,
 )
-from gateway.config.loading import check_pair_at, monitor_thresholds
-from switchover.preflight.checks import KINDS
-from switchover.preflight.loss import UNKNOWN, at_risk
-from twinlog.cli.status import SEE, leading
+from twinlog.cli.status import leading
 from twinlog.errors import InvalidInput, PeerError, Refused
 from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import (
@@ -42,7 +38,6 @@ from twinlog.terminal import (
 )
 
 app = typer.Typer(rich_markup_mode="rich")
-CHANGE = "Change roles and modes"
 
 _SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="The site that will be active: a or b.")]
 _WithinOption = Annotated[float, typer.Option(
@@ -59,7 +54,6 @@ def connected(context: typer.Context, address: str) -> Sites:
 
 
 @app.command(
-    rich_help_panel=SEE,
     epilog="Exit codes: 0 nothing failed (warnings and unknowns are shown), 1 a check failed, 4 no site answers.",
 )
 @verb
@@ -68,6 +62,8 @@ def validate(
     kind: Annotated[str, typer.Option("--for", metavar="KIND", help="switchover, failover or rejoin.")] = "switchover",
 ) -> None:
     """Would a role change work now? Looks at both sites, changes nothing, and leaves nothing in the history."""
+    from switchover.preflight.checks import KINDS
+
     if kind not in KINDS:
         raise InvalidInput(f"--for {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     pair = connected(context, config)
@@ -89,15 +85,18 @@ def validate(
 
 
 @app.command(
-    rich_help_panel=SEE, epilog="Exit codes: 0 nothing to do, 1 there is something to do, 4 no site answers.",
+    epilog="Exit codes: 0 nothing to do, 1 there is something to do, 4 no site answers.",
 )
 @verb
 def advise(context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False) -> None:
     """Advise what to do now, why, and on whose word: one look from here at both sites, which changes nothing."""
+    from gateway.cli import monitor as cli_monitor
+    from gateway.config.loading import check_pair_at, monitor_thresholds
+
     cli_monitor.advise(connected(context, config), monitor_thresholds(config), check_pair_at(config), as_json=as_json)
 
 
-@app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def monitor(
     context: typer.Context, config: ConfigOption = "",
@@ -105,11 +104,14 @@ def monitor(
     as_json: JsonOption = False,
 ) -> None:
     """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
+    from gateway.cli import monitor as cli_monitor
+    from gateway.config.loading import check_pair_at, monitor_thresholds
+
     pair, thresholds = connected(context, config), monitor_thresholds(config)
     cli_monitor.monitor(pair, thresholds, check_pair_at(config), act=act, as_json=as_json)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def switchover(
     context: typer.Context, config: ConfigOption = "", to: _SiteOption = None, reason: _ReasonOption = "",
@@ -124,7 +126,7 @@ def switchover(
     _run(pair, [target], "switchover", target, {"reason": reason}, dry_run=dry_run, as_json=as_json, valid_s=within_s)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def failover(
     context: typer.Context,
@@ -156,6 +158,8 @@ def failover(
 
 def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
     """Show what may be lost now, and have the operator type it. The site compares what is typed with what is so by then."""
+    from switchover.preflight.loss import UNKNOWN, at_risk
+
     manifest = pair.ask(target, "GET", "/v1/checks?for=failover").get("loss")
     if manifest is None:
         if count.strip() == UNKNOWN:  # what a gap in the log takes away is seen by the replay only
@@ -170,7 +174,7 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
     return {"accept_data_loss": UNKNOWN if typed == UNKNOWN else int(typed)}
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def rejoin(
     context: typer.Context, site: Annotated[str, typer.Argument(help="The site that comes back: a or b.")],
@@ -193,7 +197,7 @@ def rejoin(
     _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def degrade(
     context: typer.Context, config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False,
@@ -206,7 +210,7 @@ def degrade(
     _run(pair, _active_first(pair), "degrade", None, {"reason": reason}, dry_run=dry_run, as_json=as_json)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def resync(
     context: typer.Context, config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False,
@@ -219,7 +223,6 @@ def resync(
     _run(pair, _active_first(pair), "resync", None, {"reason": reason}, dry_run=dry_run, as_json=as_json)
 
 
-@cli_log.app.command(epilog=EXIT_CODES)
 @verb
 def skip(
     context: typer.Context, site: Annotated[str, typer.Argument(help="The site whose database refuses the change: a or b.")],
@@ -239,7 +242,7 @@ def skip(
     _run(pair, [target], "skip", target, {"reason": reason, "epoch": epoch, "seq": seq}, dry_run=dry_run, as_json=as_json)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def resume(
     context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
@@ -249,7 +252,7 @@ def resume(
     _again(connected(context, config), operation, "resume", yes=yes, as_json=as_json)
 
 
-@app.command(rich_help_panel=CHANGE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def abort(
     context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
@@ -270,7 +273,7 @@ def _again(pair: Sites, operation: str, action: str, *, yes: bool, as_json: bool
     follow(pair, site, document, as_json=as_json)
 
 
-@app.command(rich_help_panel=SEE, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def history(
     context: typer.Context,

@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from switchover.preflight.loss import at_risk
 from twinlog.cli.status import UNKNOWN, duration, figure
 
 _STEP_MARKS = {
@@ -44,7 +43,7 @@ def operation_screen(document: Mapping[str, Any]) -> Group:
     table.add_column(overflow="fold")
     for step in document.get("steps") or ():
         table.add_row(*step_cells(step))
-    return Group(Text.from_markup(heading), table)
+    return Group(Text.from_markup(heading, emoji=False), table)
 
 
 def _state(document: Mapping[str, Any]) -> str:
@@ -118,7 +117,7 @@ def checks_screen(found: Mapping[str, Any]) -> Group:
     told = ", ".join(f"{count} {status}" for count, status in counts if count)
     what = f"{found['for']} {'of' if found['for'] == 'rejoin' else 'to'} {found['to']}"
     end = f"[green]A {what} would begin now[/]" if found["ok"] else f"[bold red]A {what} would be refused now[/]"
-    return Group(table, Text(), Text.from_markup(f"{end}: {told}. Nothing was changed."))
+    return Group(table, Text(), Text.from_markup(f"{end}: {told}. Nothing was changed.", emoji=False))
 
 
 def loss_screen(manifest: Mapping[str, Any]) -> Group:
@@ -128,10 +127,12 @@ def loss_screen(manifest: Mapping[str, Any]) -> Group:
     table.add_column(overflow="fold")
     for name, title in _LOSS_LINES:
         table.add_row(title, figure(manifest.get(name)))
+    from switchover.preflight.loss import at_risk  # not for the screens of a role change, which wait for no import
+
     risk = at_risk(manifest)
     shown = UNKNOWN if risk == "unknown" else f"at least {risk:,}"
     return Group(
-        Text.from_markup(f"[bold red]Acknowledged writes may be lost.[/] Records at risk: [bold]{shown}[/]"),
+        Text.from_markup(f"[bold red]Acknowledged writes may be lost.[/] Records at risk: [bold]{shown}[/]", emoji=False),
         Text(str(manifest.get("statement", ""))), table,
     )
 

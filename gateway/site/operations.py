@@ -17,7 +17,7 @@ from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.monitor.views import RoleChange, SiteView
-from switchover.operations.document import OperationDocument, operation_of_key
+from switchover.operations.document import OperationDocument
 from switchover.operations.executor import Executor
 from switchover.operations.journal import Journal
 from switchover.operations.plan import Plan
@@ -27,6 +27,7 @@ from switchover.plans.takeover import Takeover
 from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput, Refused, TwinlogError
+from twinlog.operation_ids import operation_of_key
 
 KINDS = {
     "switchover": {"reason"},

@@ -24,8 +24,9 @@ from twinlog.errors import (
     TwinlogError,
     Unavailable,
 )
-from twinlog.flow import Call, Reply
+from twinlog.flow import Call
 from twinlog.sites import ACTOR_HEADER, who
+from twinlog.wire.exchange import Reply
 
 State = Literal["to write", "written", "changed since", "refused", "unknown"]
 PATIENCE = Patience(deadline_s=30.0, attempt_timeout_s=10.0, retry_first_s=0.1, retry_max_s=2.0)

@@ -24,6 +24,7 @@ from storage.log.frame import COUNTER_BITS, Flags, Frame
 from storage.log.record import RecordKind
 from storage.prefix import is_prefix
 from storage.settings import Within
+from twinlog.decoding import decoded
 from twinlog.errors import LogError, TwinlogError
 
 _BARRIER = int(Flags.BARRIER)
@@ -121,7 +122,7 @@ def _name(frame: Frame) -> str:
     record = frame.records[-1]
     if record.kind != RecordKind.BARRIER:
         raise LogError(f"{frame!r} is flagged as a barrier and ends with a record of kind {record.kind}")
-    return record.key.decode()
+    return decoded(bytes.decode, record.key, lambda what: LogError(f"{frame!r} has a barrier whose name is no text: {what}"))
 
 
 def transactions(

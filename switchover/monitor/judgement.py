@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from switchover.monitor.findings import OTHER, AdviceKind, Finding, PairLook, Rates, Thresholds, candidate, findings
 from switchover.monitor.views import MONITOR, Answers, Observation, SiteView
-from switchover.operations.document import operation_of_key
+from twinlog.operation_ids import operation_of_key
 
 ACTIONS = (AdviceKind.FAILOVER, AdviceKind.DEGRADE)
 Mark = tuple[object, ...]  # what of a site changes while it lives

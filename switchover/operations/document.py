@@ -7,7 +7,6 @@ This module is pure.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Literal
 
 import msgspec
@@ -97,11 +96,6 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     step: str | None = None
     took_ms: int | None = None
     detail: Json | None = None
-
-
-def operation_of_key(key: str) -> str:
-    """The id of the operation that a request with this idempotency key begins: so the journal keeps the key."""
-    return "key-" + hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
 
 
 def document(operation: Operation) -> OperationDocument:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.site.operations import operation_of_key
 from storage.log.record import RequestMark
 from switchover.preflight.preflight import ChecksDocument
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, coordinator_value, open_pair, put, site
 from twinlog.errors import Conflict, InvalidInput, NotFound, Refused
+from twinlog.operation_ids import operation_of_key
 
 OTHER_TABLE = {**TABLE, "name": "other"}
 CHANGE = {"add": [{"name": "extra", "type": "int32"}]}

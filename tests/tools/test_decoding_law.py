@@ -15,6 +15,7 @@ from tools.sources import ROOT, repository_files
 
 PRODUCT = ("twinlog", "gateway", "switchover", "remote_log", "storage", "spark_jobs")
 HERE = "twinlog/decoding.py"
+WITHOUT_MSGSPEC = "twinlog/wire/json_objects.py"  # for commands that do not wait for its import
 DECODES = {
     "msgspec.json.decode", "msgspec.msgpack.decode", "msgspec.json.Decoder", "msgspec.msgpack.Decoder", "msgspec.convert",
     "json.loads",
@@ -51,7 +52,7 @@ def breaches_below(root: Path, paths: list[Path]) -> list[str]:
     sources = {str(path): (root / path).read_text(encoding="utf-8") for path in paths}
     found = []
     for path, source in sources.items():
-        if path != HERE and path not in OUR_OWN:
+        if path != HERE and path not in {*OUR_OWN, WITHOUT_MSGSPEC}:
             imported: set[str] = set()
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.ImportFrom) and node.module:

@@ -21,7 +21,7 @@ import pytest
 from tests.tools.test_dependencies import canonical
 from tools.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
-from twinlog.cli.main import SERVER_VERBS, make_app
+from twinlog.cli.verbs import VERBS
 
 PACKAGES_MAX = 17  # twinlog itself is one of them
 ROOMS = set(PACKAGES) - {"twinlog"}
@@ -118,8 +118,7 @@ def test_the_wheel_of_the_server_needs_that_of_apps(tmp_path: Path) -> None:
     wheel = build(copied(tmp_path / "source", "pyproject.toml", "README.md", *PACKAGES), tmp_path / "out")
     assert names_of(wheel) == {*ROOMS, f"twinlog_server-{VERSION}.dist-info"}
     assert f"twinlog=={VERSION}" in requirements(wheel)
-    assert "[twinlog.commands]" in read(wheel, "entry_points.txt")
-    assert "console_scripts" not in read(wheel, "entry_points.txt"), "the command is that of the wheel of apps"
+    assert not any(name.endswith("entry_points.txt") for name in zipfile.ZipFile(wheel).namelist()), "the command is apps'"
 
 
 def test_apps_import_it_without_the_server(installed: Path) -> None:
@@ -138,21 +137,8 @@ def test_the_command_without_the_server(installed: Path) -> None:
     shown = run(installed, "-m", "twinlog", "--help")
     assert shown.returncode == 0, shown.stderr
     verbs = set(re.findall(r"^│ ([a-z][a-z-]+) ", shown.stdout, re.MULTILINE))
-    assert verbs == {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table", "receipt"}
+    assert verbs == {name for name, verb in VERBS.items() if verb.distribution == "twinlog"}
     refused = run(installed, "-m", "twinlog", "serve", "--config", "site.toml")
     assert refused.returncode == 2
     assert "install the distribution twinlog-server" in refused.stderr
     assert run(installed, "-m", "twinlog", "version").stdout == f"twinlog {VERSION}\n"
-
-
-def test_the_verbs_of_the_server_are_known_by_name() -> None:
-    app, endings = make_app()
-    own = {"version", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table", "receipt"}
-    commands = {info.name or info.callback.__name__ for info in app.registered_commands if info.callback}
-    for group in app.registered_groups:
-        inner = group.typer_instance
-        assert inner is not None
-        found = {info.name or info.callback.__name__ for info in inner.registered_commands if info.callback}
-        commands |= {str(group.name)} if isinstance(group.name, str) else found
-    assert commands - own == SERVER_VERBS
-    assert len(endings) == 1

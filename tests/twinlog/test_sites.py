@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from tests.gateway.two_sites import TwoSites
+from tests.twinlog.raw_site import FunctionHttp
 from twinlog.errors import NotActive, NotFound, PeerError
-from twinlog.http import Http
 from twinlog.sites import Sites
 
 
@@ -58,7 +58,7 @@ def test_metrics_are_read_by_name_with_their_labels(sites: Sites) -> None:
 
 
 def test_an_answer_that_is_no_gateways(pair: TwoSites) -> None:
-    page = Sites(pair.urls, transport=httpx.MockTransport(lambda request: httpx.Response(200, text="<html>")))
+    page = Sites(pair.urls, http=FunctionHttp(lambda request: httpx.Response(200, text="<html>")))
     with pytest.raises(PeerError, match="does not answer as a twinlog gateway"):
         page.ask("a", "GET", "/v1/cluster")
 
@@ -68,27 +68,5 @@ def test_a_lost_answer_may_have_been_a_request_that_arrived(pair: TwoSites) -> N
         raise httpx.ReadTimeout("lost")
 
     with pytest.raises(PeerError, match="does not answer: no answer in time") as caught:
-        Sites(pair.urls, transport=httpx.MockTransport(lose)).ask("a", "POST", "/v1/operations", {})
+        Sites(pair.urls, http=FunctionHttp(lose)).ask("a", "POST", "/v1/operations", {})
     assert caught.value.fields["sent"] is True
-
-
-STREAM = b": hello\n\nevent: cluster\ndata: {\"a\":\ndata:  1}\nid: 7\n\r\ndata:x\r\n\r\ndata: cut off"
-
-
-def test_events_are_read_line_by_line() -> None:
-    http = Http(httpx.MockTransport(lambda request: httpx.Response(200, content=STREAM)))
-    assert list(http.events("http://a/events", 1.0)) == ['{"a":\n 1}', "x"]
-
-
-def test_a_stream_that_breaks_or_is_refused() -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"data: 1\n\n"
-        raise httpx.ReadTimeout("silence")
-
-    events = Http(httpx.MockTransport(lambda request: httpx.Response(200, content=broken()))).events("http://a/e", 1.0)
-    assert next(events) == "1"
-    with pytest.raises(PeerError, match="broke: no answer in time"):
-        next(events)
-    refused = Http(httpx.MockTransport(lambda request: httpx.Response(404, json={"type": "urn:twinlog:problem:not-found"})))
-    with pytest.raises(NotFound):
-        next(refused.events("http://a/e", 1.0))

@@ -23,9 +23,20 @@ from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 from twinlog.flow import Patience
 from twinlog.key_text import part_from_path
-from twinlog.terminal import EXIT_CODES, ConfigOption, Exit, JsonOption, YesOption, confirm, notes, out, print_json, verb
+from twinlog.terminal import (
+    EXIT_CODES,
+    ConfigOption,
+    Exit,
+    JsonOption,
+    YesOption,
+    confirm,
+    notes,
+    out,
+    print_json,
+    print_json_line,
+    verb,
+)
 
-DATA = "Work with data"
 app = typer.Typer(rich_markup_mode="rich")
 _TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
 _KEY_HELP = "The primary key; parts joined by commas (in a part, a comma is %2C, a percent %25)."
@@ -40,7 +51,7 @@ def connected(address: str, deadline_s: float = 10.0) -> Client:
     return Client(address, Patience(deadline_s=deadline_s))
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def tables(
     table: Annotated[str, typer.Argument(help="Show this one's columns.", show_default=False)] = "",
@@ -77,7 +88,7 @@ def _show_columns(table: Mapping[str, Any]) -> None:
     out().print(shown)
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def put(
     table: _TableArgument, key: _KeyArgument,
@@ -97,7 +108,7 @@ def put(
     _show_ack(ack, as_json=as_json)
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def get(
     table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
@@ -120,7 +131,7 @@ def get(
     out().print(shown)
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES)
 @verb
 def delete(
     table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
@@ -134,7 +145,7 @@ def delete(
     _show_ack(ack, as_json=as_json)
 
 
-@app.command("drop-table", rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command("drop-table", epilog=EXIT_CODES)
 @verb
 def drop_table(
     table: _TableArgument, config: ConfigOption = "",
@@ -153,7 +164,7 @@ def drop_table(
         out().print(f"dropped {escape(table)}; {back}")
 
 
-@app.command("restore-table", rich_help_panel=DATA, epilog=EXIT_CODES)
+@app.command("restore-table", epilog=EXIT_CODES)
 @verb
 def restore_table(
     table: _TableArgument, config: ConfigOption = "", deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
@@ -167,7 +178,7 @@ def restore_table(
         out().print(f"restored {escape(table)}")
 
 
-@app.command(rich_help_panel=DATA, epilog=EXIT_CODES + " With --json: one row a line.")
+@app.command(epilog=EXIT_CODES + " With --json: one row a line.")
 @verb
 def scan(
     table: _TableArgument, config: ConfigOption = "",
@@ -193,7 +204,7 @@ def scan(
         )
         if as_json:
             for row in islice(rows, limit or None):
-                typer.echo(msgspec.json.encode(_shown(row)).decode())
+                print_json_line(_shown(row))
             return
         names = columns.split(",") if columns else list(dict.fromkeys([*schema["primary_key"], *types]))
         _show_rows([_shown(row) for row in islice(rows, limit or None)], names, limit)
@@ -219,7 +230,7 @@ def _show_rows(rows: Sequence[Mapping[str, Any]], names: list[str], limit: int) 
         notes().print(f"[dim]{limit} rows; there may be more (--limit 0 for all)[/]")
 
 
-@app.command(rich_help_panel=DATA, epilog="Exit codes: 0 survived, 1 lost, 3 unknown, 4 no site could be reached.")
+@app.command(epilog="Exit codes: 0 survived, 1 lost, 3 unknown, 4 no site could be reached.")
 @verb
 def receipt(
     text: Annotated[str, typer.Argument(metavar="RECEIPT", help="The string that a write answered.", show_default=False)],

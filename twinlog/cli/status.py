@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -21,7 +20,6 @@ from twinlog.errors import TwinlogError
 from twinlog.sites import Sites
 from twinlog.terminal import ConfigOption, Exit, JsonOption, out, print_json, verb
 
-SEE = "See the pair"
 UNKNOWN = "[yellow]unknown[/]"
 _ROLE_STYLES = {"ACTIVE": "bold green", "DOWNGRADE_ACTIVE": "bold yellow", "STANDBY": "cyan", "FENCED": "red", "CLOSED": "red"}
 app = typer.Typer(rich_markup_mode="rich")
@@ -29,7 +27,7 @@ Answers = Mapping[str, Mapping[str, Any] | Exception]  # site -> its cluster doc
 Takeover = Mapping[str, Any] | None  # the checks of a failover to the site that answers; None: the active answers, or nobody
 
 
-@app.command(rich_help_panel=SEE, epilog="Exit codes: 0 the pair is whole, 1 it is not, 4 no site answers.")
+@app.command(epilog="Exit codes: 0 the pair is whole, 1 it is not, 4 no site answers.")
 @verb
 def status(
     context: typer.Context, config: ConfigOption = "", as_json: JsonOption = False,
@@ -41,6 +39,8 @@ def status(
     context.call_on_close(pair.close)
     answers, takeover = _look(pair)
     if watch and not as_json:
+        from rich.live import Live
+
         with Live(status_screen(answers, pair.urls, takeover), console=out(), auto_refresh=False) as live:
             while True:
                 time.sleep(interval_s)
@@ -139,7 +139,7 @@ def _headline(best: Mapping[str, Any]) -> Text:
         where += " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"
     return Text.from_markup(
         f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
-        f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})"
+        f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})", emoji=False,
     )
 
 
@@ -262,4 +262,4 @@ def _many(value: Any, parts: Sequence[tuple[str, str]]) -> str:
 def _blocker_lines(blockers: Sequence[str]) -> list[RenderableType]:
     if not blockers:
         return []
-    return [Text(), *(Text.from_markup(f"[red]![/] {escape(blocker)}") for blocker in blockers)]
+    return [Text(), *(Text.from_markup(f"[red]![/] {escape(blocker)}", emoji=False) for blocker in blockers)]

@@ -22,7 +22,8 @@ from gateway.service.receipts import decode_receipt
 from twinlog import calls
 from twinlog.calls import Page, TypedCall
 from twinlog.errors import OutcomeUnknown, TwinlogError
-from twinlog.flow import Broken, PairView, Patience, Pause, Reply, Resumed, SiteRequest, call
+from twinlog.flow import PairView, Patience, Pause, Resumed, call
+from twinlog.wire.exchange import Broken, Reply, SiteRequest
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}

@@ -20,7 +20,7 @@ from gateway.api.row_calls import delete_row, get_row, patch_row, put_row
 from gateway.api.scans import ScanParameters, plan_scan, read_page
 from storage.rows.schema import to_public
 from twinlog.errors import InvalidInput
-from twinlog.flow import Reply, SiteRequest
+from twinlog.wire.exchange import Reply, SiteRequest
 
 ADDRESS = "http://a"  # of one site, and as long as the other one's
 _OK = [(b"content-type", JSON.encode())]

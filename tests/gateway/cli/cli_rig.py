@@ -12,6 +12,6 @@ Run = Callable[..., Result]
 
 
 def invoke(*arguments: str, typed: str | None = None) -> Result:
-    result = CliRunner().invoke(make_app()[0], list(arguments), input=typed, catch_exceptions=False)
+    result = CliRunner().invoke(make_app(), list(arguments), input=typed, catch_exceptions=False)
     assert "Traceback" not in result.output
     return result

@@ -280,7 +280,24 @@ def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path)
         assert (refused.exit_code, known in refused.stderr) == (2, True)
 
 
+def test_a_row_cannot_command_the_terminal(run: Run, sites: TwoSites) -> None:
+    attack = "\x1b]0;owned\x07\x9b2J"
+    with Client(sites.address, Patience(deadline_s=10)) as client:
+        client.create_table(TABLE)
+        client.put("things", 1, {"name": attack})
+    for words in (["get", "things", "1"], ["scan", "things"], ["get", "things", "1", "--json"], ["scan", "things", "--json"]):
+        found = run(*words)
+        assert "owned" in found.output
+        assert not {"\x1b", "\x07", "\x9b"} & set(found.output)
+
+
+def test_h_is_help_everywhere() -> None:
+    for words in ([], ["status"], ["failover"], ["log"], ["log", "ls"], ["config", "show"]):
+        assert invoke(*words, "-h").output == invoke(*words, "--help").output
+
+
 def test_the_version_is_shown() -> None:
+    assert invoke("--version").output == invoke("version").output
     assert invoke("version").stdout.startswith("twinlog ")
     assert isinstance(json.loads(invoke("version", "--json").stdout), dict)
 

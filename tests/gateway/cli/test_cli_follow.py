@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from gateway.cli import following as cli_follow
-from switchover.operations.document import operation_of_key
 from twinlog.errors import OutcomeUnknown, PeerError
+from twinlog.operation_ids import operation_of_key
 
 
 class Vanishing:

@@ -115,7 +115,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
         raise _Enough
 
     monkeypatch.setattr(Watcher, "run", run_some)
-    monkeypatch.setattr("gateway.cli.operator.monitor_thresholds", lambda address: Thresholds(failover_after_s=0))
+    monkeypatch.setattr("gateway.config.loading.monitor_thresholds", lambda address: Thresholds(failover_after_s=0))
 
 
 @pytest.mark.usefixtures("few_rounds")

@@ -17,6 +17,7 @@ from spark_jobs.repair import job as repair
 from spark_jobs.report.folder import FINDINGS, SUMMARY
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.log_rig import Silent
+from tests.twinlog.raw_site import FunctionHttp
 from twinlog import Client, Patience
 from twinlog.errors import InvalidInput, NotFound, Refused, Unavailable
 
@@ -82,7 +83,7 @@ class Active:
 @pytest.fixture
 def active(monkeypatch: pytest.MonkeyPatch) -> Active:
     site = Active()
-    monkeypatch.setattr(repair, "Client", lambda urls, patience: Client(urls, QUICK, httpx.MockTransport(site)))
+    monkeypatch.setattr(repair, "Client", lambda urls, patience: Client(urls, QUICK, FunctionHttp(site)))
     return site
 
 

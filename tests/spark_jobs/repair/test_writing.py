@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.repair.planning import Write
 from spark_jobs.repair.writing import Done, RowsAtActive
+from tests.twinlog.raw_site import FunctionHttp
 from twinlog import Client, Patience
 from twinlog.problem_documents import TYPE_PREFIX
 
@@ -40,7 +41,7 @@ class Site:
 
 
 def rows(site: Callable[[httpx.Request], httpx.Response]) -> RowsAtActive:
-    return RowsAtActive(Client({"a": "http://a"}, QUICK, httpx.MockTransport(site)), "a")
+    return RowsAtActive(Client({"a": "http://a"}, QUICK, FunctionHttp(site)), "a")
 
 
 def problem(status: int, **fields: str) -> httpx.Response:

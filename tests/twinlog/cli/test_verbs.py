@@ -1,0 +1,84 @@
+"""The table of the verbs is that of the verbs that there are; and a verb imports what it needs, and no other verb's modules."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from tools.sources import ROOT, repository_files
+from twinlog.cli.main import command_of
+from twinlog.cli.verbs import VERBS
+
+NOBODY = "twinlog://pair?a=http://127.0.0.1:1&b=http://127.0.0.1:1"
+# What costs tens of milliseconds each, and what pulls it in.
+NOT_IN_A_FAILOVER = {
+    "anyio", "asyncio", "encodings.idna", "fastapi", "hdfs", "httpcore", "httpx", "importlib.metadata", "jpype", "msgspec",
+    "prometheus_client", "psycopg", "pyarrow", "pyspark", "rich._emoji_codes", "rich.live", "rocksdict", "spark_jobs",
+    "sqlalchemy", "starlette", "storage", "structlog", "tenacity", "twinlog.cli.data", "uvicorn", "uvloop",
+}
+IMPORTED = """
+import sys
+from twinlog.cli.main import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def declared() -> Iterator[tuple[str, str, str]]:
+    """(name, module, first paragraph of the help) of every verb and group that a module of the command line makes."""
+    for path in repository_files(ROOT, ".py"):
+        if path.parts[:-1] not in (("twinlog", "cli"), ("gateway", "cli")) or path.stem in ("__init__", "main"):
+            continue
+        yield from declared_in(".".join(path.with_suffix("").parts))
+    yield from declared_in("gateway.cli.main")
+
+
+def declared_in(name: str) -> Iterator[tuple[str, str, str]]:
+    module = importlib.import_module(name)
+    for made in vars(module).values():
+        if not isinstance(made, typer.Typer):
+            continue
+        if isinstance(made.info.help, str):
+            group = next(verb for verb, row in VERBS.items() if row.module == name and getattr(module, row.app) is made)
+            yield group, name, made.info.help
+            continue
+        for one in made.registered_commands:
+            assert one.callback is not None
+            text = inspect.getdoc(one.callback) or ""
+            yield one.name or one.callback.__name__, name, text.split("\n\n")[0].replace("\n", " ")
+
+
+def test_the_table_has_every_verb_with_its_own_line() -> None:
+    assert {name: (verb.module, verb.help) for name, verb in VERBS.items()} == {
+        name: (module, text) for name, module, text in declared()
+    }
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_can_be_called(name: str) -> None:
+    command = command_of(name, VERBS[name])
+    assert command.name == name
+    assert VERBS[name].help in (command.help or "").replace("\n", " ")
+
+
+@pytest.mark.parametrize("words", [
+    ["status"], ["status", "--json"], ["failover", "--to", "b", "--dry-run"], ["failover", "--to", "b", "--dry-run", "--json"],
+    ["switchover", "--to", "b", "--dry-run"], ["history"],
+], ids=" ".join)
+def test_what_is_typed_in_the_middle_of_a_failover_imports_little(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *words, "--config", NOBODY], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4, done.stderr
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert "twinlog.cli.main" in imported
+    tops = {name.split(".")[0] for name in imported} | imported
+    assert sorted(tops & NOT_IN_A_FAILOVER) == []

@@ -1,0 +1,63 @@
+"""The asynchronous HTTP client of the API, over httpx. It keeps what http.py, its blocking form, keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+
+import httpx
+
+from twinlog.errors import PeerError
+from twinlog.problem_documents import error_from_problem
+from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.http import CONNECT_TIMEOUT_S, EVENT_HEADERS, EventLines, unfolded
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+
+
+class AsyncHttp:
+    def __init__(self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
+        self._client = httpx.AsyncClient(
+            timeout=None, trust_env=False, limits=limits, transport=transport, verify=ssl.create_default_context()
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def send(self, request: SiteRequest) -> Reply | Broken:
+        try:
+            async with asyncio.timeout(request.timeout_s):
+                response = await self._client.request(
+                    request.method, unfolded(request.url), headers=dict(request.headers), content=request.content
+                )
+        except TimeoutError:
+            return Broken(sent=True, detail=f"no answer within {request.timeout_s:g} s")
+        except httpx.HTTPError as error:
+            return _broken(error)
+        return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, response.content)
+
+    async def events(self, url: str, silence_s: float) -> AsyncIterator[str]:
+        """The data of each event until the site ends the stream. Raises PeerError when it breaks or is silent for so long."""
+        lines = EventLines()
+        timeout = httpx.Timeout(silence_s, connect=min(silence_s, CONNECT_TIMEOUT_S))
+        try:
+            async with self._client.stream("GET", unfolded(url), headers=EVENT_HEADERS, timeout=timeout) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                    raise error_from_problem(response.status_code, response.content)
+                async for line in response.aiter_lines():
+                    if (data := lines.take(line)) is not None:
+                        yield data
+        except httpx.HTTPError as error:
+            raise PeerError(f"{url}: the stream of events broke: {_broken(error).detail}", sent=True) from error
+
+
+def _broken(error: httpx.HTTPError) -> Broken:
+    """The reason why there is no answer, and whether the request may have reached the site."""
+    if isinstance(error, httpx.TimeoutException):
+        detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
+    else:
+        detail = str(error) or type(error).__name__
+    return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)

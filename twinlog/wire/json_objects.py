@@ -1,0 +1,24 @@
+"""JSON objects from bytes, by the standard library: for the commands of a failover, which do not wait for msgspec.
+
+This module is pure.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """The JSON object that `data` is. Raises ValueError for everything else."""
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"it is no JSON object but {type(found).__name__}")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
