@@ -127,6 +127,13 @@ def test_a_register_that_went_back_is_believed_by_nobody(then: str) -> None:
     assert any("failover at b" in line for line in result.trace)
 
 
+@pytest.mark.parametrize("site", ["a", "b"])
+@pytest.mark.parametrize("part", ["wal", "journal", "notes"])
+def test_a_part_of_a_disk_that_went_back_costs_nothing(part: str, site: str) -> None:
+    result = _clean(parse(f"{CALM}at 2.0 part-back {site} for 3.0 how {part}\nat 3.0 switchover b\n"))
+    assert any(f"the {part} of {site} is back where it was" in line for line in result.trace)
+
+
 def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     async def believed(_: Any, value: Any, *__: Any) -> Any:
         return value
