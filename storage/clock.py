@@ -61,7 +61,7 @@ class HybridClock:
         if timestamp > latest_timestamp(self._clock.wall_ms()):
             raise Refused(
                 f"the log holds the timestamp {timestamp}, more than {SKEW_MAX_S} s ahead of this site's clock: set the clock"
-                " of this machine, or of the one that wrote it, then try again", timestamp=timestamp,
+                " of this machine, or of the one that wrote it, then try again"
             )
         if timestamp > self.last:
             self.last = timestamp

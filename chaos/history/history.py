@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history.lines import BarrierLine, Blind, Kept, Line, Unheard
+from chaos.history.lines import BarrierLine, Blind, Kept, Line, StaleLook, Unheard
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -297,13 +297,13 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
-    | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind
+    | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind | StaleLook
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLogLine: "remote_logs", Copies: "copies", PositionLine: "positions", RoleChangeLine: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
-    BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind",
+    BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind", StaleLook: "stale_looks",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -330,6 +330,7 @@ class History:
     tables: tuple[TableUse, ...] = ()
     barriers: tuple[BarrierLine, ...] = ()
     kept: tuple[Kept, ...] = ()
+    stale_looks: tuple[StaleLook, ...] = ()
     unheard: tuple[Unheard, ...] = ()
     blind: tuple[Blind, ...] = ()
     limits: Limits = field(default_factory=Limits)

@@ -32,6 +32,16 @@ class Kept(Line, tag="kept", frozen=True, omit_defaults=True):
     at_s: float
 
 
+class StaleLook(Line, tag="stale_look", frozen=True, omit_defaults=True):
+    """A standby at (`epoch`, `seq`) would have labelled a stale read with `age_s` at `at_s`."""
+
+    site: str
+    epoch: int
+    seq: int
+    age_s: float
+    at_s: float
+
+
 class Unheard(Line, tag="unheard", frozen=True, omit_defaults=True):
     """A site asked the register in vain from `from_s` to `to_s`: a change that it asked for may be recorded, and it does not
     know."""

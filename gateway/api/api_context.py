@@ -38,7 +38,7 @@ class ApiContext:
         self.closing = asyncio.Event()
         self.bodies = BodyBudget(http.bodies_bytes_max)
         self._decoding = asyncio.Semaphore(1)
-        self._now_s, self._new_id = now_s, new_id
+        self.now_s, self._new_id = now_s, new_id
         self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)
 
     def codec(self, name: str) -> RowCodec:
@@ -68,9 +68,9 @@ class ApiContext:
         if head.idempotency_key is not None:
             key, digest = await self.convert(body, lambda: idempotency(head, body))
         request = WriteRequest(table, mutations, conditions, key, digest, records)
-        began_s = self._now_s()
+        began_s = self.now_s()
         result = await self.service.rows.write(request, deadline_s(head, self.http))
-        self.metrics.ack_s[result.mode](self._now_s() - began_s)
+        self.metrics.ack_s[result.mode](self.now_s() - began_s)
         return result
 
     async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
@@ -85,7 +85,7 @@ class ApiContext:
         return found
 
     async def read(self, table: TableSchema, key: bytes, as_of: int | None = None, stale: bool = False) -> StoredRow | None:
-        began_s = self._now_s()
+        began_s = self.now_s()
         row = await self.service.rows.read(table, key, as_of, stale)
-        self.metrics.read_s(self._now_s() - began_s)
+        self.metrics.read_s(self.now_s() - began_s)
         return row

@@ -7,6 +7,9 @@ also when its table has changed since and would not take it any more. Source: pr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import ceil
+
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded_object, encoded
 from gateway.api.documents import RowAnswer, WriteAnswer
@@ -28,6 +31,7 @@ from storage.rows.codec import RowCodec
 from twinlog.errors import InvalidInput, NotFound
 
 STALE_HEADER = b"twinlog-stale"
+Label = Callable[[], list[tuple[bytes, bytes]]]
 SCHEMA_HEADER = b"twinlog-schema"
 ROW_TYPES = (JSON, MSGPACK)
 
@@ -79,10 +83,11 @@ async def get_row(
     codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
     decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK)
+    label = stale_label(context, stale)
     row = await context.read(codec.schema, key, point_in_time(as_of), stale)
     if row is None:
         raise NotFound(f"table {table!r} has no row with the key {key_path[:200]}", table=table, key=key_path[:200])
-    headers = [(b"etag", etag(row.version)), schema_header(codec), *stale_headers(context, stale)]
+    headers = [(b"etag", etag(row.version)), schema_header(codec), *label()]
     if head.if_none_match is not None:
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None or row.version in versions:
@@ -100,9 +105,15 @@ def schema_header(codec: RowCodec) -> tuple[bytes, bytes]:
     return SCHEMA_HEADER, codec.fingerprint
 
 
-def stale_headers(context: ApiContext, stale: bool) -> list[tuple[bytes, bytes]]:
-    """Returns the label of a read with `stale` that a standby answered: how many seconds it may be behind."""
+def stale_label(context: ApiContext, stale: bool) -> Label:
+    """Begins before a read, which may take its time: returns the function that labels what it read, if `stale` and a standby
+    answers, with how many seconds it is behind at most."""
     if not stale or context.service.cluster.role() != "STANDBY":
-        return []
-    lag_s = context.service.cluster.replication_lag_s()
-    return [(STALE_HEADER, b"unknown" if lag_s is None else b"%.3f" % lag_s)]
+        return list
+    lag_s, began_s = context.service.cluster.replication_lag_s(), context.now_s()
+
+    def label() -> list[tuple[bytes, bytes]]:
+        behind = b"unknown" if lag_s is None else b"%.3f" % (ceil((lag_s + context.now_s() - began_s) * 1000) / 1000)
+        return [(STALE_HEADER, behind)]
+
+    return label

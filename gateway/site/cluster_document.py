@@ -61,7 +61,7 @@ class ClusterView:
         return site_condition(self._site).serving
 
     def replication_lag_s(self) -> float | None:
-        return self._site.follower_silence_s()
+        return self._site.stale_by_s()
 
     def figures(self) -> Mapping[str, float | Histogram]:
         return site_metrics(self._site)

@@ -71,6 +71,7 @@ class Site:
         self.sink = Sink(
             parts.engine, parts.clock, self.applier, Verifier((self.site, self.peer)), refusal=self._shipping_refusal,
             on_applied=self.catalog.applied, confirm=self._confirm_epoch, new_nonce=parts.new_id,
+            drift_margin=settings.lease.drift_margin,
         )
         self.admission = Admission(settings.commit)
         engine, clock, deadline_s = parts.engine, parts.clock, settings.http.request_deadline_s
@@ -102,10 +103,16 @@ class Site:
         self.changed.set()
 
     def follower_silence_s(self) -> float | None:
-        """At a standby: seconds since the active was last heard; everything older has been applied. None: unknown."""
+        """At a standby: seconds since the active was last heard. None: unknown."""
         if self.role is not Role.STANDBY or self.sink.heard_s is None:
             return None
         return self.parts.clock.monotonic_s() - self.sink.heard_s
+
+    def stale_by_s(self) -> float | None:
+        """At a standby: how many seconds, at most, an acknowledged write can be missing here. None: unknown."""
+        if self.role is not Role.STANDBY or self.sink.as_of_s is None:
+            return None
+        return (self.parts.clock.monotonic_s() - self.sink.as_of_s) * (1 + self.settings.lease.drift_margin)
 
     @property
     def epoch(self) -> int:

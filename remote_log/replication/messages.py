@@ -57,6 +57,21 @@ class LogPoint(msgspec.Struct, frozen=True):
     crc: Crc | None = None
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """The moment at which a follower answered, by its own monotonic clock: of no meaning to anybody but that very process."""
+
+    life: Name
+    at_s: Annotated[float, Meta(ge=0)]
+
+
+class Vouched(msgspec.Struct, frozen=True):
+    """The active's word: `held_s` after it had the answer of `stamp`, nothing above `upto` had been acknowledged."""
+
+    stamp: Stamp
+    held_s: Annotated[float, Meta(ge=0)]
+    upto: Seq
+
+
 class FollowRequest(msgspec.Struct):
     """The active asks the other site to follow `epoch`, and shows where each epoch began.
 
@@ -106,6 +121,7 @@ class Position(msgspec.Struct):
     base: BaseProgress | None = None
     nonce: Name = ""
     applied_crc: Crc | None = None
+    stamp: Stamp | None = None
 
     @property
     def at(self) -> LogPoint:
@@ -123,6 +139,7 @@ class ReplicateRequest(msgspec.Struct):
     after: LogPoint
     frames: bytes
     flush: bool = False
+    vouched: Vouched | None = None
 
 
 class BaseRequest(msgspec.Struct):

@@ -29,6 +29,7 @@ from remote_log.replication.messages import (
     Position,
     ReplicateRequest,
     Transport,
+    Vouched,
     from_message,
     pack_history,
     to_message,
@@ -48,10 +49,6 @@ class ShipperSettings:
     retry_s: Annotated[float, NotInFile()] = 0.2
     call_timeout_s: Annotated[float, NotInFile()] = 10.0
     base: Annotated[BaseSettings, NotInFile()] = field(default_factory=BaseSettings)
-
-
-class _Diverged(PeerError):
-    """The follower's position is not in the log here. What is seen of it says so already."""
 
 
 async def holds(wal: Wal, end: int, at: LogPoint) -> bool:
@@ -104,6 +101,7 @@ class Shipper:
         self.view = PeerView()
         self._flush_wanted = False
         self._shipped: LogPoint | None = None  # the end of the last frame that was sent
+        self._answered_s = 0.0  # when the last answer came
         self._not_held: LogPoint | None = None  # a position of the follower's that is not in this log
         self._base = BaseSender(
             epoch=epoch, engine=ports.engine, wal=ports.wal, clock=ports.clock, call=self._call, settings=settings.base
@@ -123,11 +121,10 @@ class Shipper:
                     await self._session()
                 except Fenced:
                     raise
-                except _Diverged:
-                    pass
                 except TwinlogError as error:
                     view = self.view
-                    self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
+                    if self._not_held is None:  # else it has diverged, and is seen as such
+                        self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
                 self._base.release_unused()
                 await self._ports.clock.sleep(self._settings.retry_s)
         finally:
@@ -147,11 +144,11 @@ class Shipper:
         reply = await self._ports.transport.call(method, to_message(request), self._settings.call_timeout_s)
         position = from_message(Position, reply)
         why = await self._disbelief(position) if position.state == "following" else None
-        now_s = self._ports.clock.monotonic_s()
+        now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:
             self._not_held = position.at
             self._see(PeerView("diverged", None, None, now_s, why))
-            raise _Diverged(why)
+            raise PeerError(why)
         self._see(PeerView(position.state, position.applied_seq, position.durable_seq, now_s, position.why))
         return position
 
@@ -176,10 +173,12 @@ class Shipper:
             return
         self._base.release()
         while True:
-            upto = self._log.applied_seq
+            upto, as_of_s = self._log.applied_seq, self._ports.clock.monotonic_s()
             if position.applied_seq >= upto:
                 await self._wait_for_more()
                 frames_data = b""
+                if self._log.applied_seq == upto:
+                    as_of_s = self._ports.clock.monotonic_s()
             else:
                 try:
                     frames = await self._ports.wal.read(position.applied_seq, upto, self._settings.batch_bytes_max)
@@ -190,7 +189,9 @@ class Shipper:
                 self.bytes_shipped += len(frames_data)
                 self._shipped = LogPoint(frames[-1].last_seq, frames[-1].epoch, frames[-1].crc)
             flush, self._flush_wanted = self._flush_wanted, False
-            position = await self._call(REPLICATE, ReplicateRequest(self._epoch, position.at, frames_data, flush))
+            vouched = Vouched(position.stamp, as_of_s - self._answered_s, upto) if position.stamp is not None else None
+            request = ReplicateRequest(self._epoch, position.at, frames_data, flush, vouched)
+            position = await self._call(REPLICATE, request)
             if len(frames_data) < self._settings.batch_bytes_max // 2:
                 await self._ports.clock.sleep(self._settings.batch_interval_s)
 

@@ -32,6 +32,8 @@ from remote_log.replication.messages import (
     ReplicateRequest,
     RowsReply,
     RowsRequest,
+    Stamp,
+    Vouched,
     unpack_history,
     unpack_outcomes,
 )
@@ -54,6 +56,10 @@ _decode_progress = msgspec.msgpack.Decoder(BaseProgress).decode
 class Sink:
     """`refusal` says why this site's role accepts nothing now; None: it does. `heard_s`: when the active was last heard.
 
+    `as_of_s`: no acknowledgement before this moment of the own monotonic clock is missing here; None: that is not known. It is
+    no later than the active's word for it: the moment of the answer that the word repeats, and what the active's clock has
+    counted since, less `drift_margin`. So no two clocks are compared.
+
     `confirm` raises Unavailable unless this site sees for itself that an epoch was given away; `new_nonce` makes a word that
     nobody can guess.
     """
@@ -61,13 +67,15 @@ class Sink:
     def __init__(
         self, engine: StorageEngine, clock: Clock, applier: FrameApplier, verifier: Verifier, *,
         refusal: Callable[[], str | None], on_applied: Callable[[], None], confirm: Callable[[int], Awaitable[None]],
-        new_nonce: Callable[[], str],
+        new_nonce: Callable[[], str], drift_margin: float = 0.0,
     ) -> None:
         self._engine, self._clock, self._applier, self.verifier = engine, clock, applier, verifier
         self._on_applied, self._confirm, self._new_nonce = on_applied, confirm, new_nonce
         self._nonce: str | None = None  # of the base data that this process asks for
         self._last: LogPoint | None = None  # the end of the last frame that this process applied here
         self.heard_s: float | None = None
+        self.as_of_s: float | None = None
+        self._life, self._drift_margin = new_nonce(), drift_margin
         self._refusal = refusal
         self._lock = asyncio.Lock()
         self._unflushed_bytes = 0  # of base data
@@ -108,7 +116,8 @@ class Sink:
     def _position(self, state: State, why: str = "") -> Position:
         at = self.point
         nonce = (self._nonce or "") if state == "loading" else ""
-        return Position(state, at.seq, at.epoch, self._engine.durable_seq, why, self._base_progress, nonce, at.crc)
+        stamp = Stamp(self._life, self._clock.monotonic_s())
+        return Position(state, at.seq, at.epoch, self._engine.durable_seq, why, self._base_progress, nonce, at.crc, stamp)
 
     def _check_epoch(self, epoch: int) -> None:
         if epoch < self.followed_epoch:
@@ -131,7 +140,7 @@ class Sink:
     async def settle(self) -> None:
         """Wait for what is being applied: called once the role accepts nothing more, so that the storage stands still."""
         async with self._lock:
-            return
+            self.as_of_s = None
 
     async def reopen_storage(self) -> None:
         """Open the storage anew, between two calls of the active and before any plan that settles this sink.
@@ -139,7 +148,7 @@ class Sink:
         It may then hold less: the active ships again from where it stands. Raises EngineFailed.
         """
         async with self._lock:
-            self._last = None
+            self._last = self.as_of_s = None  # it may hold less than before
             await self._engine.reopen()
             self._on_applied()
 
@@ -188,6 +197,7 @@ class Sink:
 
     async def replicate(self, request: ReplicateRequest) -> Position:
         """Apply shipped frames, if they continue what is here. Raises InvalidInput, Fenced, LogGap, Unavailable."""
+        came_s = self._clock.monotonic_s()
         async with self._lock:
             self._check_following(request.epoch)
             if request.after != self.point:
@@ -200,9 +210,17 @@ class Sink:
                 self.frames_received += len(frames)
                 self.bytes_received += len(request.frames)
             self.heard_s = self._clock.monotonic_s()
+            self._note_vouched(request.vouched, came_s)
             if request.flush:
                 await self._engine.flush()
             return self._position("following")
+
+    def _note_vouched(self, word: Vouched | None, came_s: float) -> None:
+        """Words about another process of this site, or about more than is here, say nothing."""
+        if word is None or word.stamp.life != self._life or self._engine.applied.seq < word.upto:
+            return
+        as_of_s = min(word.stamp.at_s + word.held_s * (1 - self._drift_margin), came_s)
+        self.as_of_s = as_of_s if self.as_of_s is None else max(self.as_of_s, as_of_s)
 
     async def base(self, request: BaseRequest) -> Position:
         """A part of base data. Raises InvalidInput, Fenced, Unavailable."""

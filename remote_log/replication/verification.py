@@ -323,5 +323,5 @@ def _distinct(tables: Mapping[int, TableSchema], where: str) -> Mapping[int, Tab
 def _no_time(version: int, where: str) -> InvalidInput:
     return InvalidInput(
         f"{where}: the timestamp {version} lies before the one that it follows, or more than {SKEW_MAX_S} s ahead of this"
-        " site's clock: set the clocks of both sites", timestamp=version,
+        " site's clock: set the clocks of both sites"
     )

@@ -21,7 +21,7 @@ from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
 from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
-from gateway.api.row_calls import schema_header, stale_headers
+from gateway.api.row_calls import Label, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
@@ -63,16 +63,17 @@ def router(context: ApiContext) -> APIRouter:
             )
         codec = context.codec(decoded_part(table))
         scan = plan_scan(codec, ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
-        labels = [schema_header(codec), *stale_headers(context, stale)]
+        label = stale_label(context, stale)
         if kind == NDJSON:
-            return await _stream(context, codec, scan, labels)
-        return to_response(await _page(context, codec, scan, kind, labels))
+            return await _stream(context, codec, scan, label)
+        return to_response(await _page(context, codec, scan, kind, label))
 
     return routes
 
 
-async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, labels: list[tuple[bytes, bytes]]) -> Answer:
+async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, label: Label) -> Answer:
     rows, token = await read_page(context, codec, scan)
+    labels = [schema_header(codec), *label()]
 
     def encode() -> Answer:
         decode = codec.decoder(scan.columns, native=kind == MSGPACK)
@@ -82,12 +83,12 @@ async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, lab
     return await asyncio.to_thread(encode) if len(rows) > OFF_LOOP_ROWS else encode()
 
 
-async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, labels: list[tuple[bytes, bytes]]) -> Response:
+async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, label: Label) -> Response:
     """Streams lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
     response = StreamingResponse(_lines(codec, scan, first, chunks), media_type=NDJSON)
-    response.raw_headers.extend(labels)
+    response.raw_headers.extend([schema_header(codec), *label()])
     return response
 
 

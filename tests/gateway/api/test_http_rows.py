@@ -197,7 +197,8 @@ async def test_a_standby_reads_only_on_request_and_says_so(door: DoorClient) -> 
     door.service.role_now, door.service.lag_s = "STANDBY", 0.25
     problem(await door.http.get(f"{ROWS}/UA,1"), 421, "not-active", active=ACTIVE)
     stale = await door.http.get(f"{ROWS}/UA,1?stale=true")
-    assert (stale.status_code, stale.headers["twinlog-stale"]) == (200, "0.250")
+    assert stale.status_code == 200
+    assert 0.25 <= float(stale.headers["twinlog-stale"]) < 5, "what the read itself took is in it"
     door.service.lag_s = None
     assert (await door.http.get(f"{ROWS}/UA,1?stale=true")).headers["twinlog-stale"] == "unknown"
 

@@ -209,9 +209,9 @@ async def test_a_standby_scans_on_request() -> None:
         door.service.role_now = "STANDBY"
         problem(await _scan(door), 421, "not-active")
         answer = await _scan(door, stale="true", limit=1)
-        assert answer.headers["twinlog-stale"] == "0.000"
+        assert 0 <= float(answer.headers["twinlog-stale"]) < 5
         lines = await door.http.get(f"{ROWS}?stale=true&limit=1", headers={"accept": "application/x-ndjson"})
-        assert lines.headers["twinlog-stale"] == "0.000"
+        assert 0 <= float(lines.headers["twinlog-stale"]) < 5
 
 
 @pytest.mark.parametrize("as_of", ["9999-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59", str(2**63), str(2**64 - 1), "9" * 20])

@@ -63,7 +63,7 @@ async def test_a_base_that_was_asked_for_is_taken_from_the_one_who_was_asked_onl
     await follower.sink.want_base()
     history = [(EPOCH, 1, 0, "a", "bootstrap")]
     asked = await follower.take((FOLLOW, {"epoch": EPOCH, "site": "a", "history": history}))
-    assert (asked.state, asked.nonce) == ("loading", "nonce 0")
+    assert (asked.state, asked.nonce) == ("loading", "nonce 1")
     before = await follower.everything()
     for name in ("base", "base-without-a-word", "base-epoch"):
         with pytest.raises(TwinlogError):
