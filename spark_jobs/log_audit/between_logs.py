@@ -54,6 +54,27 @@ def not_in_remote(
     return _found(lacking.join(other, ["epoch", "seq"], how="left"))
 
 
+def contradicting(wal: DataFrame, remote: DataFrame) -> DataFrame:
+    """DIFFERS: asynchronous frames of the WAL that the remote log holds with other bytes. It need not hold them at all."""
+    same = ["epoch", "seq", "last_seq", "frames", "digest"]
+    digest = f.xxhash64("crcs").alias("digest")
+    there = remote.where(f.col("entry") == RUN).select(*same[:-1], digest)
+    own = wal.where((f.col("entry") == RUN) & (f.col("epoch") == f.col("segment_epoch")) & ~is_sync()).select("*", digest)
+    suspects = runs_of(own.join(there, same, how="left_anti")).alias("own")
+    others = runs_of(remote).alias("there")
+    overlaps = (f.col("own.seq") <= f.col("there.last_seq")) & (f.col("there.seq") <= f.col("own.last_seq"))
+    in_block = (f.col("own.epoch") == f.col("there.epoch")) & (f.col("own.block") == f.col("there.block"))
+    met = suspects.join(others, in_block & overlaps, how="inner")
+    frames = frames_of(own.drop("digest"), met.select(*(f.col(f"own.{name}").alias(name) for name in KEY)).distinct())
+    far = frames_of(remote, met.select(*(f.col(f"there.{name}").alias(name) for name in KEY)).distinct())
+    claimed = far.select("epoch", "seq", f.col("crc").alias("far_crc")).distinct()
+    detail = f.format_string("the remote log holds sequence %d of epoch %d with other bytes", "seq", "epoch")
+    return (
+        frames.join(claimed, ["epoch", "seq"], how="inner").where(f.col("crc") != f.col("far_crc"))
+        .select(f.lit(DIFFERS).alias("kind"), "ordinal", "offset", "seq", "last_seq", detail.alias("detail")).distinct()
+    )
+
+
 def _own(wal: DataFrame) -> DataFrame:
     """Runs that this writer made synchronously, so that they are in its remote log."""
     return wal.where((f.col("entry") == RUN) & (f.col("epoch") == f.col("segment_epoch")) & is_sync())
@@ -136,14 +157,14 @@ def behind_storage(linked: DataFrame, applied_seq: int) -> DataFrame:
     )
 
 
-def trimmed_early(linked: DataFrame, durable_seq: int) -> DataFrame:
-    """TRIMMED_EARLY: a remote log begins above what the other site holds durably."""
+def trimmed_early(linked: DataFrame, durable_seq: int, log: str) -> DataFrame:
+    """TRIMMED_EARLY: a log, named `log`, begins above what the other site holds durably."""
     begin = linked.agg(f.min_by(f.struct("first", "previous"), f.struct("epoch", "seq")).alias("begin")).select("begin.*")
     return begin.where(f.col("previous") > durable_seq).select(
         f.lit(TRIMMED_EARLY).alias("kind"), f.col("first.ordinal").alias("ordinal"), f.col("first.offset").alias("offset"),
         f.lit(durable_seq + 1).cast("long").alias("seq"), f.col("previous").alias("last_seq"),
         f.format_string(
-            "the remote log begins after sequence %d, and the site that it is for holds durably only up to %d", "previous",
+            f"the {log} begins after sequence %d, and the site that follows it holds durably only up to %d", "previous",
             f.lit(durable_seq),
         ).alias("detail"),
     )

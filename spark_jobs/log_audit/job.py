@@ -18,29 +18,45 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from spark_jobs.audit.gateways import Gateways
 from spark_jobs.job import FORMAT, JobProgress, JobRequest, Outcome, SiteSource
 from spark_jobs.log_audit import between_logs as log_between
 from spark_jobs.log_audit import one_log as log_chain
 from spark_jobs.log_audit.charts import Lane, lag, lag_chart, timeline
+from spark_jobs.log_audit.missing import BROKEN_LINK, GAP, missing
 from spark_jobs.logs import runs
 from spark_jobs.logs.columns import RUN, SEGMENT
 from spark_jobs.logs.files import PATH, USER, WEB_PORT, WEBHDFS, LocalStore, LogFolder, Store, list_log, place_of
-from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Walk, add_frames
+from spark_jobs.logs.walk import (
+    DAMAGED,
+    EPOCH,
+    MISPLACED,
+    OUT_OF_ORDER,
+    REPEATED,
+    TIME_BACK,
+    TORN,
+    UNREADABLE,
+    Walk,
+    add_frames,
+)
 from twinlog.errors import ConfigError, LogError, TwinlogError
 
 WAL, REMOTE, QUARANTINE = "wal", "remote log", "quarantine"
 QUARANTINED = "quarantined"
 KINDS = (
-    log_chain.GAP, log_chain.BROKEN_LINK, log_chain.DUPLICATE, DAMAGED, MISPLACED, UNREADABLE, log_chain.NO_START,
-    log_chain.CUT_COMMITTED, log_between.NOT_IN_REMOTE, log_between.DIFFERS, log_between.BEHIND_STORAGE,
+    GAP, BROKEN_LINK, log_chain.DUPLICATE, DAMAGED, MISPLACED, UNREADABLE, OUT_OF_ORDER, REPEATED, TIME_BACK,
+    log_chain.NO_START, log_chain.CUT_COMMITTED, log_between.NOT_IN_REMOTE, log_between.DIFFERS, log_between.BEHIND_STORAGE,
     log_between.TRIMMED_EARLY, QUARANTINED,
 )
 FINDINGS = StructType([
     StructField("kind", StringType()), StructField("site", StringType()), StructField("log", StringType()),
     StructField("segment", StringType()), StructField("file", StringType()), StructField("offset", LongType()),
+    StructField("seq", LongType()), StructField("last_seq", LongType()), StructField("detail", StringType()),
+])
+FOUND = StructType([
+    StructField("kind", StringType()), StructField("ordinal", IntegerType()), StructField("offset", LongType()),
     StructField("seq", LongType()), StructField("last_seq", LongType()), StructField("detail", StringType()),
 ])
 _WAYS_TO_HDFS = ("dfs.namenode.http-address", "dfs.namenode.rpc-address")
@@ -124,20 +140,21 @@ def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outc
 
 def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
     """All that is wrong with one log by itself, with the columns of log_chain.FOUND."""
-    return (
+    lost = missing(log.marks.rows.to_pylist(), log.linked.rows.to_pylist(), trimmed_to, is_wal=log.log == WAL)
+    found = (
         log_chain.damage(log.marks.frame)
-        .unionByName(log_chain.missing(log.marks.frame, log.linked.frame, trimmed_to))
+        .unionByName(log.view.sparkSession.createDataFrame(lost, FOUND))
         .unionByName(log_chain.duplicates(log.limits.frame, log.marks.frame))
         .unionByName(log_chain.epochs(log.marks.frame, log.linked.frame))
     )
+    return found.unionByName(log_chain.repeated(log.limits.frame, log.marks.frame)) if log.log == WAL else found
 
 
 def lacking(spark: SparkSession, wal: Audited, remote: Audited, faults: DataFrame, trimmed_to: int | None) -> DataFrame:
     """Returns the frames of its writer's WAL that the remote log lacks. `faults`: findings that account for what they name."""
     differing = Here.take(spark, log_between.differing(wal.view, remote.view, trimmed_to)).frame
-    return wal.located(
-        log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to, differing)
-    )
+    lacking = log_between.not_in_remote(wal.view, wal.limits.frame, remote.view, faults, trimmed_to, differing)
+    return wal.located(lacking.unionByName(log_between.contradicting(wal.view, remote.view)))
 
 
 # ---- reading
@@ -244,8 +261,12 @@ def _between(
         in_sync = active and all(facts[writer].get("mode") == "sync" for facts in (before, after))
         durable_seq = None if remote is None else _durable(after, remote)
         faults = [] if remote is None else [own[other, REMOTE].frame]
-        if remote is not None and durable_seq is not None and in_sync:
-            found.append(Here.take(spark, remote.located(log_between.trimmed_early(remote.linked.frame, durable_seq))))
+        held_seq = after[other].get("durable_seq") if in_sync else None
+        for log in (wal, remote):
+            if log is not None and held_seq is not None:
+                early = log_between.trimmed_early(log.linked.frame, held_seq, log.log)
+                found.append(Here.take(spark, log.located(early)))
+        if remote is not None and held_seq is not None:
             faults.append(found[-1].frame)
         if wal is not None and remote is not None:
             faults.append(own[writer, WAL].frame.where(f.col("kind") == log_chain.DUPLICATE))

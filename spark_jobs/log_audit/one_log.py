@@ -1,4 +1,4 @@
-"""The faults of one log by itself: gaps, broken links, two frames in one place, damage, epochs without a start.
+"""The chains of one log, and its faults but for what is missing (missing.py): two frames in one place, damage, lost starts.
 
 Functions DataFrame -> DataFrame over the view `runs` of one log (logs/runs.py). `frames` are its runs without overlaps
 (logs/runs.py: `unfolded`), `marks` its rows that are no runs; `chains`, `limits` and `linked` are made of it here; all of these
@@ -7,9 +7,7 @@ A reader takes frames in the order of (epoch, sequence), and one whose `previous
 after that (storage/log/chain.py). What always holds: what the rules of the log allow is no finding, and one fault is one
 finding:
 - a frame that stands in several segments, as after a retry, is one frame; what is cut off needs no link;
-- frames may be missing before the first one that is held, below `trimmed_to` (what the other site holds durably), around a
-  segment that was deleted while the log was read, and before a life of this writer, when another site wrote the log;
-- a torn tail is one, unless the log goes on and what it held is missing: then it is damage.
+- a frame that stands twice in one file, or in two segments of a WAL of one epoch, was put there by no writer.
 Findings have the columns of FOUND: `ordinal` is the segment's, `seq` .. `last_seq` what is missing or wrong.
 """
 
@@ -18,12 +16,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from spark_jobs.logs.columns import SEGMENT
 from spark_jobs.logs.runs import KEY, runs_of, unfolded
-from spark_jobs.logs.walk import DAMAGED, EPOCH, GONE, MISPLACED, TORN, UNREADABLE
+from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, OUT_OF_ORDER, REPEATED, TIME_BACK, UNREADABLE
 from storage.log.frame import Flags
 
-GAP, BROKEN_LINK, DUPLICATE, NO_START, CUT_COMMITTED = "gap", "broken-link", "duplicate", "epoch-without-start", "cut-committed"
+DUPLICATE, NO_START, CUT_COMMITTED = "duplicate", "epoch-without-start", "cut-committed"
 FOUND = ("kind", "ordinal", "offset", "seq", "last_seq", "detail")
 
 
@@ -35,17 +32,21 @@ def chains(frames: DataFrame) -> DataFrame:
     """Frames that link to one another in order, as few rows: what a log is judged by. To be cached.
 
     first, last: (seq, ordinal, offset, segment_epoch) of the first frame, (last_seq, ordinal, end, segment_epoch) of the last.
-    `others`: the frames that claim the place of another one with other bytes.
+    `others`: the frames that claim the place of another one with other bytes. `again`: the frames that another segment of the
+    same epoch holds too.
     """
     order = Window.partitionBy("epoch", "bucket").orderBy("seq", *KEY)
     same_place = f.coalesce(f.col("seq") == f.lag("seq").over(order), f.lit(False))
     linked = f.coalesce(f.col("previous") == f.lag("last_seq").over(order), f.lit(False))
     other = same_place & (f.col("crc") != f.lag("crc").over(order))
+    again = same_place & ~other & (f.col("ordinal") != f.lag("ordinal").over(order)) & (
+        f.col("segment_epoch") == f.lag("segment_epoch").over(order))
     place = f.struct("ordinal", "offset", "seq", "last_seq", f.lag("ordinal").over(order).alias("first_ordinal"),
                      f.lag("offset").over(order).alias("first_offset"))
     ordered = (
         frames.withColumn("counted", f.when(same_place, 0).otherwise(f.col("frames")))
         .withColumn("other", f.when(other, place))
+        .withColumn("second", f.when(again, place))
         .withColumn("chain", f.sum(f.when(same_place | linked, 0).otherwise(1)).over(order))
     )
     return ordered.groupBy("epoch", "bucket", "chain").agg(
@@ -53,7 +54,7 @@ def chains(frames: DataFrame) -> DataFrame:
         f.max(f.when(is_sync(), f.col("committed"))).alias("committed"), f.sum("counted").alias("frames"),
         f.min(f.struct("seq", "ordinal", "offset", "segment_epoch")).alias("first"),
         f.max(f.struct("last_seq", "ordinal", "end", "segment_epoch")).alias("last"),
-        f.collect_list("other").alias("others"),
+        f.collect_list("other").alias("others"), f.collect_list("second").alias("again"),
     ).drop("bucket", "chain")
 
 
@@ -93,55 +94,7 @@ def linked(view: DataFrame, limits: DataFrame) -> DataFrame:
         .withColumns({"upto": f.col("tail.last_seq"), "at": f.col("tail.ordinal"), "at_end": f.col("tail.end"),
                       "at_epoch": f.col("tail.segment_epoch")})
         .withColumns({name: f.lag(column).over(order) for name, column in before.items()})
-        .drop("tail", "kept", "limit", "others")
-    )
-
-
-def missing(marks: DataFrame, linked: DataFrame, trimmed_to: int) -> DataFrame:
-    """GAP, BROKEN_LINK; and DAMAGED where a torn tail turns out to have held what is missing."""
-    breaks = linked.where((f.col("previous") != f.col("after")) & (f.col("previous") > trimmed_to))
-    lives = (
-        marks.where(f.col("entry") == SEGMENT).groupBy("segment_epoch")
-        .agg(f.min(f.struct("ordinal", "seq")).alias("life")).withColumnRenamed("segment_epoch", "life_epoch")
-    )
-    elsewhere = (f.col("after_epoch") != f.col("first.segment_epoch")) & (
-        (f.col("previous") < f.col("life.seq")) | (f.col("first.ordinal") == f.col("life.ordinal"))
-    )
-    gone = marks.where(f.col("entry") == GONE).select(f.col("ordinal").alias("gone"))
-    judged = (
-        breaks.join(f.broadcast(lives), f.col("first.segment_epoch") == f.col("life_epoch"), how="left")
-        .where(~f.coalesce(elsewhere, f.lit(False)))
-        .join(f.broadcast(gone), f.col("gone").between(f.col("after_at"), f.col("first.ordinal")), how="left_anti")
-    )
-    return _unexplained(marks, judged)
-
-
-def _unexplained(marks: DataFrame, breaks: DataFrame) -> DataFrame:
-    """Breaks that no damaged place accounts for; one at a torn tail is the damage itself."""
-    lost = marks.where(f.col("entry").isin(DAMAGED, UNREADABLE)).select(
-        f.col("seq").alias("lost"), f.col("last_seq").alias("lost_to")
-    )
-    torn = marks.where(f.col("entry") == TORN).select(f.col("ordinal").alias("torn"), f.col("offset").alias("torn_at"))
-    kind = (
-        f.when(f.col("torn").isNotNull(), DAMAGED)
-        .when(f.col("after_last") > f.col("previous"), BROKEN_LINK)
-        .otherwise(GAP)
-    )
-    goes_on = f.format_string(
-        "the log resumes at sequence %d, which continues %d, and %d is the last one before it",
-        f.col("first.seq"), f.col("previous"), f.col("after"),
-    )
-    return (
-        breaks.join(
-            f.broadcast(lost), (f.col("lost") <= f.col("previous")) & (f.col("lost_to") > f.col("after")), how="left_anti"
-        )
-        .join(
-            f.broadcast(torn), (f.col("torn") == f.col("after_at")) & (f.col("torn_at") == f.col("after_end")), how="left"
-        )
-        .select(
-            kind.alias("kind"), f.col("after_at").alias("ordinal"), f.col("after_end").alias("offset"),
-            (f.col("after") + 1).alias("seq"), f.col("previous").alias("last_seq"), goes_on.alias("detail"),
-        )
+        .drop("tail", "kept", "limit", "others", "again")
     )
 
 
@@ -158,14 +111,29 @@ def duplicates(chains: DataFrame, marks: DataFrame) -> DataFrame:
     )
 
 
+def repeated(chains: DataFrame, marks: DataFrame) -> DataFrame:
+    """REPEATED: a frame that two segments of one epoch hold. Not in a remote log, which repeats frames after a failure;
+    not what is misplaced anyhow."""
+    wrong = marks.where(f.col("entry") == MISPLACED).select(f.col("ordinal").alias("wrong"), f.col("offset").alias("wrong_at"))
+    named = (f.col("wrong_at") == 0) & f.col("wrong").isin(f.col("ordinal"), f.col("first_ordinal")) | (
+        (f.col("wrong") == f.col("ordinal")) & (f.col("wrong_at") == f.col("offset")))
+    seconds = chains.select(f.explode("again").alias("second")).select("second.*")
+    found = seconds.join(f.broadcast(wrong), named, how="left_anti")
+    detail = f.format_string("the same frame stands in %s at offset %d too", "first_segment", "first_offset")
+    return (
+        found.join(f.broadcast(segment_names(marks, "first_")), "first_ordinal", how="left")
+        .select(f.lit(REPEATED).alias("kind"), "ordinal", "offset", "seq", "last_seq", detail.alias("detail"))
+    )
+
+
 def segment_names(marks: DataFrame, prefix: str = "") -> DataFrame:
     """`ordinal` and `segment`, with `prefix`, of every segment that something is known of."""
     return marks.select(f.col("ordinal").alias(f"{prefix}ordinal"), f.col("segment").alias(f"{prefix}segment")).distinct()
 
 
 def damage(marks: DataFrame) -> DataFrame:
-    """DAMAGED, MISPLACED, UNREADABLE: as the walk along the file found it."""
-    bad = marks.where(f.col("entry").isin(DAMAGED, MISPLACED, UNREADABLE))
+    """Returns what the walk along each file found: DAMAGED, MISPLACED, UNREADABLE, OUT_OF_ORDER, REPEATED, TIME_BACK."""
+    bad = marks.where(f.col("entry").isin(DAMAGED, MISPLACED, UNREADABLE, OUT_OF_ORDER, REPEATED, TIME_BACK))
     return bad.select(f.col("entry").alias("kind"), "ordinal", "offset", "seq", "last_seq", "detail")
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.headers import HEADER, Headers, Offsets, headers_at, sound_offsets
+from storage.log.chain import misplaced
 from storage.log.frame import HEADER_BYTES as FRAME_HEADER_BYTES
 from storage.log.frame import parse_frame, sound_header
 from storage.log.record import RecordKind, decode_epoch_start
@@ -30,6 +32,7 @@ from storage.log.segment import (
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 TORN, DAMAGED, MISPLACED, UNREADABLE, GONE, EPOCH = "torn", "damaged", "misplaced", "unreadable", "gone", "epoch"
+OUT_OF_ORDER, REPEATED, TIME_BACK = "out-of-order", "repeated", "time-went-back"
 
 
 class Mark(NamedTuple):
@@ -121,7 +124,8 @@ def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[Segm
             detail = f"the segment header{' and what followed it are' if lost_to >= 0 else ' is'} damaged: {error.message}"
             found.marks.append(Mark(DAMAGED, 0, at, segment.epoch, 0, lost_to, detail))
             return SegmentHeader(frame.log, segment.epoch, frame.first_seq, segment.wal), at
-        if scan_segment(data, file).torn:
+        scan_segment(data, file)
+        if data:
             found.marks.append(Mark(TORN, 0, len(data), segment.epoch, detail="torn before anything was in it"))
         return None, 0
 
@@ -155,9 +159,47 @@ def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) ->
         said = f"a frame of log {log}, epoch {epoch}, sequence {seq} does not belong into this segment"
         begin, end = int(found.offsets[place]), int(found.ends[place])
         found.marks.append(Mark(MISPLACED, begin, end, epoch, seq, int(found.last_seqs[place]), said))
+    _order(found, strange)
     own = np.flatnonzero(frames["epoch"] == header.epoch)
     if len(own):
         _epoch_start(data, int(found.offsets[own[0]]), found)
+
+
+def _order(found: Walk, strange: NDArray[np.bool_]) -> None:
+    """Marks frames that stand behind one that was made after them, or a second time, and times that go back from a frame to the
+    one that continues it. Not those that are `strange`, nor two frames in one place, which the chain finds."""
+    frames, lasts = found.frames, found.last_seqs
+    epochs, seqs = frames["epoch"], frames["seq"]
+    continues = frames["previous"][1:].astype(np.int64) == lasts[:-1]
+    late = continues & (frames["timestamp"][1:] < frames["timestamp"][:-1] + frames["count"][:-1])
+    for place in (np.flatnonzero(late) + 1).tolist():
+        said = (
+            f"its time is not above that of the frame at offset {found.offsets[place - 1]}, which it continues:"
+            " one of the two was changed"
+        )
+        found.marks.append(_frame_mark(TIME_BACK, found, place, said))
+    if not np.any((epochs[1:] < epochs[:-1]) | ((epochs[1:] == epochs[:-1]) & (seqs[1:] <= seqs[:-1]))):
+        return
+    positions = list(zip(epochs.tolist(), seqs.tolist(), strict=True))
+    firsts: dict[tuple[int, int], int] = {}
+    for place, position in enumerate(positions):
+        firsts.setdefault(position, place)
+    for place in misplaced(positions):
+        first = firsts[positions[place]]
+        if strange[place] or frames["crc"][first] != frames["crc"][place]:
+            continue
+        if first < place:
+            said = f"the same frame stands at offset {found.offsets[first]} of this file too"
+            found.marks.append(_frame_mark(REPEATED, found, place, said))
+        else:
+            said = "it stands behind a frame that was made after it"
+            found.marks.append(_frame_mark(OUT_OF_ORDER, found, place, said))
+
+
+def _frame_mark(kind: str, found: Walk, place: int, said: str) -> Mark:
+    frame = found.frames[place]
+    begin, end = int(found.offsets[place]), int(found.ends[place])
+    return Mark(kind, begin, end, int(frame["epoch"]), int(frame["seq"]), int(found.last_seqs[place]), said)
 
 
 def _epoch_start(data: bytes, offset: int, found: Walk) -> None:

@@ -39,6 +39,18 @@ ADVICE = {
             "the pair holds the same frames as long as they are not trimmed."
         ),
         "misplaced": "A frame stands in a file where it does not belong: files were moved or renamed by hand.",
+        "out-of-order": (
+            "A frame stands behind one that was made after it: no writer leaves that. The file was changed; compare it with "
+            "the other log."
+        ),
+        "repeated": (
+            "The same frame stands twice where no writer repeats one. It changes nothing that a reader finds; the file was "
+            "changed, so compare it with the other log."
+        ),
+        "time-went-back": (
+            "A frame's time is not above that of the frame before it, so one of the two was changed: a row's version is its "
+            "frame's time. Compare both with the other log, and run `compare`."
+        ),
         "unreadable": "A file of the log cannot be read: look at its rights and at the disk.",
         "epoch-without-start": (
             "An epoch does not begin with its own record: its first frames are missing. Treat it as a gap."
@@ -57,8 +69,8 @@ ADVICE = {
         ),
         "behind-storage": "A log ends before what its storage has applied: the end of the log was lost.",
         "trimmed-early": (
-            "Frames are gone from the remote log that the other site does not hold durably. Do not fail over to it before "
-            "it has caught up."
+            "Frames are gone from a log that the other site does not hold durably. Do not fail over to it before it has "
+            "caught up; if it does not, give it an empty data directory."
         ),
         "quarantined": (
             "A rejoin put aside records that the other site never had. `twinlog audit run reconcile --set tail=FILE` shows "

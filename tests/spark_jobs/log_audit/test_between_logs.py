@@ -184,5 +184,5 @@ def test_a_remote_log_begins_where_the_other_storage_ends_or_earlier(rig: Rig) -
     rig.remote(frames[20:30], frames[33:])  # the gap is another finding
     name = f"{1:012d}/{remote_name(wal_name(1, 1), 0)}"
     for durable_seq, expected in ((21, []), (20, []), (18, [("trimmed-early", name, 64, 19, 20)])):
-        found = rig.far.located(log_between.trimmed_early(rig.far.linked.frame, durable_seq)).collect()
+        found = rig.far.located(log_between.trimmed_early(rig.far.linked.frame, durable_seq, "remote log")).collect()
         assert [(row["kind"], row["segment"], row["offset"], row["seq"], row["last_seq"]) for row in found] == expected

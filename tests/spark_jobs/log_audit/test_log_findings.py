@@ -106,6 +106,36 @@ def test_what_was_trimmed_before_the_other_site_held_it_is_told_once(
     assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == [("trimmed-early", name, 64, 16, 20)]
 
 
+def test_a_wal_that_begins_above_what_the_other_site_holds_was_trimmed_early(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = put(tmp_path / "wal", 1, 3, run(1, 40)[20:])
+    facts(monkeypatch, applied_seq=40, durable_seq=20)
+    assert audit(spark, tmp_path / "wal") == []
+    facts(monkeypatch, applied_seq=40, durable_seq=15)
+    assert audit(spark, tmp_path / "wal") == [("trimmed-early", name, 64, 16, 20)]
+
+
+@pytest.mark.parametrize("changed", ["wal", "remote"])
+def test_a_mode_that_was_changed_is_a_frame_that_differs(spark: SparkSession, tmp_path: Path, changed: str) -> None:
+    frames = run(1, 40)
+    other = [*frames[:16], a_frame(17, committed=16, flags=int(Flags.ASYNC)), *frames[17:]]
+    name = put(tmp_path / "wal", 1, 1, other if changed == "wal" else frames)
+    put_remote(tmp_path / "dfs", 0, frames if changed == "wal" else other)
+    assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == [("logs-differ", name, offset_of(frames, 16), 17, 17)]
+
+
+def test_a_frame_that_two_segments_of_a_wal_hold_is_told_and_one_that_was_retried_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frames = run(1, 20)
+    put(tmp_path / "wal", 1, 1, [*frames[:10], frames[10]])
+    name = put(tmp_path / "wal", 1, 2, frames[10:], first_seq=9)
+    put_remote(tmp_path / "dfs", 0, frames[:12])
+    put_remote(tmp_path / "dfs", 1, frames[10:])
+    assert audit(spark, tmp_path / "wal", tmp_path / "dfs") == [("repeated", name, 64, 11, 11)]
+
+
 def test_what_was_resynced_is_no_gap_of_the_remote_log_also_when_no_gateway_answers(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.log_audit.job import WAL, Audited, Here, audited, findings_of
-from spark_jobs.log_audit.one_log import BROKEN_LINK, DUPLICATE, GAP
+from spark_jobs.log_audit.missing import BROKEN_LINK, GAP
+from spark_jobs.log_audit.one_log import DUPLICATE
 from spark_jobs.logs.columns import RUNS_SCHEMA
 from spark_jobs.logs.files import LocalStore, LogFolder
+from spark_jobs.logs.walk import REPEATED
 from storage.log import chain
 from storage.log.frame import Frame, parse_frame
 from tests.spark_jobs.logs.noisy_logs import Segments, history, in_segments, spoil, view, walks, write
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def chained(spark: SparkSession, place: LogFolder) -> tuple[Audited, list[tuple[str, int, int]]]:
-    """The log as audited, and kind, `seq`, `last_seq` of the findings."""
+    """The log as audited, and kind, `seq`, `last_seq` of the findings. Not REPEATED: the copies are those of a remote log."""
     found = audited(spark, "a", WAL, place, spark.createDataFrame(view(place, folded=True), RUNS_SCHEMA))
     rows = Here.take(spark, findings_of(found, 0)).rows.to_pylist()
-    return found, sorted((row["kind"], row["seq"], row["last_seq"]) for row in rows)
+    return found, sorted((row["kind"], row["seq"], row["last_seq"]) for row in rows if row["kind"] != REPEATED)
 
 
 def frames_in(place: LogFolder) -> Iterator[Frame]:
