@@ -130,6 +130,17 @@ def test_a_failover_that_ripens_is_watched_and_no_lesser_finding_is_advised_in_i
     assert "nothing is shipped to site b" in told[5].also
 
 
+def test_a_register_that_went_back_is_named_with_the_command_and_nobody_acts() -> None:
+    said = "the register went back: it is at 2 (epoch 1), this site has met 4 (epoch 3)"
+    closed = of(VIEW_A, register=None, role="CLOSED", serves_reads=False, serves_writes=False, lease_left_s=None,
+                register_went_back=said, met_epoch=3, met_active="a")
+    told, _ = watch(closed, of(VIEW_B, register=None, register_went_back=said, met_epoch=3, met_active="a"), act=True)
+    assert (told[-1].kind, told[-1].site) == (AdviceKind.LOOK, "a")
+    assert said in told[-1].reason
+    assert told[-1].command == "twinlog failover --to a --accept-data-loss --count unknown"
+    assert not any(advice.act for advice in told)
+
+
 def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
     """An idle active may append as seldom as its lease allows: it serves all the same."""
     told, _ = watch(None, of(ALONE_B, lease_s=20.0), readiness=B_CAN, act=True)

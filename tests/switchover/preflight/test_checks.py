@@ -198,3 +198,17 @@ def test_a_site_that_asks_the_wrong_coordinator_must_not_begin_anew() -> None:
     wrong = facts("failover", state=None, own=own(forgotten_epoch=3, opened_by=None), accepted="unknown")
     [check] = [check for check in judge(wrong) if check.id == "coordinator.knows-pair"]
     assert (check.status, "coordinator.url of site a" in check.fix) == ("failed", True)
+
+
+def test_a_register_that_went_back_stops_every_role_change_but_a_forced_failover() -> None:
+    said = "the register went back: it is at 2 (epoch 1), this site has met 4 (epoch 2)"
+    here = {"state": None, "own": own(register_went_back=said, forgotten_epoch=2, opened_by=None)}
+    there = {"peer": peer(register_went_back=said)}  # and this site's own knowledge fits what the register says
+    for given in (here, there):
+        for kind in KINDS:
+            assert statuses(facts(kind, **given))["coordinator.knows-pair"] == "failed"
+        forced = judge(facts("failover", **given, accepted="unknown"))
+        [check] = [check for check in forced if check.id == "coordinator.knows-pair"]
+        assert (check.status, check.seen[: len(said)]) == ("warning", said)
+    active = facts("failover", **there, own=own(role="ACTIVE", lease_left_s=0.5), accepted="unknown")
+    assert statuses(active)["site.role"] == "ok", "the site that has everything begins the pair anew"
