@@ -15,20 +15,25 @@ from urllib.parse import parse_qsl, urlsplit
 from twinlog.errors import ConfigError, InvalidInput
 from twinlog.wire.json_objects import json_object
 
+BOTH = "http://HOST:PORT,http://HOST:PORT"
 LOGICAL = "twinlog://PAIR?a=http://HOST:PORT&b=http://HOST:PORT"
 
 
 def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
-    """Site -> url of a `twinlog://` address, an operator's configuration (TOML), a demo.json, or of the mapping itself.
+    """Site -> url of a `twinlog://` address, of `http://A,http://B`, of an operator's configuration (TOML), of a demo.json, or
+    of the mapping itself.
 
     Raises InvalidInput, ConfigError.
     """
     if not isinstance(address, str):
         return dict(address)
     if not address:
-        raise InvalidInput("which pair? give --config FILE (an operator's configuration or a demo.json), or set TWINLOG_CONFIG")
+        what = "an operator's configuration, a demo.json, or addresses"
+        raise InvalidInput(f"which pair? give --config PAIR ({what}), or set TWINLOG_CONFIG")
     if address.startswith("twinlog:"):
         return parse_address(address)
+    if address.startswith(("http:", "https:")):
+        return _of_addresses(address)
     path = Path(address).expanduser()
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
 
@@ -40,6 +45,14 @@ def parse_address(address: str) -> dict[str, str]:
     if parts.scheme != "twinlog" or not urls or not all(_is_http(url) for url in urls.values()):
         raise InvalidInput(f"{address!r} is no logical address: write {LOGICAL}")
     return urls
+
+
+def _of_addresses(address: str) -> dict[str, str]:
+    """The sites of `http://...,http://...`: a, then b. Raises InvalidInput."""
+    urls = [url.strip().rstrip("/") for url in address.split(",")]
+    if len(urls) != 2 or not all(_is_http(url) for url in urls):
+        raise InvalidInput(f"{address!r} does not name both sites: write {BOTH} (site a, then b) or {LOGICAL}")
+    return dict(zip("ab", urls, strict=True))
 
 
 def _of_demo(path: Path) -> dict[str, str]:
@@ -59,6 +72,12 @@ def _of_operator(path: Path) -> dict[str, str]:
         raise _faulty(path, {"": f"cannot be read: {error.strerror}"}) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _faulty(path, {"": f"is not TOML: {error}"}) from error
+    if isinstance(table.get("site"), str) and "sites" not in table:
+        raise ConfigError(
+            f"{path} is the configuration of site {table['site']}, which `twinlog serve` reads; here the pair is wanted: an "
+            "operator's configuration, with `[sites.a]` and `[sites.b]` and the `url` of each, a demo.json, or "
+            f"{BOTH} (site a, then b), or {LOGICAL}"
+        )
     urls, faults = {}, {}
     for site in ("a", "b"):
         key = f"sites.{site}.url"

@@ -39,8 +39,8 @@ class Exit(IntEnum):
 
 ConfigOption = Annotated[
     str, typer.Option(
-        "--config", envvar="TWINLOG_CONFIG", show_default=False, metavar="FILE",
-        help="The pair: an operator's configuration (TOML), a demo.json, or a twinlog:// address.",
+        "--config", envvar="TWINLOG_CONFIG", show_default=False, metavar="PAIR",
+        help="The pair: an operator's configuration (TOML), a demo.json, http://A,http://B, or a twinlog:// address.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

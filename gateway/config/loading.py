@@ -56,6 +56,8 @@ def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         reader.fault("", f"is not TOML: {error}", "a TOML file")
     else:
+        if cls is SiteConfig and "sites" in table and "site" not in table:
+            raise ConfigError(f"{path} is an operator's configuration, which names both sites; here that of one site is wanted")
         config = reader.read(cls, table)
         reader.unknown_variables()
     if config is not None:

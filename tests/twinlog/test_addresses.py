@@ -28,7 +28,7 @@ def test_the_environment_goes_over_an_operators_file(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("text", "faults"), [
-    ('site = "a"\n', {"sites.a.url": "is missing", "sites.b.url": "is missing"}),
+    ('pair = "a"\n', {"sites.a.url": "is missing", "sites.b.url": "is missing"}),
     ('[sites.a]\nurl = "x:1"\n[sites.b]\nurl = 7\n', {
         "sites.a.url": "is 'x:1', not an http address", "sites.b.url": "is 7, not an http address"
     }),
@@ -58,3 +58,16 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
 def test_what_is_no_address(address: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         resolve_address(address)
+
+
+def test_two_addresses_are_the_sites_in_their_order() -> None:
+    assert resolve_address("http://h:1/,https://i:2") == {"a": "http://h:1", "b": "https://i:2"}
+    for wrong in ("http://h:1", "http://h:1,i:2", "http://h:1,http://i:2,http://j:3"):
+        with pytest.raises(InvalidInput, match=r"does not name both sites: write http://HOST:PORT,http://HOST:PORT"):
+            resolve_address(wrong)
+
+
+def test_a_site_s_file_where_an_operator_s_is_wanted_is_named_as_that(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('pair = "p"\nsite = "a"\n')
+    with pytest.raises(ConfigError, match=r"is the configuration of site a, .* here the pair is wanted"):
+        resolve_address(str(tmp_path / "a.toml"))

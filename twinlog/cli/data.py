@@ -38,10 +38,10 @@ from twinlog.terminal import (
 )
 
 app = typer.Typer(rich_markup_mode="rich")
-_TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
+TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
 _KEY_HELP = "The primary key; parts joined by commas (in a part, a comma is %2C, a percent %25)."
 _KeyArgument = Annotated[str, typer.Argument(help=_KEY_HELP, show_default=False)]
-_DeadlineOption = Annotated[float, typer.Option("--deadline", min=0.1, help="Give up after so many seconds.")]
+DeadlineOption = Annotated[float, typer.Option("--deadline", min=0.1, help="Give up after so many seconds.")]
 _COMPARISON = re.compile(r"\s*([^\s=<>!]+)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 _IS_NULL = re.compile(r"\s*([^\s=<>!]+)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
 _TABLE_COLUMNS_MAX = 12
@@ -63,9 +63,9 @@ def tables(
     if as_json:
         print_json(found[0] if table else {"tables": found})
     elif table:
-        _show_columns(found[0])
+        show_columns(found[0])
     elif not found:
-        out().print("There is no table yet. `twinlog load` makes one from a file; POST /v1/tables makes an empty one.")
+        out().print("There is no table yet. `twinlog load` makes one from a file, `twinlog create-table` an empty one.")
     else:
         shown = Table(box=None, pad_edge=False, header_style="dim")
         for title in ("table", "primary key", "columns", "replication"):
@@ -77,7 +77,7 @@ def tables(
         out().print(shown)
 
 
-def _show_columns(table: Mapping[str, Any]) -> None:
+def show_columns(table: Mapping[str, Any]) -> None:
     shown = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("column", "type", "", "default"):
         shown.add_column(title)
@@ -91,9 +91,9 @@ def _show_columns(table: Mapping[str, Any]) -> None:
 @app.command(epilog=EXIT_CODES)
 @verb
 def put(
-    table: _TableArgument, key: _KeyArgument,
+    table: TableArgument, key: _KeyArgument,
     values: Annotated[list[str] | None, typer.Argument(help="`null` for no value.", metavar="COLUMN=VALUE...")] = None,
-    config: ConfigOption = "", deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
     if_absent: Annotated[bool, typer.Option("--if-absent", help="Only where there is no row.")] = False,
     if_version: Annotated[int | None, typer.Option("--if-version", help="Only over this version.")] = None,
     request_key: Annotated[str, typer.Option("--request-key", help="Idempotency key: repeat an unknown outcome with it.")] = "",
@@ -111,10 +111,10 @@ def put(
 @app.command(epilog=EXIT_CODES)
 @verb
 def get(
-    table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
+    table: TableArgument, key: _KeyArgument, config: ConfigOption = "",
     columns: Annotated[str, typer.Option("--columns", help="Only these, joined by commas.")] = "",
     as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
-    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Read one row."""
     with connected(config, deadline_s) as client:
@@ -134,9 +134,9 @@ def get(
 @app.command(epilog=EXIT_CODES)
 @verb
 def delete(
-    table: _TableArgument, key: _KeyArgument, config: ConfigOption = "",
+    table: TableArgument, key: _KeyArgument, config: ConfigOption = "",
     if_version: Annotated[int | None, typer.Option("--if-version", help="Only at this version.")] = None,
-    deadline_s: _DeadlineOption = 10.0, yes: YesOption = False, as_json: JsonOption = False,
+    deadline_s: DeadlineOption = 10.0, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Delete one row."""
     confirm(f"Delete {key} from {table}?", yes)
@@ -148,9 +148,9 @@ def delete(
 @app.command("drop-table", epilog=EXIT_CODES)
 @verb
 def drop_table(
-    table: _TableArgument, config: ConfigOption = "",
+    table: TableArgument, config: ConfigOption = "",
     confirmed: Annotated[str, typer.Option("--confirm", metavar="TABLE", help="Its name again: drop it with its rows.")] = "",
-    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Drop a table and all its rows."""
     with connected(config, deadline_s) as client:
@@ -167,7 +167,7 @@ def drop_table(
 @app.command("restore-table", epilog=EXIT_CODES)
 @verb
 def restore_table(
-    table: _TableArgument, config: ConfigOption = "", deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    table: TableArgument, config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Bring back a dropped table with its rows: the last one that had this name."""
     with connected(config, deadline_s) as client:
@@ -181,7 +181,7 @@ def restore_table(
 @app.command(epilog=EXIT_CODES + " With --json: one row a line.")
 @verb
 def scan(
-    table: _TableArgument, config: ConfigOption = "",
+    table: TableArgument, config: ConfigOption = "",
     where: Annotated[list[str] | None, typer.Option(
         "--where", help="'carrier=UA', 'dep_delay>60', 'tailnum is null'; all must hold.", metavar="CONDITION"
     )] = None,
@@ -191,7 +191,7 @@ def scan(
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many rows; 0: all.")] = 20,
     as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
     reverse: Annotated[bool, typer.Option("--reverse", help="From the end.")] = False,
-    deadline_s: _DeadlineOption = 10.0, as_json: JsonOption = False,
+    deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Read rows in key order."""
     with connected(config, deadline_s) as client:

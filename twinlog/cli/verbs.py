@@ -77,9 +77,9 @@ VERBS: dict[str, Verb] = {
         "write.",
     ),
     "resync": Verb(
-        _OPERATOR, CHANGE, "Go back to synchronous: remote log on, catch up, then declare it. Writes go on meanwhile.",
+        _OPERATOR, CHANGE, "Go back to synchronous: remote log on, catch up, then declare it. Writes continue meanwhile.",
     ),
-    "resume": Verb(_OPERATOR, CHANGE, "Go on with an operation that failed or was interrupted, from where the world is now."),
+    "resume": Verb(_OPERATOR, CHANGE, "Resume an operation that failed or was interrupted, from the state of the pair now."),
     "abort": Verb(_OPERATOR, CHANGE, "Undo an operation that has not passed its point of no return."),
     "tables": Verb(_DATA, DATA, "List the tables, or show the columns of one."),
     "put": Verb(_DATA, DATA, "Write a whole row: twinlog put flights 2013-01-01T10:00:00Z,UA,1545,EWR dest=IAH"),
@@ -88,6 +88,13 @@ VERBS: dict[str, Verb] = {
     "delete": Verb(_DATA, DATA, "Delete one row."),
     "load": Verb(
         "gateway.cli.load", DATA, "Stream a file in, batch by batch: resumable, repeats nothing, survives a failover.",
+    ),
+    "create-table": Verb(
+        "twinlog.cli.tables", DATA, "Create a table: twinlog create-table planes tail:string seats:int32 --key tail",
+    ),
+    "alter-table": Verb(
+        "twinlog.cli.tables", DATA,
+        "Add, drop or rename columns; change replication or history. All that is given, or nothing.",
     ),
     "drop-table": Verb(_DATA, DATA, "Drop a table and all its rows."),
     "restore-table": Verb(_DATA, DATA, "Bring back a dropped table with its rows: the last one that had this name."),

@@ -269,6 +269,16 @@ def test_config_check_and_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "peer.url" in wrong.stderr
 
 
+def test_an_operator_s_file_where_a_site_s_is_wanted_is_named_as_that(tmp_path: Path) -> None:
+    (tmp_path / "operator.toml").write_text('[sites.a]\nurl = "http://h:1"\n[sites.b]\nurl = "http://h:2"\n')
+    for words in (["log", "ls"], ["serve"]):
+        result = invoke(*words, "--config", str(tmp_path / "operator.toml"))
+        assert result.exit_code == 2
+        assert "is an operator's configuration, which names both sites; here that of one site is wanted" in " ".join(
+            result.stderr.split()
+        )
+
+
 def test_demo_refuses_before_it_starts_anything(sites: TwoSites, tmp_path: Path) -> None:
     port = sites.urls["a"].rpartition(":")[2]
     used = invoke("demo", "--dir", str(tmp_path / "d"), "--port-a", port, "--port-b", "1")
