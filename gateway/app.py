@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import os
 import secrets
 import signal
@@ -43,9 +44,9 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
 from switchover.operations.sql_journal import SqlJournal
-from switchover.register.port import Coordinator
 from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.sql import SqlCoordinator
+from switchover.register.stand_in import StandInCoordinator, given_up
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from twinlog.errors import Unavailable
@@ -76,7 +77,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         stack.push_async_callback(wal.close)
         own_dfs = open_dfs(config.dfs, "own", config.site, stack)
         peer_dfs = open_dfs(config.dfs, "peer", config.peer.site, stack)
-        coordinator = await _coordinator(config, clock, files, own_dfs, peer_dfs)
+        coordinator, stand_in = await _coordinator(config, clock, files, own_dfs, peer_dfs)
         stack.push_async_callback(coordinator.close)
         journal = SqlJournal(config.journal.address(config.data_dir))
         transport = HttpTransport(config.peer.url)
@@ -89,7 +90,7 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
                 files=files, wal=wal, engine=engine, applier=FrameApplier(engine, clock, config.barriers, on_refused=not_kept),
                 layout=RemoteLayout(config.pair), coordinator=coordinator, transport=transport,
                 own_dfs=own_dfs, peer_dfs=peer_dfs, cursors=cursors, failpoints=failpoints, new_id=new_id,
-                free_bytes=files.free_bytes,
+                free_bytes=files.free_bytes, stand_in=stand_in,
             ),
         )
         operations = SiteOperations(site, journal)
@@ -102,18 +103,24 @@ async def opened_site(config: SiteConfig, failpoints: Failpoints) -> AsyncIterat
         yield site, operations
 
 
-async def _coordinator(config: SiteConfig, clock: Clock, files: Files, own_dfs: Dfs, peer_dfs: Dfs) -> RememberingCoordinator:
-    """The database that is configured; without one the two DFSs keep the pair's value themselves."""
+async def _coordinator(
+    config: SiteConfig, clock: Clock, files: Files, own_dfs: Dfs, peer_dfs: Dfs
+) -> tuple[RememberingCoordinator, StandInCoordinator | None]:
+    """The database that is configured, or what stands in for it since an operator gave it up; without one the two DFSs keep the
+    pair's value themselves."""
     met = await last_met(files)
-    door: Coordinator
     if config.coordinator is not None:
-        door = SqlCoordinator(config.coordinator.url, config.pair, clock)
-    else:
-        door = DfsCoordinator(
-            site=config.site, peer=config.peer.site, own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(config.pair),
-            initial_active=config.initial_active, clock=clock, known=met,
+        url, own_url = config.coordinator.url, f"sqlite:///{config.data_dir / 'register' / 'stand_in.db'}"
+        stand_in = StandInCoordinator(
+            SqlCoordinator(url, config.pair, clock), hashlib.blake2b(url.encode(), digest_size=16).hexdigest(),
+            lambda: SqlCoordinator(own_url, config.pair, clock), files, await given_up(files),
         )
-    return RememberingCoordinator(door, config.site, files, met)
+        return RememberingCoordinator(stand_in, config.site, files, met), stand_in
+    door = DfsCoordinator(
+        site=config.site, peer=config.peer.site, own_dfs=own_dfs, peer_dfs=peer_dfs, layout=RemoteLayout(config.pair),
+        initial_active=config.initial_active, clock=clock, known=met,
+    )
+    return RememberingCoordinator(door, config.site, files, met), None
 
 
 def _server_settings(http: HttpSettings) -> ServerSettings:

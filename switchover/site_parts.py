@@ -20,6 +20,7 @@ from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
 from switchover.register.remembering import RememberingCoordinator
+from switchover.register.stand_in import StandInCoordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,4 +41,5 @@ class SiteParts:
     cursors: CursorRegistry
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
+    stand_in: StandInCoordinator | None = None  # the door below `coordinator`, where one is configured that may be given up
     free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell

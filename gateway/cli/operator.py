@@ -136,6 +136,9 @@ def failover(
         "--accept-data-loss", help="Continue even if acknowledged asynchronous writes may be lost: type the displayed count."
     )] = False,
     count: Annotated[str, typer.Option("--count", help="The displayed count, for scripts: a number, or `unknown`.")] = "",
+    without_coordinator: Annotated[bool, typer.Option(
+        "--without-coordinator", help="The coordinator is lost too: the site keeps the register itself; asks for the site."
+    )] = False,
     within_s: _WithinOption = VALID_S,
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
@@ -144,7 +147,9 @@ def failover(
     target = _checked_site(pair, to)
     options: dict[str, Any] = {"reason": reason}
     try:
-        if accept_data_loss and not dry_run:
+        if without_coordinator and not dry_run:
+            options |= _given_up_coordinator(pair, target, count)
+        elif accept_data_loss and not dry_run:
             options |= _accepted_loss(pair, target, count)
         if not dry_run:
             confirm(f"Fence the other site and open site {target} ({pair.urls[target]})?", yes)
@@ -154,6 +159,25 @@ def failover(
         if isinstance(manifest, Mapping) and not as_json:
             notes().print(loss_screen(manifest))
         raise
+
+
+def _given_up_coordinator(pair: Sites, target: str, count: str) -> dict[str, Any]:
+    """Show the risk of a failover that no register decides, and have the operator type that nobody knows the loss."""
+    from switchover.preflight.loss import UNKNOWN
+
+    other = _others(pair, target)
+    lost = other[0] if other else "the other site"
+    notes().print(
+        f"[bold red]No register decides between the two sites then.[/] Site {target} keeps the register itself, begins the "
+        f"pair anew above every epoch that it knows, and replays what site {lost} acknowledged synchronously. What site {lost} "
+        f"acknowledged alone is lost to clients, and how much is unknown. If site {lost} still runs and reaches the "
+        "coordinator, it may continue to acknowledge alone: make sure that it does not run, and never start it with the old "
+        "coordinator."
+    )
+    typed = count or typer.prompt(f"Type the records at risk ({UNKNOWN}) to continue", err=True)
+    if typed.strip() != UNKNOWN:
+        raise InvalidInput(f"{typed!r} was given: it must be {UNKNOWN}; nothing was changed")
+    return {"accept_data_loss": UNKNOWN, "without_coordinator": True}
 
 
 def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:

@@ -24,14 +24,15 @@ from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
 from switchover.plans.skip import check_standing, skip_plan
 from switchover.plans.takeover import Takeover
+from switchover.preflight.loss import UNKNOWN
 from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.roles.table import Role, permissions
-from twinlog.errors import InvalidInput, Refused, TwinlogError
+from twinlog.errors import InvalidInput, Refused, RegisterWentBack, TwinlogError
 from twinlog.operation_ids import operation_of_key
 
 KINDS = {
     "switchover": {"reason"},
-    "failover": {"reason", "accept_data_loss", "automatic"},
+    "failover": {"reason", "accept_data_loss", "automatic", "without_coordinator"},
     "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
     "degrade": {"reason", "automatic"},
     "resync": {"reason"},
@@ -118,6 +119,8 @@ class SiteOperations:
         if document is None:
             expires_ms = self._checked_expiry(expires_ms)
             self._check(kind, to, options)
+            if options.get("without_coordinator") and not dry_run:
+                await self._give_up_coordinator(options)
             if kind == "failover" and not dry_run:
                 await self._preflight.check_loss(options)
             if kind == "skip":
@@ -126,6 +129,28 @@ class SiteOperations:
             document = await self._executor.start(operation_id, kind, to, options, actor, dry_run, expires_ms)
         self._site.touch()
         return await self._executor.wait(document.id) if dry_run else document
+
+    async def _give_up_coordinator(self, options: dict[str, Any]) -> None:
+        """By command, when the coordinator is lost together with the active: from here on this site keeps the register itself.
+
+        Raises Refused while the coordinator answers, at the active, and unless a loss is accepted that nobody can count.
+        """
+        site, stand_in = self._site, self._site.parts.stand_in
+        if stand_in is None:
+            raise Refused("this pair has no coordinator: `twinlog failover` without --without-coordinator")
+        if options.get("automatic") or options.get("accept_data_loss") != UNKNOWN:
+            raise Refused("--without-coordinator needs a loss that is accepted as `unknown`: nobody can count it")
+        if permissions(site.role).reads:
+            raise Refused(f"site {site.site} is {site.role}: there is nothing to take over")
+        if not stand_in.stands_in:
+            try:
+                await site.refresh_pair_state()
+            except RegisterWentBack:
+                raise
+            except TwinlogError:
+                await stand_in.give_up()
+            else:
+                raise Refused("the coordinator answers: `twinlog failover` without --without-coordinator")
 
     def _checked_expiry(self, expires_ms: int | None) -> int:
         """Returns when a request expires. Raises Refused when it has: it sat somewhere, and who asked may have given it up."""

@@ -41,6 +41,7 @@ class ServingFacts:
     waiting_age_s: float = 0.0  # of the oldest write that waits for its acknowledgement
     work: tuple[tuple[str, str], ...] = ()  # its background work that failed last time, and why
     damaged: tuple[str, ...] = ()  # what is wrong with each segment of its remote log that cannot be read, nor be trimmed
+    stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
     # ---- of a standby
     heard_age_s: float | None = None
 
@@ -116,6 +117,12 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
         if about in ways and (is_active or about not in (PEER_DFS, PEER)):
             seen, do = ways[about]
             yield SiteTrouble(about, seen, do, error)
+    if facts.stands_in:
+        yield SiteTrouble(
+            "register", f"site {site} keeps the register itself since its coordinator was given up: site {peer} cannot follow",
+            "give both sites a new coordinator.url, and start them; then "
+            f"`twinlog failover --to {site} --accept-data-loss --count unknown`",
+        )
     for about, error in facts.work:
         yield SiteTrouble(about, f"the {about} of site {site} failed, and is tried again", "see why", error)
     for error in facts.damaged:

@@ -99,8 +99,11 @@ def _coordinator(facts: CheckFacts) -> Judgement:
                 "nothing, if it was not; writes that it acknowledged asynchronously would be lost",
             )
         return Judgement("ok", "it has no record of this pair yet" if state is None else f"it names epoch {state.epoch}")
-    if facts.kind != "failover" or state is None:
+    if facts.kind != "failover":
         return Judgement("failed", error, "bring it back: no role changes without it")
+    if state is None:
+        way = f"`twinlog failover --to {facts.own.site} --without-coordinator`, which shows the risk"
+        return Judgement("failed", error, f"bring it back; if it is lost for good: {way}")
     if not facts.stands_in:
         return Judgement("failed", f"{error}; site {facts.own.site} is the active", "`twinlog degrade` opens it alone")
     return Judgement("warning", f"{error}; the last that is known is epoch {state.epoch}", "nothing: it continues from there")

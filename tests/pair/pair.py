@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ from switchover.preflight.loss import at_risk
 from switchover.register.port import Coordinator, PairState
 from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.sql import SqlCoordinator
+from switchover.register.stand_in import StandInCoordinator, given_up
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
@@ -136,6 +138,7 @@ class Pair:
     settings: dict[str, dict[str, Any]] = field(default_factory=lambda: {"a": {}, "b": {}})
     running: dict[str, Running] = field(default_factory=dict)
     has_coordinator: bool = True
+    coordinator: str = "coordinator.db"
     cut: bool = False
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
@@ -161,7 +164,13 @@ class Pair:
         of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
         peer = FaultyDfs(of_peer, self.faults[name])
         met = await last_met(files)
-        coordinator = RememberingCoordinator(self._coordinator(name, clock, own, peer, met), name, files, met)
+        configured, stand_in = self._coordinator(name, clock, own, peer, met), None
+        if self.has_coordinator:
+            own_url = f"sqlite:///{root / 'stand_in.db'}"
+            configured = stand_in = StandInCoordinator(
+                configured, self.coordinator, partial(SqlCoordinator, own_url, "test", clock), files, await given_up(files)
+            )
+        coordinator = RememberingCoordinator(configured, name, files, met)
         stack.push_async_callback(coordinator.close)
         chosen = settings(name, **self.settings[name])
         site = Site(
@@ -169,7 +178,7 @@ class Pair:
             SiteParts(
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
                 applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
-                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator,
+                clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, stand_in=stand_in,
                 transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
@@ -186,7 +195,7 @@ class Pair:
 
     def _coordinator(self, name: str, clock: Clock, own: Any, peer: Any, met: PairState | None) -> Coordinator:
         if self.has_coordinator:
-            sql = SqlCoordinator(f"sqlite:///{self.root / 'coordinator.db'}", "test", clock)
+            sql = SqlCoordinator(f"sqlite:///{self.root / self.coordinator}", "test", clock)
             return FaultyCoordinator(sql, self.faults[name])
         return DfsCoordinator(
             site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",

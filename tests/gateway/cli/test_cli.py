@@ -136,6 +136,15 @@ def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None
     assert (missing.exit_code, "twinlog history" in missing.stderr) == (1, True)
 
 
+def test_a_failover_without_the_coordinator_shows_its_risk_and_needs_the_word(run: Run, sites: TwoSites) -> None:
+    wrong = run("failover", "--to", "b", "--without-coordinator", "--yes", typed="yes\n")
+    assert (wrong.exit_code, "No register decides" in wrong.stderr) == (2, True)
+    assert sites.doors["b"].operations.documents == {}
+    assert run("failover", "--to", "b", "--without-coordinator", "--yes", typed="unknown\n").exit_code == 0
+    (asked,) = sites.doors["b"].operations.documents.values()
+    assert asked.options == {"accept_data_loss": "unknown", "without_coordinator": True}
+
+
 def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, sites: TwoSites) -> None:
     sites.doors["b"].operations.refusal = refused_for_loss()
     plain = run("failover", "--to", "b", "--yes")
