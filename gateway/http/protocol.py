@@ -95,14 +95,16 @@ class DoorProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._last_answer is not None:
             return
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         if self.pipeline:
             self._hold(data)
         elif len(data) <= PIECE_BYTES:
             self._feed(data)
         else:
             self._feed_pieces(data)
-        self._watch()
+        if self._arriving or self._timer is not None:
+            self._watch()
 
     # ---- parsing
     def _feed_pieces(self, data: bytes | memoryview) -> None:
@@ -124,7 +126,8 @@ class DoorProtocol(HttpToolsProtocol):
         self._begun = 0
         self._piece_bytes = len(piece)
         self._explained = 0
-        was_arriving, in_body = self._arriving, self._arriving and not self._in_head
+        was_arriving = self._arriving
+        in_body = was_arriving and not self._in_head
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -170,8 +173,12 @@ class DoorProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # else it is a trailer
-            super().on_header(name, value)
+        """As uvicorn's, for what stands in the head. What comes later is a trailer."""
+        if self._in_head:
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if not self._head_complete():
@@ -212,7 +219,8 @@ class DoorProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -224,7 +232,8 @@ class DoorProtocol(HttpToolsProtocol):
             return
         elif not self._held:
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self._held:
             held, self._held = self._held, b""
             self._feed_pieces(held)

@@ -203,6 +203,18 @@ async def test_what_a_row_of_a_batch_becomes_is_bounded(plain: DoorClient, befor
     assert peak < 4 * len(body)
 
 
+async def test_the_line_of_a_fault_is_found_without_all_lines(plain: DoorClient) -> None:
+    body = b"\n" * (8 * MIB) + b"nonsense\n"
+    tracemalloc.start()
+    try:
+        answer = await plain.http.post(BATCH, content=body, headers={"content-type": "application/x-ndjson"})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    problem(answer, 400, "malformed-body", line=8 * MIB + 1)
+    assert peak < 5 * len(body)
+
+
 async def test_a_batch_of_defaults_is_bounded_too() -> None:
     """Rows of few bytes become long ones by the defaults of columns that they leave out."""
     async with plain_door(HttpSettings(body_bytes_max=MIB, row_bytes_max=MIB)) as door:
