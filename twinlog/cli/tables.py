@@ -17,9 +17,6 @@ from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, out, print_js
 app = typer.Typer(rich_markup_mode="rich")
 TYPES = "bool, int32, int64, float32, float64, decimal, string, bytes, timestamp, json"
 _NotNullOption = Annotated[str, typer.Option("--not-null", help="These of the columns, joined by commas, always have a value.")]
-_ReplicationOption = Annotated[
-    str, typer.Option("--replication", show_default=False, help="sync, or async: acknowledged by the local log alone.")
-]
 _HistoryOption = Annotated[
     int | None, typer.Option("--history", min=0, show_default=False, help="Seconds for which former rows can be read.")
 ]
@@ -31,14 +28,14 @@ def create_table(
     table: TableArgument,
     columns: Annotated[list[str], typer.Argument(metavar="COLUMN:TYPE...", help=f"Types: {TYPES}.", show_default=False)],
     key: Annotated[str, typer.Option("--key", help="The primary key: columns joined by commas.", show_default=False)],
-    not_null: _NotNullOption = "", replication: _ReplicationOption = "", history_s: _HistoryOption = None,
+    not_null: _NotNullOption = "", history_s: _HistoryOption = None,
     config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Create a table: twinlog create-table planes tail:string seats:int32 --key tail"""
     parts = _names(key)
     body: dict[str, Any] = {
         "name": table, "columns": _columns(columns, {*_names(not_null), *parts}), "primary_key": parts,
-        **_settings(replication, history_s),
+        **({} if history_s is None else {"history_s": history_s}),
     }
     with connected(config, deadline_s) as client:
         found = client.create_table(body)
@@ -55,15 +52,15 @@ def alter_table(
     add: Annotated[list[str] | None, typer.Option("--add", metavar="COLUMN:TYPE", help=f"A new column. {TYPES}.")] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="It goes, with its values.")] = None,
     rename: Annotated[list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="A new name for a column.")] = None,
-    replication: _ReplicationOption = "", history_s: _HistoryOption = None,
+    history_s: _HistoryOption = None,
     config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
-    """Add, drop or rename columns; change replication or history. All that is given, or nothing."""
+    """Add, drop or rename columns; change how long former rows can be read. All that is given, or nothing."""
     names = dict(_pair(text, "=", "OLD=NEW") for text in rename or ())
-    given = {"add": _columns(add or [], set()), "drop": drop, "rename": names, **_settings(replication, history_s)}
+    given = {"add": _columns(add or [], set()), "drop": drop, "rename": names, "history_s": history_s}
     body = {name: value for name, value in given.items() if value not in (None, [], {})}
     if not body:
-        raise InvalidInput(f"what is to change in {table}? give --add, --drop, --rename, --replication or --history")
+        raise InvalidInput(f"what is to change in {table}? give --add, --drop, --rename or --history")
     with connected(config, deadline_s) as client:
         found = client.alter_table(table, body)
     if as_json:
@@ -71,11 +68,6 @@ def alter_table(
     else:
         out().print(f"changed {escape(table)}")
         show_columns(found)
-
-
-def _settings(replication: str, history_s: int | None) -> dict[str, Any]:
-    settings = {"replication": replication or None, "history_s": history_s}
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _columns(texts: list[str], not_null: set[str]) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ VERBS: dict[str, Verb] = {
     ),
     "alter-table": Verb(
         "twinlog.cli.tables", DATA,
-        "Add, drop or rename columns; change replication or history. All that is given, or nothing.",
+        "Add, drop or rename columns; change how long former rows can be read. All that is given, or nothing.",
     ),
     "drop-table": Verb(_DATA, DATA, "Drop a table and all its rows."),
     "restore-table": Verb(_DATA, DATA, "Bring back a dropped table with its rows: the last one that had this name."),
