@@ -121,7 +121,7 @@ async def test_what_an_active_that_lives_will_have_acknowledged_is_unknown(tmp_p
         beats = (await coordinator_value(pair, "a")).lease_beats
         while (await coordinator_value(pair, "a")).lease_beats == beats:
             await site(pair, "a").parts.clock.sleep(0.02)
-        with pytest.raises(Refused, match="says unknown now") as refused:
+        with pytest.raises(Refused, match="now shows unknown") as refused:
             await pair.running["b"].operations.start("failover", "b", {"accept_data_loss": 0}, False, "test")
         manifest: Any = refused.value.fields["manifest"]
         assert (manifest["records_at_risk"], "continues to acknowledge" in manifest["statement"]) == (None, True)
