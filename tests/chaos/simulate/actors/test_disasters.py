@@ -15,6 +15,7 @@ from chaos.simulate.plan import (
     chosen,
     draw,
     hurried,
+    lied_to,
     parse,
     plain,
     refused,
@@ -51,10 +52,11 @@ def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> Non
 def test_without_a_disaster_a_seed_is_what_it_was() -> None:
     calm = [seed for seed in range(50) if not _drawn(seed)]
     for seed in calm:
-        assert draw(seed) == refused(audited(hurried(watched(chosen(plain(seed)))))) == refused(audited(draw(seed, PLAIN)))
+        calm_plan = lied_to(refused(audited(hurried(watched(chosen(plain(seed)))))))
+        assert draw(seed) == calm_plan == lied_to(refused(audited(draw(seed, PLAIN))))
     assert all(draw(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
-    assert {*PLAIN, *NAMES, "barrier", "refuse-change"} == set(BY_NAME)
+    assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie"} == set(BY_NAME)
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
