@@ -75,5 +75,5 @@ async def test_a_switchover_stops_when_the_old_active_holds_more_than_arrived(tm
         started = await pair.running["b"].operations.start("switchover", "b", {}, False, "test")
         last = [shown async for shown in pair.running["b"].operations.follow(started.id)][-1]
         assert (await late[0]).mode == "async"
-        assert last.steps[4].detail["confirmed"], last
+        assert last.steps[5].detail["confirmed"], last
         assert (last.state, last.error.code) == ("failed", "log-gap"), last
