@@ -22,11 +22,13 @@ from twinlog.errors import OutcomeUnknown, Unavailable
 def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:
     """The next change of the coordinator's value to `mode` takes place, and the site hears that it does not answer."""
     coordinator: Any = site(pair, name).parts.coordinator
+    while hasattr(coordinator, "_door"):  # the register itself, where commands and updates meet
+        coordinator = coordinator._door
     compare_and_set, lost = coordinator.compare_and_set, list[str]()
 
-    async def losing(expected_state_id: int, new: PairState) -> PairState:
+    async def losing(expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
         before = await coordinator.read()
-        value: PairState = await compare_and_set(expected_state_id, new)
+        value: PairState = await compare_and_set(expected_state_id, new, blind=blind)
         if not lost and before.mode != mode and new.mode == mode:
             lost.append(mode)
             raise Unavailable("injected: the answer was lost", retry_after_s=0)
