@@ -244,8 +244,10 @@ class Run:
 
     def is_healthy(self) -> bool:
         """One active in the mode that the policy wants, with a proof of late that it is not fenced, the other one its standby
-        that holds everything, and no plan under way."""
+        that holds everything, and no plan under way. No database refuses what its site has yet to apply."""
         state = self.world.watch.value
+        if any(self.world.machines[site].engine.has_refusal_ahead for site in SITES):
+            return False
         if state is None or state.active is None or state.switching is not None or state.mode != self._mode:
             return False
         one, other = self.world.alive(state.active), self.world.alive(OTHER[state.active])

@@ -64,6 +64,11 @@ class SimEngine(MemoryEngine):
         raise error
 
     @property
+    def has_refusal_ahead(self) -> bool:
+        """True until the storage has passed the change that its database refuses, which a restarted process has yet to meet."""
+        return self._refuses is not None and self.applied.seq < self._refuses.seq
+
+    @property
     def durable_epoch(self) -> int:
         """Returns the epoch of the frame that ends at `durable_seq`."""
         marks = self._state.marks
