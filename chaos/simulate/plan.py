@@ -106,7 +106,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("rot", ("active",), 2.0, how=("wal", "remote", "cursors", "register")),
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
     Kind("coordinator-back", ("w",), 3.0, how=("1", "2", "3", "5", "8")),
-    Kind("part-back", EITHER, 2.0, 0.5, 5.0, ("wal", "journal", "notes")),
+    Kind("part-back", EITHER, 2.0, 0.5, 5.0, ("journal", "notes")),  # `how wal` is not drawn: docs/protocol.md 5 says why
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
