@@ -133,7 +133,8 @@ def _headline(best: Mapping[str, Any]) -> Text:
     active = best.get("active") or {}
     mode, policy = best.get("mode"), best.get("policy")
     style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
-    where = f"site [bold]{active['site']}[/] is active" if active.get("site") else "[bold red]no site is active[/]"
+    nobody = "no site is active" if best else "which site is active is unknown"
+    where = f"site [bold]{active['site']}[/] is active" if active.get("site") else f"[bold red]{nobody}[/]"
     serving = best.get("serving") or {}
     if active.get("site") and not serving.get("writes", True) and _is_active(best):
         where += " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"

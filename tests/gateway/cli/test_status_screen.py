@@ -29,11 +29,17 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def screen(takeover: Any) -> str:
+def screen(takeover: Any, answers: Any = ALONE) -> str:
     console = out()
     with console.capture() as captured:
-        console.print(status_screen(ALONE, URLS, takeover))
+        console.print(status_screen(answers, URLS, takeover))
     return captured.get()
+
+
+def test_where_no_site_answers_nobody_knows_the_active() -> None:
+    said = screen(None, {site: PeerError("refused") for site in URLS})
+    assert "which site is active is unknown" in said
+    assert "no site is active" not in said
 
 
 def test_a_dead_asynchronous_active_shows_what_is_at_risk_and_no_resync() -> None:
