@@ -103,7 +103,7 @@ def monitor(
     act: Annotated[bool, typer.Option("--act", help="Do what it advises, where the pair allows it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of the coordinator."""
+    """Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator runs."""
     from gateway.cli import monitor as cli_monitor
     from gateway.config.loading import check_pair_at, monitor_thresholds
 

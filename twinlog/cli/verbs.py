@@ -49,13 +49,11 @@ VERBS: dict[str, Verb] = {
         "nothing.",
     ),
     "monitor": Verb(
-        _OPERATOR, SEE,
-        "Watch both sites until Ctrl-C, and tell each change of what should be done. Best at the place of "
-        "the coordinator.",
+        _OPERATOR, SEE, "Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator runs.",
     ),
     "history": Verb(_OPERATOR, SEE, "Every role change: who, why, how long and how it ended. With an id: follow that one."),
     "log": Verb("gateway.cli.log", SEE, "Look into a site's logs on disk; works with the gateway dead."),
-    "audit": Verb("gateway.cli.audit", SEE, "Prove that both sites are equal, with Spark; find what is not."),
+    "audit": Verb("gateway.cli.audit", SEE, "Prove that both sites are equal, with Spark; find what differs."),
     "switchover": Verb(
         _OPERATOR, CHANGE,
         "Hand over to the other site, planned: both sites alive, nothing lost, writes pause for about a "
