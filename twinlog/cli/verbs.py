@@ -49,7 +49,9 @@ VERBS: dict[str, Verb] = {
         "nothing.",
     ),
     "monitor": Verb(
-        _OPERATOR, SEE, "Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator runs.",
+        _OPERATOR, SEE,
+        "Watch both sites until Ctrl-C, and report each change of the advice. Best run where the coordinator "
+        "runs.",
     ),
     "history": Verb(_OPERATOR, SEE, "Every role change: who, why, how long and how it ended. With an id: follow that one."),
     "log": Verb("gateway.cli.log", SEE, "Look into a site's logs on disk; works with the gateway dead."),
