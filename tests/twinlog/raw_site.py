@@ -17,7 +17,8 @@ from twinlog.wire.http import Http
 class RawSite:
     """`sends`: for each connection the pieces that it is sent once a whole head has arrived; then it is closed.
 
-    A piece that is None waits for the next head on the same connection. `heads`: what arrived.
+    A piece that is None waits for the next head on the same connection. `heads`: what arrived. `ended`: is released once
+    for each connection that was closed.
     """
 
     def __init__(self, *sends: Sequence[bytes | threading.Event | None]) -> None:
@@ -25,6 +26,7 @@ class RawSite:
         self._listener.settimeout(10)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.heads: list[bytes] = []
+        self.ended = threading.Semaphore(0)
         self._thread = threading.Thread(target=self._serve, args=(sends,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -47,6 +49,7 @@ class RawSite:
                         self._read_head(connection)
                     else:
                         connection.sendall(piece)
+            self.ended.release()
 
     def _read_head(self, connection: socket.socket) -> None:
         head = b""

@@ -44,6 +44,7 @@ def test_a_request_and_its_answer_on_one_connection_that_is_kept(http: Http) -> 
 def test_a_connection_that_the_site_closed_is_not_used_again(http: Http) -> None:
     with RawSite([OK], [OK]) as site:
         assert isinstance(get(http, site.url), Reply)
+        assert site.ended.acquire(timeout=10)  # before that the client cannot know
         assert isinstance(get(http, site.url), Reply), "nothing of the second request was lost in the closed connection"
     assert len(site.heads) == 2
 
