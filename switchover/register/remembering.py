@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from storage.disk.port import Files
 from storage.disk.sealed_json import seal, unseal
+from switchover.register.door import RegisterDoor
 from switchover.register.homes import rank
 from switchover.register.port import Beat, Coordinator, PairState
 from switchover.register.went_back import (
@@ -41,11 +42,12 @@ async def last_met(files: Files, path: str = PATH) -> PairState | None:
     return unseal(await files.read(path), PairState, path, _REMEDY) if name in await files.list(folder) else None
 
 
-class RememberingCoordinator:
+class RememberingCoordinator(RegisterDoor):
     """Coordinator of `site`, over another one. `met`: what `last_met` returned."""
 
     def __init__(self, door: Coordinator, site: str, files: Files, met: PairState | None, path: str = PATH) -> None:
-        self._door, self._site, self._files, self._path = door, site, files, path
+        super().__init__(door)
+        self._site, self._files, self._path = site, files, path
         self._met = met
         self._known_epoch = 0
         self._doubt: tuple[str, int] | None = None
@@ -110,20 +112,6 @@ class RememberingCoordinator:
         value = await self._door.force(judged)
         await self._keep(value)
         return value
-
-    async def held(self, value: PairState) -> bool:
-        return await self._door.held(value)
-
-    @property
-    def known(self) -> PairState | None:
-        return self._door.known
-
-    @property
-    def unseen(self) -> str | None:
-        return self._door.unseen
-
-    async def close(self) -> None:
-        await self._door.close()
 
     # ---- the memory
     async def _judged(self, value: PairState | None, met: PairState | None, known_epoch: int) -> PairState | None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from chaos.history.lines import Blind, Unheard
+from switchover.register.door import RegisterDoor
 from switchover.register.port import Beat, Coordinator, PairState
 from twinlog.errors import Unavailable
 
@@ -17,11 +18,12 @@ _T = TypeVar("_T")
 Note = Callable[[Unheard | Blind], None]
 
 
-class Hearing:
+class Hearing(RegisterDoor):
     """Coordinator, of one life of the process of `site`. `now_s`: of the run."""
 
     def __init__(self, door: Coordinator, site: str, now_s: Callable[[], float], note: Note) -> None:
-        self._door, self._site, self._now_s, self._note = door, site, now_s, note
+        super().__init__(door)
+        self._site, self._now_s, self._note = site, now_s, note
 
     async def read(self) -> PairState | None:
         return await self._heard(self._door.read())
@@ -42,17 +44,6 @@ class Hearing:
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         return await self._heard(self._door.force(change))
-
-    @property
-    def known(self) -> PairState | None:
-        return self._door.known
-
-    @property
-    def unseen(self) -> str | None:
-        return self._door.unseen
-
-    async def close(self) -> None:
-        await self._door.close()
 
     async def _heard(self, asked: Awaitable[_T]) -> _T:
         from_s = self._now_s()
