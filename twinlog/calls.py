@@ -327,9 +327,11 @@ def _plain(value: Any) -> Any:
     raise NotImplementedError(f"{type(value).__name__} is no column value")
 
 
-def _reads_as(kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode) -> Callable[[Reply], _T]:
+def _reads_as(
+    kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode, *, strict: bool = True
+) -> Callable[[Reply], _T]:
     def parse(reply: Reply) -> _T:
-        found: _T = decoded(partial(decode, type=kind), reply.content, lambda what: PeerError(
+        found: _T = decoded(partial(decode, type=kind, strict=strict), reply.content, lambda what: PeerError(
             f"the site's answer does not read as {kind.__name__}: {what}; is it a twinlog gateway?"
         ))
         return found
@@ -340,7 +342,7 @@ def _reads_as(kind: type[_T], decode: Callable[..., Any] = msgspec.json.decode) 
 _document = _reads_as(dict[str, Any])
 _tables = _reads_as(_Tables)
 _barriers = _reads_as(_Barriers)
-_ack = _reads_as(Ack)
+_ack = _reads_as(Ack, strict=False)  # versions are decimal text in JSON
 _receipt = _reads_as(ReceiptOutcome)
 _native_row = _reads_as(Row, msgspec.msgpack.decode)
 _native_page = _reads_as(Page, msgspec.msgpack.decode)

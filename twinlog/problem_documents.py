@@ -13,6 +13,7 @@ from twinlog import errors
 from twinlog.wire.json_objects import json_object
 
 TYPE_PREFIX = "urn:twinlog:problem:"
+VERSION_FIELDS = frozenset({"version", "held_from"})  # numbers in an error, decimal text in JSON
 
 
 def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
@@ -25,11 +26,18 @@ def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
     title = problem.pop("title", None)
     message = str(problem.pop("detail", None) or title or f"HTTP {status} without saying why")
     problem["status"] = status
+    for name in VERSION_FIELDS & problem.keys():
+        problem[name] = _version(problem[name])
     if kind is None and status == 421:
         kind = errors.NotActive
     if kind is None:
         return errors.PeerError(message, **{**problem, "sent": True})
     return kind(message, **problem)
+
+
+def _version(sent: object) -> object:
+    is_text = isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= 20
+    return int(sent) if is_text else sent  # type: ignore[call-overload]
 
 
 def classes_of(root: type[errors.TwinlogError] = errors.TwinlogError) -> list[type[errors.TwinlogError]]:

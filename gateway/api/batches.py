@@ -14,10 +14,21 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import decoded, decoded_object, encoded
+from gateway.api.bodies import decoded, decoded_object, encoded, shown_version
 from gateway.api.documents import BatchAnswer
 from gateway.api.problems import Answer
-from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, body_too_large, etag, expect_type, wanted_type
+from gateway.api.request import (
+    ARROW,
+    JSON,
+    MSGPACK,
+    NDJSON,
+    VERSION_DIGITS_MAX,
+    Head,
+    body_too_large,
+    etag,
+    expect_type,
+    wanted_type,
+)
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, WriteResult
 from storage.log.record import Record
@@ -183,7 +194,7 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
     conditions, predicates = [], []
     for place, item in enumerate(sent):
         match item:
-            case {"version": int(version), **rest} if not rest and type(version) is int:
+            case {"version": named, **rest} if not rest and (version := _version(named)) is not None:
                 conditions.append(Condition(key, version=version, problem=f"row {path} is not at version {version}"))
             case {"exists": bool(exists), **rest} if not rest:
                 text = f"there is no row {path}" if exists else f"row {path} exists"
@@ -191,12 +202,20 @@ def _conditions(codec: RowCodec, key: bytes, sent: list[dict[str, Any]], native:
             case {"column": _, "op": _}:
                 predicates.append(item)
             case _:
-                forms = '{"version": number}, {"exists": true or false} or {"column", "op", "value"}'
+                forms = '{"version": "decimal digits"}, {"exists": true or false} or {"column", "op", "value"}'
                 raise InvalidInput(f"condition {place} must be {forms}", condition=place)
     if predicates:
         text = f"row {path} does not satisfy the conditions on columns"
         conditions.append(Condition(key, columns=tuple(predicates), native=native, problem=text))
     return tuple(conditions)
+
+
+def _version(sent: object) -> int | None:
+    """Returns the version that a condition names, as decimal text or as a number; None where it is neither."""
+    if type(sent) is int:
+        return sent
+    is_text = isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= VERSION_DIGITS_MAX
+    return int(sent) if is_text else None  # type: ignore[call-overload]
 
 
 # ---- calls
@@ -216,8 +235,8 @@ async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) 
         else:
             mutations = await context.convert(body, lambda: decode_batch(codec, kind, body, context.http))
     except (InvalidInput, NotFound) as error:
-        return _answer(await context.repeated(head, body, error), answer_type)
-    return _answer(await context.write(codec.schema, head, body, mutations, records=records), answer_type)
+        return _answer(await context.repeated(head, body, error), answer_type, head)
+    return _answer(await context.write(codec.schema, head, body, mutations, records=records), answer_type, head)
 
 
 async def check_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
@@ -229,10 +248,11 @@ async def check_row(context: ApiContext, head: Head, table: str, key_path: str, 
         key = codec.keys.key_from_path(key_path)
         conditions, mutations = await context.convert(body, lambda: decode_check(codec, kind, body, key, context.http))
     except (InvalidInput, NotFound) as error:
-        return _answer(await context.repeated(head, body, error), answer_type)
-    return _answer(await context.write(codec.schema, head, body, mutations, conditions), answer_type)
+        return _answer(await context.repeated(head, body, error), answer_type, head)
+    return _answer(await context.write(codec.schema, head, body, mutations, conditions), answer_type, head)
 
 
-def _answer(result: WriteResult, answer_type: str) -> Answer:
-    answer = BatchAnswer(result.version, result.receipt, result.mode, result.count)  # type: ignore[arg-type]
+def _answer(result: WriteResult, answer_type: str, head: Head) -> Answer:
+    version = shown_version(result.version, answer_type, head)
+    answer = BatchAnswer(version, result.receipt, result.mode, result.count)  # type: ignore[arg-type]
     return encoded(answer, answer_type, (b"etag", etag(result.version)))

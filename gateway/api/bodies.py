@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.api.problems import Answer
-from gateway.api.request import JSON, MSGPACK
+from gateway.api.request import JSON, MSGPACK, Head
 from twinlog import decoding
 from twinlog.errors import InvalidInput, MalformedBody
 
@@ -37,6 +37,11 @@ def _of_another_form(what: str) -> InvalidInput:
 def decoded_object(body: bytes, content_type: str) -> dict[str, Any]:
     """Returns the object that `body` holds, as JSON or msgpack."""
     return decoded(decode_msgpack_object if content_type == MSGPACK else decode_json_object, body)
+
+
+def shown_version(version: int, content_type: str, head: Head) -> str | int:
+    """Returns `version` as an answer has it: decimal text in JSON, since JavaScript makes another number of one above 2^53."""
+    return str(version) if content_type != MSGPACK and not head.number_versions else version
 
 
 def encoded(document: Any, content_type: str, *headers: tuple[bytes, bytes]) -> Answer:

@@ -15,6 +15,9 @@ from storage.rows.schema import COLUMNS_MAX, HISTORY_S_MAX, KEY_COLUMNS_MAX, NAM
 from switchover.operations.document import OperationDocument
 
 Row = dict[str, Any]
+Version = Annotated[
+    str | int, Meta(description="a version, as decimal text in JSON; a number in msgpack, and with ?versions=number")
+]
 Name = Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
 HistoryS = Annotated[int, Meta(ge=0, le=HISTORY_S_MAX, description="how long old versions are kept for as_of, in seconds")]
 
@@ -74,7 +77,7 @@ class ConditionBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     column: str | None = None
     op: Literal["=", "!=", "<", "<=", ">", ">=", "in", "prefix", "is_null", "not_null"] | None = None
     value: Any = None
-    version: int | None = None
+    version: str | int | None = None
     exists: bool | None = None
 
 
@@ -88,13 +91,13 @@ class CheckBody(Struct, forbid_unknown_fields=True):
 class WriteAnswer(Struct):
     """`version` of the last mutation; `receipt` to ask about it later; `mode` is how it was acknowledged."""
 
-    version: int
+    version: Version
     receipt: str
     mode: Literal["sync", "async"]
 
 
 class BatchAnswer(Struct):
-    version: int
+    version: Version
     receipt: str
     mode: Literal["sync", "async"]
     count: int
@@ -102,14 +105,14 @@ class BatchAnswer(Struct):
 
 class RowAnswer(Struct):
     row: Row
-    version: int
+    version: Version
 
 
 class PageAnswer(Struct):
     """`versions[i]` is that of `rows[i]`. With a token there may be more, even after a page with few rows or none."""
 
     rows: list[Row]
-    versions: list[int]
+    versions: list[Version]
     next_page_token: str | None
 
 

@@ -64,7 +64,7 @@ NEW_AUDIT: dict[str, Any] = {
 }
 
 # ---- answers
-_VERSION = 89_173_404_839_936_000
+_VERSION = "89173404839936000"
 _RECEIPT = "AQEAAAMAAAAAAAAAKgAAAAAAAAA"
 TABLE = TableDocument(
     "flights",

@@ -17,6 +17,7 @@ from twinlog.problem_documents import TYPE_PREFIX
 
 Text = str | UnsetType
 Number = int | UnsetType
+VersionText = Annotated[str, Meta(description="a version, as decimal text", pattern="^[0-9]+$")]
 Names = list[str] | UnsetType
 Object = dict[str, Any] | None | UnsetType
 Outcome = Literal["not_applied", "unknown"]
@@ -60,10 +61,10 @@ class Problem(Struct, frozen=True):
     write: Text = UNSET
     confirm: Text = UNSET
     row: int | UnsetType | None = UNSET
-    version: int | UnsetType | None = UNSET
+    version: VersionText | UnsetType | None = UNSET
     parts: Number = UNSET
     replication: Text = UNSET
-    held_from: Number = UNSET
+    held_from: VersionText | UnsetType = UNSET
     # ---- limits
     rows: Number = UNSET
     rows_max: Number = UNSET

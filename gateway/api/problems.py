@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 
 from gateway.api.problem_document import MEMBERS, Problem
 from twinlog import errors
-from twinlog.problem_documents import TYPE_PREFIX
+from twinlog.problem_documents import TYPE_PREFIX, VERSION_FIELDS
 
 CONTENT_TYPE = b"application/problem+json"
 RETRY_AFTER_S = 1.0  # for 429 and 503 when the error does not say
@@ -171,6 +171,8 @@ def _answer(
     status: int, code: str, title: str, detail: str, fields: dict[str, object], headers: list[tuple[bytes, bytes]]
 ) -> Answer:
     more: dict[str, Any] = {name: value for name, value in fields.items() if name in _MORE}
+    for name in VERSION_FIELDS & more.keys():
+        more[name] = None if more[name] is None else str(more[name])
     problem = Problem(TYPE_PREFIX + code, title, status, detail, **more)
     return Answer(status, [(b"content-type", CONTENT_TYPE), *headers], msgspec.json.encode(problem, enc_hook=str))
 

@@ -34,7 +34,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 DEADLINE_HEADER = "twinlog-deadline-s"
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_VERSION_DIGITS_MAX = 20
+VERSION_DIGITS_MAX = 20
 VERSION_MAX = (1 << 63) - 1  # what a database's bigint holds: the year 6429
 _BODY_STEP_BYTES = 256 << 10  # a body of unknown length is counted in such steps
 
@@ -52,6 +52,8 @@ class Head:
     idempotency_key: str | None = None
     deadline: str | None = None
     content_length: int | None = None
+    number_versions: bool = False  # ?versions=number
+    int64_text: bool = False  # ?int64=string
 
 
 def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:
@@ -218,7 +220,7 @@ def etag_versions(text: str, header: str) -> list[int] | None:
         inner = tag.strip()
         digits = inner[1:-1]
         quoted = len(inner) > 2 and inner[0] == inner[-1] == '"'
-        if not quoted or not (digits.isascii() and digits.isdigit()) or len(digits) > _VERSION_DIGITS_MAX:
+        if not quoted or not (digits.isascii() and digits.isdigit()) or len(digits) > VERSION_DIGITS_MAX:
             raise InvalidInput(
                 f'{header} holds {inner[:40]!r}: it must be * or versions in quotes, as the ETag of an answer shows them, "123"'
             )
@@ -234,7 +236,7 @@ def point_in_time(text: str | None) -> int | None:
     """Returns `as_of` as a version: a version itself, or an RFC 3339 time, which includes all of its millisecond."""
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS_MAX:
+    if text.isascii() and text.isdigit() and len(text) <= VERSION_DIGITS_MAX:
         return _checked_version(text, int(text))
     moment = decoded(partial(msgspec.convert, type=datetime), text, lambda _: InvalidInput(
         f"as_of is {text[:60]!r}: it must be a version, or a time such as 2013-01-01T05:00:00Z"

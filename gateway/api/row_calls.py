@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import ceil
 
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import decoded_object, encoded
+from gateway.api.bodies import decoded_object, encoded, shown_version
 from gateway.api.documents import RowAnswer, WriteAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import (
@@ -44,9 +44,9 @@ async def put_row(context: ApiContext, head: Head, table: str, key_path: str, bo
         codec = context.codec(table)
         key, value = codec.encode_row_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await context.repeated(head, body, error), answer_type)
+        return write_answer(await context.repeated(head, body, error), answer_type, head)
     result = await context.write(codec.schema, head, body, (Mutation("upsert", key, value),), row_conditions(head, key))
-    return write_answer(result, answer_type)
+    return write_answer(result, answer_type, head)
 
 
 async def patch_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
@@ -57,9 +57,9 @@ async def patch_row(context: ApiContext, head: Head, table: str, key_path: str, 
         codec = context.codec(table)
         key, changes = codec.encode_changes_at(key_path, decoded_object(body, kind), native=kind == MSGPACK)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await context.repeated(head, body, error), answer_type)
+        return write_answer(await context.repeated(head, body, error), answer_type, head)
     result = await context.write(codec.schema, head, body, (Mutation("update", key, changes),), row_conditions(head, key))
-    return write_answer(result, answer_type)
+    return write_answer(result, answer_type, head)
 
 
 async def delete_row(context: ApiContext, head: Head, table: str, key_path: str) -> Answer:
@@ -69,9 +69,9 @@ async def delete_row(context: ApiContext, head: Head, table: str, key_path: str)
         codec = context.codec(table)
         key = codec.keys.key_from_path(key_path)
     except (InvalidInput, NotFound) as error:
-        return write_answer(await context.repeated(head, b"", error), answer_type)
+        return write_answer(await context.repeated(head, b"", error), answer_type, head)
     result = await context.write(codec.schema, head, b"", (Mutation("delete", key),), row_conditions(head, key))
-    return write_answer(result, answer_type)
+    return write_answer(result, answer_type, head)
 
 
 async def get_row(
@@ -82,7 +82,7 @@ async def get_row(
     answer_type = wanted_type(head, ROW_TYPES)
     codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
-    decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK)
+    decode = codec.decoder(column_list(columns), native=answer_type == MSGPACK, int64_text=head.int64_text)
     label = stale_label(context, stale)
     row = await context.read(codec.schema, key, point_in_time(as_of), stale)
     if row is None:
@@ -92,11 +92,13 @@ async def get_row(
         versions = etag_versions(head.if_none_match, "If-None-Match")
         if versions is None or row.version in versions:
             return Answer(304, headers, b"")
-    return encoded(RowAnswer(decode(row.key, row.value), row.version), answer_type, *headers)
+    version = shown_version(row.version, answer_type, head)
+    return encoded(RowAnswer(decode(row.key, row.value), version), answer_type, *headers)
 
 
-def write_answer(result: WriteResult, answer_type: str) -> Answer:
-    answer = WriteAnswer(result.version, result.receipt, result.mode)  # type: ignore[arg-type]
+def write_answer(result: WriteResult, answer_type: str, head: Head) -> Answer:
+    version = shown_version(result.version, answer_type, head)
+    answer = WriteAnswer(version, result.receipt, result.mode)  # type: ignore[arg-type]
     return encoded(answer, answer_type, (b"etag", etag(result.version)))
 
 

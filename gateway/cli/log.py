@@ -231,7 +231,7 @@ def _show_frame(file: SegmentFile, frame: Frame, schemas: Mapping[int, bytes] | 
         return
     for index, record in enumerate(frame.records):
         entry = {
-            "epoch": frame.epoch, "seq": frame.first_seq + index, "version": frame.timestamp + index,
+            "epoch": frame.epoch, "seq": frame.first_seq + index, "version": str(frame.timestamp + index),
             "kind": RecordKind(record.kind).name, "table": record.table, **_named(record, schemas),
             "value": record.value.decode() if record.kind == RecordKind.MODE else _readable(record.value),
         }

@@ -230,7 +230,7 @@ class _Loader:
         if self._acks is not None:
             line = {
                 "monotonic_s": now_s, "batch": number, "first_row": first_row, "rows": rows, "receipt": ack.receipt,
-                "mode": ack.mode, "version": ack.version,
+                "mode": ack.mode, "version": str(ack.version),
             }
             self._acks.write(msgspec.json.encode(line) + b"\n")
             self._acks.flush()

@@ -53,7 +53,7 @@ class RowsAtActive:
     def look(self, write: Write) -> Done:
         """Says whether `write` would take place now, and writes nothing."""
         try:
-            found = self._ask("GET", write, {}, None).get("version")
+            found = _version(self._ask("GET", write, {}, None))
         except NotFound:
             found = None
         except TwinlogError as error:
@@ -68,7 +68,7 @@ class RowsAtActive:
             answer = self._ask(write.method, write, {header: condition}, key)
         except TwinlogError as error:
             return _not_done(error)
-        return Done("written", version=answer["version"], receipt=answer["receipt"])
+        return Done("written", version=_version(answer), receipt=answer["receipt"])
 
     def _ask(self, method: str, write: Write, headers: dict[str, str], key: str | None) -> dict[str, Any]:
         path = f"/v1/tables/{quote(write.table, safe='')}/rows/{write.key_text}"
@@ -76,6 +76,13 @@ class RowsAtActive:
         known = {"Content-Type": "application/json", "Accept": "application/json", ACTOR_HEADER: who(), **headers}
         reply: Reply = self._client.send(Call(method, path, known, content, key, site=self._site))
         return decoded(OBJECT, reply.content, lambda what: PeerError(f"the site's answer cannot be read: {what}", sent=True))
+
+
+def _version(answer: dict[str, Any]) -> int:
+    try:
+        return int(answer["version"])  # decimal text
+    except (KeyError, TypeError, ValueError) as error:
+        raise PeerError("the site's answer has no version: is it a twinlog gateway?", sent=True) from error
 
 
 def _ends(error: TwinlogError) -> bool:

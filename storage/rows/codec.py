@@ -80,7 +80,7 @@ class RowCodec:
         self._key_bytes_max = key_bytes_max
         self._json = _Form(self.keys, self.key_columns, self.value_columns, native=False)
         self._native_form: _Form | None = None
-        self._decoders: dict[tuple[tuple[str, ...] | None, bool], Callable[[bytes, bytes], Row]] = {}
+        self._decoders: dict[tuple[tuple[str, ...] | None, bool, bool], Callable[[bytes, bytes], Row]] = {}
 
     @property
     def _native(self) -> _Form:
@@ -169,19 +169,27 @@ class RowCodec:
         """The row as JSON values (`native`: stored values), in schema column order; `columns`: only these."""
         return self.decoder(columns, native=native)(key, value)
 
-    def decoder(self, columns: Sequence[str] | None = None, *, native: bool = False) -> Callable[[bytes, bytes], Row]:
-        """The function behind `decode_row`, for many rows. Raises InvalidInput when a column is not known."""
+    def decoder(
+        self, columns: Sequence[str] | None = None, *, native: bool = False, int64_text: bool = False
+    ) -> Callable[[bytes, bytes], Row]:
+        """The function behind `decode_row`, for many rows; `int64_text`: values of int64 columns are decimal text.
+
+        Raises InvalidInput when a column is not known.
+        """
         wanted = None if columns is None else tuple(columns)
-        made = self._decoders.get((wanted, native))
+        form = wanted, native, int64_text
+        made = self._decoders.get(form)
         if made is None:
             for name in wanted or ():
                 if name not in self._json.readers:
                     raise self._unknown(name)
             chosen = [column for column in self.schema.columns if wanted is None or column.name in wanted]
-            made = row_decoder(chosen, self.keys.names, self.keys.decode, native=native, damaged=self._damaged)
+            made = row_decoder(
+                chosen, self.keys.names, self.keys.decode, native=native, int64_text=int64_text, damaged=self._damaged
+            )
             if len(self._decoders) >= _DECODERS_MAX:
                 self._decoders.clear()
-            self._decoders[wanted, native] = made
+            self._decoders[form] = made
         return made
 
     def too_large(self, length: int) -> TooLarge:

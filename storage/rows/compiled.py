@@ -72,11 +72,11 @@ def columns_encoder(values: Sequence[Column]) -> Callable[[Sequence[Sequence[Any
 
 def row_decoder(
     columns: Sequence[Column], key_names: Sequence[str], split_key: Callable[[bytes], Sequence[Any]], *, native: bool,
-    damaged: Callable[[bytes, Exception], Exception],
+    int64_text: bool, damaged: Callable[[bytes, Exception], Exception],
 ) -> Callable[[bytes, bytes], Row]:
     """From (key, stored value) to {name: value} of `columns`, in their order. `native`: stored values as they are.
 
-    Raises what `damaged(key, error)` makes of bytes that no row has.
+    `int64_text`: but those of int64 columns as decimal text. Raises what `damaged(key, error)` makes of bytes that no row has.
     """
     names: dict[str, Any] = {"split_key": split_key}
     items = []
@@ -85,7 +85,7 @@ def row_decoder(
         if not in_key:
             names[f"d{column.id}"] = column.default
         source = f"key[{key_names.index(column.name)}]" if in_key else f"get({column.id}, d{column.id})"
-        to_json = None if native else TYPES[column.type].to_json
+        to_json = str if int64_text and column.type == "int64" else None if native else TYPES[column.type].to_json
         if to_json is not None:
             names[f"j{column.id}"] = to_json
             finite = " or v - v == 0.0" if column.type in ("float32", "float64") else ""

@@ -3,7 +3,8 @@
 | type | JSON | msgpack (`native`) | stored |
 |---|---|---|---|
 | bool | true, false | the same | bool |
-| int32, int64 | an integer in range; 1.0 and true are not | the same | int |
+| int32 | an integer in range; 1.0 and true are not | the same | int |
+| int64 | the same, or its decimal text: JavaScript reads a longer number than 2^53 wrongly | the same | int |
 | float32, float64 | a number, or "NaN", "Infinity", "-Infinity" | a number, NaN and infinities too | float |
 | string | a string of valid Unicode | the same | str |
 | bytes | standard base64 with padding | bin | bytes |
@@ -125,6 +126,10 @@ def _int(low: int, high: int, name: str) -> Callable[[Any], int]:
 
 _int64 = _int(INT64_MIN, INT64_MAX, "int64")
 _int32 = _int(INT32_MIN, INT32_MAX, "int32")
+
+
+def _int64_sent(value: Any) -> int:
+    return _int64_text(value) if type(value) is str else _int64(value)
 
 
 def _float64_native(value: Any) -> float:
@@ -318,7 +323,7 @@ def _bool_text(text: str) -> bool:
 def _int_text(parse: Callable[[Any], int]) -> Callable[[str], int]:
     def from_text(text: str) -> int:
         if len(text) > 20 or not _INTEGER.fullmatch(text):
-            raise BadValue("must be an integer in range")
+            raise BadValue("must be an integer in range, in decimal digits")
         return parse(int(text))
 
     return from_text
@@ -338,12 +343,14 @@ def _float_text(parse: Callable[[Any], float]) -> Callable[[str], float]:
     return from_text
 
 
+_int64_text = _int_text(_int64)
+
 TYPES: Final[dict[str, ColumnType]] = {
     kind.name: kind
     for kind in (
         ColumnType("bool", _bool, _bool, _bool_text),
         ColumnType("int32", _int32, _int32, _int_text(_int32)),
-        ColumnType("int64", _int64, _int64, _int_text(_int64)),
+        ColumnType("int64", _int64_sent, _int64_sent, _int64_text),
         ColumnType("float32", _float32_json, _float32_native, _float_text(_float32_native), _float_to_json, _float_key),
         ColumnType("float64", _float64_json, _float64_native, _float_text(_float64_native), _float_to_json, _float_key),
         ColumnType("string", _string, _string, _string),

@@ -1,7 +1,8 @@
 """Compares every answer of the doors under test with the OpenAPI document: status, content type, body.
 
 What always holds: an object may have no member that its schema does not name, unless the schema names none at all (rows,
-options). What differs is kept in `faults`, and the test that saw it fails (tests/conftest.py).
+options); JSON has no integer that JavaScript cannot hold, except in rows, and where a request asks for numbers. What differs is
+kept in `faults`, and the test that saw it fails (tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Documented:
     def fault(self, method: str, path: str, status: int, content_type: str, body: bytes) -> str | None:
         """Returns the faults of this answer by the document; `body` is whole, or the next events of a stream."""
         media = content_type.partition(";")[0]
+        path, _, query = path.partition("?")
         if path == "/openapi.json":
             return None  # the document itself
         operations = next((methods for pattern, methods in self._paths if pattern.fullmatch(path)), {})
@@ -69,7 +71,10 @@ class Documented:
         content = answer["content"].get(media)
         if content is None:
             return _text(method, path, status, [f"content type {media!r} is not documented"])
-        return _text(method, path, status, self._of_body(media, content, body))
+        found = self._of_body(media, content, body)
+        if media in JSON_TYPES and "versions=number" not in query:
+            found += _inexact(json.loads(body))
+        return _text(method, path, status, found)
 
     def _of_body(self, media: str, content: Json, body: bytes) -> list[str]:
         if media == EVENTS:
@@ -81,6 +86,15 @@ class Documented:
         if media == MSGPACK and "$ref" in content["schema"]:
             return self.problems(content["schema"], msgspec.msgpack.decode(body))
         return []
+
+
+def _inexact(value: Any) -> list[str]:
+    """Names the integers that a double does not hold; those of rows are their columns' matter."""
+    if isinstance(value, list):
+        return [fault for child in value for fault in _inexact(child)]
+    if isinstance(value, dict):
+        return [fault for name, child in value.items() if name not in ("row", "rows") for fault in _inexact(child)]
+    return [f"the integer {value} is another one in JavaScript"] if type(value) is int and abs(value) > 1 << 53 else []
 
 
 def strict(node: Any) -> Any:
@@ -129,7 +143,8 @@ def checked(app: ASGIApp) -> ASGIApp:
             else:
                 parts.append(message.get("body", b""))
                 if content_type.startswith(EVENTS) or not message.get("more_body", False):
-                    note(scope["method"], scope["raw_path"].decode(), status, content_type, b"".join(parts))
+                    path = scope["raw_path"] + b"?" + scope["query_string"]
+                    note(scope["method"], path.decode(), status, content_type, b"".join(parts))
                     parts.clear()
             await send(message)
 
@@ -157,5 +172,5 @@ async def async_read_hook(response: httpx.Response) -> None:
 
 
 def _path(response: httpx.Response) -> str:
-    return response.request.url.raw_path.decode().partition("?")[0]
+    return response.request.url.raw_path.decode()
 

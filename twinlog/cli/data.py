@@ -120,7 +120,7 @@ def get(
     with connected(config, deadline_s) as client:
         found = client.get(table, _key(key), columns=columns.split(",") if columns else None, as_of=as_of or None)
     if as_json:
-        print_json({"row": _shown(found.row), "version": found.version})
+        print_json({"row": _shown(found.row), "version": str(found.version)})
         return
     shown = Table(box=None, pad_edge=False, show_header=False)
     shown.add_column(style="dim", no_wrap=True)
@@ -251,7 +251,7 @@ def receipt(
 
 def _show_ack(ack: Ack, *, as_json: bool) -> None:
     if as_json:
-        print_json(msgspec.to_builtins(ack))
+        print_json({**msgspec.to_builtins(ack), "version": str(ack.version)})
     else:
         how = "[green]in both logs[/]" if ack.mode == "sync" else "[yellow]in the local log only[/]"
         out().print(f"acknowledged ({ack.mode}: {how})   version {ack.version}   receipt {ack.receipt}")

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.api.api_context import ApiContext
 from gateway.api.batches import check_row, mutate_rows
-from gateway.api.bodies import encoded
+from gateway.api.bodies import encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, Head, decoded_part, is_write_method, read_head, wanted_type
@@ -77,7 +77,8 @@ async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answ
     rows, token = await read_page(context, codec, scan)
     kind = wanted_type(head, (JSON, MSGPACK))
     decode = codec.decoder(scan.columns, native=kind == MSGPACK)
-    return encoded(PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token), kind)
+    versions = [shown_version(row.version, kind, head) for row in rows]
+    return encoded(PageAnswer([decode(row.key, row.value) for row in rows], versions, token), kind)
 
 
 async def _table(context: ApiContext, head: Head, names: list[str], query: str, body: bytes) -> Answer:

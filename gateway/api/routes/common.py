@@ -37,28 +37,31 @@ def json_answer(document: msgspec.Struct, status: int = 200, *headers: tuple[byt
     return to_response(Answer(status, [(b"content-type", JSON.encode()), *headers], msgspec.json.encode(document)))
 
 
-def head_of(request: Request) -> Head:
-    return read_head(request.method, request.scope["raw_path"], request.scope["headers"])
+def head_of(request: Request, versions: str = "string", int64: str = "number") -> Head:
+    """Returns the head. `versions`, `int64`: the parameters that say how the answer shows versions and int64 columns."""
+    head = read_head(request.method, request.scope["raw_path"], request.scope["headers"])
+    head.number_versions, head.int64_text = versions == "number", int64 == "string"
+    return head
 
 
-async def whole_request(request: Request, context: ApiContext) -> tuple[Head, bytes]:
+async def whole_request(request: Request, context: ApiContext, versions: str = "string") -> tuple[Head, bytes]:
     """Returns the head, and a body that holds one row or a document."""
-    return await _whole(request, context.http.row_body_bytes_max)
+    return await _whole(request, context.http.row_body_bytes_max, versions)
 
 
-async def whole_batch(request: Request, context: ApiContext) -> tuple[Head, bytes]:
+async def whole_batch(request: Request, context: ApiContext, versions: str) -> tuple[Head, bytes]:
     """Returns the head, and a body that holds many rows."""
-    return await _whole(request, context.http.body_bytes_max)
+    return await _whole(request, context.http.body_bytes_max, versions)
 
 
-async def _whole(request: Request, bytes_max: int) -> tuple[Head, bytes]:
-    head = head_of(request)
+async def _whole(request: Request, bytes_max: int, versions: str) -> tuple[Head, bytes]:
+    head = head_of(request, versions)
     return head, await read_body(request.receive, head.content_length, bytes_max, request.scope[BODY_HOLD])
 
 
-async def head_once_whole(request: Request, context: ApiContext) -> Head:
+async def head_once_whole(request: Request, context: ApiContext, versions: str = "string") -> Head:
     """Returns the head of a write that takes no body. Raises MalformedBody where the request is broken: nothing may act."""
-    head, _ = await whole_request(request, context)
+    head, _ = await whole_request(request, context, versions)
     return head
 
 

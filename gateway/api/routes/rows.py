@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -35,6 +35,10 @@ AsOf = Annotated[str | None, Query(
     description="a version, or an RFC 3339 time: the row as it was then", examples=["2013-01-01T05:00:00Z"]
 )]
 Stale = Annotated[bool, Query(description="also a standby may answer; it says how far behind it is in Twinlog-Stale (seconds)")]
+Versions = Annotated[Literal["string", "number"], Query(
+    description="versions in JSON as decimal text, or as numbers, which JavaScript reads wrongly above 2^53"
+)]
+Int64 = Annotated[Literal["number", "string"], Query(description="values of int64 columns as numbers, or as decimal text")]
 Columns = Annotated[str | None, Query(description="names joined by commas; left out: all", examples=["carrier,delay_min"])]
 
 
@@ -49,8 +53,8 @@ def router(context: ApiContext) -> APIRouter:
         ) | api.headers(*api.WRITE_HEADERS),
         responses=_MUTATED, description=f"Content types: {', '.join(BATCH_TYPES)}. An Arrow stream holds rows to upsert.",
     )
-    async def mutate(table: TableName, request: Request) -> Response:
-        head, body = await whole_batch(request, context)
+    async def mutate(table: TableName, request: Request, versions: Versions = "string") -> Response:
+        head, body = await whole_batch(request, context, versions)
         return to_response(await mutate_rows(context, head, decoded_part(table), body))
 
     @routes.post(
@@ -58,24 +62,24 @@ def router(context: ApiContext) -> APIRouter:
         openapi_extra=api.body(api.ref(CheckBody), examples.CHECK, MSGPACK) | api.headers(*api.WRITE_HEADERS),
         responses=_MUTATED,
     )
-    async def check(table: TableName, key: RowKey, request: Request) -> Response:
-        head, body = await whole_batch(request, context)
+    async def check(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        head, body = await whole_batch(request, context, versions)
         return to_response(await check_row(context, head, decoded_part(table), key, body))
 
     @routes.put(
         row, operation_id="putRow", summary="Write a whole row, new or over an old one", responses=_WRITTEN,
         openapi_extra=api.body(_ROW_SCHEMA, examples.ROW, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
-    async def put(table: TableName, key: RowKey, request: Request) -> Response:
-        head, body = await whole_request(request, context)
+    async def put(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        head, body = await whole_request(request, context, versions)
         return to_response(await row_calls.put_row(context, head, decoded_part(table), key, body))
 
     @routes.patch(
         row, operation_id="patchRow", summary="Change some columns of a row that exists", responses=_WRITTEN,
         openapi_extra=api.body(_ROW_SCHEMA, examples.SOME_COLUMNS, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
-    async def patch(table: TableName, key: RowKey, request: Request) -> Response:
-        head, body = await whole_request(request, context)
+    async def patch(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        head, body = await whole_request(request, context, versions)
         return to_response(await row_calls.patch_row(context, head, decoded_part(table), key, body))
 
     @routes.delete(
@@ -83,8 +87,8 @@ def router(context: ApiContext) -> APIRouter:
         summary="Delete a row", responses=_WRITTEN, openapi_extra=api.headers(*api.ROW_WRITE_HEADERS),
         description="Deletes also a row that is absent; with If-Match: * an absent row is 412.",
     )
-    async def delete(table: TableName, key: RowKey, request: Request) -> Response:
-        head = await head_once_whole(request, context)
+    async def delete(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        head = await head_once_whole(request, context, versions)
         return to_response(await row_calls.delete_row(context, head, decoded_part(table), key))
 
     @routes.get(
@@ -95,9 +99,10 @@ def router(context: ApiContext) -> APIRouter:
         }, 404, 406, 410, 421, 429, 503),
     )
     async def get(
-        table: TableName, key: RowKey, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False
+        table: TableName, key: RowKey, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False,
+        versions: Versions = "string", int64: Int64 = "number",
     ) -> Response:
-        head = head_of(request)
+        head = head_of(request, versions, int64)
         return to_response(await row_calls.get_row(context, head, decoded_part(table), key, columns, as_of, stale))
 
     return routes

@@ -15,12 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import encoded
+from gateway.api.bodies import encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
-from gateway.api.request import JSON, MSGPACK, NDJSON, decoded_part, wanted_type
+from gateway.api.request import JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
-from gateway.api.routes.rows import STALE, AsOf, Columns, Stale
+from gateway.api.routes.rows import STALE, AsOf, Columns, Int64, Stale, Versions
 from gateway.api.row_calls import Label, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
@@ -52,9 +52,10 @@ def router(context: ApiContext) -> APIRouter:
     async def scan_rows(
         table: TableName, request: Request, start: Bound = None, end: Bound = None, where: Where = None,
         columns: Columns = None, limit: Limit = None, page_token: Token = None, as_of: AsOf = None, reverse: Reverse = False,
-        stale: Stale = False,
+        stale: Stale = False, versions: Versions = "string", int64: Int64 = "number",
     ) -> Response:
-        kind = wanted_type(head_of(request), SCAN_TYPES)
+        head = head_of(request, versions, int64)
+        kind = wanted_type(head, SCAN_TYPES)
         if limit is not None and limit > context.http.page_rows_max and kind != NDJSON:
             rows_max = context.http.page_rows_max
             raise InvalidInput(
@@ -65,37 +66,38 @@ def router(context: ApiContext) -> APIRouter:
         scan = plan_scan(codec, ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
         label = stale_label(context, stale)
         if kind == NDJSON:
-            return await _stream(context, codec, scan, label)
-        return to_response(await _page(context, codec, scan, kind, label))
+            return await _stream(context, codec, scan, head, label)
+        return to_response(await _page(context, codec, scan, kind, head, label))
 
     return routes
 
 
-async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, label: Label) -> Answer:
+async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head, label: Label) -> Answer:
     rows, token = await read_page(context, codec, scan)
     labels = [schema_header(codec), *label()]
 
     def encode() -> Answer:
-        decode = codec.decoder(scan.columns, native=kind == MSGPACK)
-        page = PageAnswer([decode(row.key, row.value) for row in rows], [row.version for row in rows], token)
+        decode = codec.decoder(scan.columns, native=kind == MSGPACK, int64_text=head.int64_text)
+        versions = [shown_version(row.version, kind, head) for row in rows]
+        page = PageAnswer([decode(row.key, row.value) for row in rows], versions, token)
         return encoded(page, kind, *labels)
 
     return await asyncio.to_thread(encode) if len(rows) > OFF_LOOP_ROWS else encode()
 
 
-async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, label: Label) -> Response:
+async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, head: Head, label: Label) -> Response:
     """Streams lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
-    response = StreamingResponse(_lines(codec, scan, first, chunks), media_type=NDJSON)
+    response = StreamingResponse(_lines(codec, scan, head, first, chunks), media_type=NDJSON)
     response.raw_headers.extend([schema_header(codec), *label()])
     return response
 
 
 async def _lines(
-    codec: RowCodec, scan: Scan, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
+    codec: RowCodec, scan: Scan, head: Head, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
 ) -> AsyncIterator[bytes]:
-    decode = codec.decoder(scan.columns)
+    decode = codec.decoder(scan.columns, int64_text=head.int64_text)
 
     def encode(rows: list[StoredRow]) -> bytes:
         return _encode_lines([decode(row.key, row.value) for row in rows])

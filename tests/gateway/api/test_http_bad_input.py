@@ -102,7 +102,7 @@ async def test_an_unknown_query_parameter_is_named(door: DoorClient, method: str
     document = problem(answer, 422, "invalid-input", parameters=["colour"])
     if path == ROWS:
         assert set(document["allowed"]) == {
-            "start", "end", "where", "columns", "limit", "page_token", "as_of", "reverse", "stale",
+            "start", "end", "where", "columns", "limit", "page_token", "as_of", "reverse", "stale", "versions", "int64",
         }
 
 

@@ -178,7 +178,7 @@ def test_every_fact_that_an_error_carries_is_a_member_of_problems() -> None:
 def test_an_answer_that_differs_from_its_schema_is_a_fault(
     document: dict[str, Any], change: Callable[[dict[str, Any]], Any], said: str
 ) -> None:
-    known, body = Documented(document), {"version": 1, "receipt": "AQ", "mode": "sync"}
+    known, body = Documented(document), {"version": "1", "receipt": "AQ", "mode": "sync"}
     put = ("PUT", "/v1/tables/t/rows/a,1", 200, "application/json")
     assert known.fault(*put, json.dumps(body).encode()) is None
     change(body)
@@ -244,9 +244,9 @@ def test_the_four_forms_of_a_batch(document: dict[str, Any]) -> None:
 def test_row_headers_and_parameters_are_there(document: dict[str, Any]) -> None:
     row = document["paths"]["/v1/tables/{table}/rows/{key}"]
     put = {parameter["name"] for parameter in row["put"]["parameters"]}
-    assert put == {"table", "key", "Idempotency-Key", "Twinlog-Deadline-S", "If-Match", "If-None-Match"}
+    assert put == {"table", "key", "Idempotency-Key", "Twinlog-Deadline-S", "If-Match", "If-None-Match", "versions"}
     get = {parameter["name"] for parameter in row["get"]["parameters"]}
-    assert get == {"table", "key", "columns", "as_of", "stale", "If-None-Match"}
+    assert get == {"table", "key", "columns", "as_of", "stale", "versions", "int64", "If-None-Match"}
 
 
 async def test_examples_are_taken_as_they_stand(document: dict[str, Any], plain: DoorClient) -> None:

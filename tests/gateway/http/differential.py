@@ -58,7 +58,10 @@ KEYS = [
     "\u00e9,1", "UA;1", "UA,1%20", "a" * 1100 + ",1",
 ]
 TABLES = ["flights"] * 12 + ["fl%69ghts", "nope", "FLIGHTS", "", "%2e%2e"]
-QUERIES = [""] * 14 + ["?", "?columns=note", "?columns=nope", "?as_of=1", "?stale=true", "?x=1", "#part", "?columns=note#p"]
+QUERIES = [""] * 14 + [
+    "?", "?columns=note", "?columns=nope", "?as_of=1", "?stale=true", "?versions=number", "?int64=string", "?x=1", "#part",
+    "?columns=note#p",
+]
 BODIES: list[bytes] = [
     b"{}", b'{"note":"a"}', b'{"note":"b","delay":1.5}', b'{"carrier":"UA","flight":1}', b'{"carrier":"DL"}', b'{"nope":1}',
     b'{"delay":null,"at":"2013-01-01T05:00:00Z","raw":"AAE="}', b'{"note":null}', b'{"flight":"1"}', b"", b"[]", b"null", b"{",

@@ -47,7 +47,7 @@ async def test_thousands_of_pipelined_writes_are_all_answered_in_order(served: D
     count = 3000
     writer.write(b"".join(_put(f"UA,{number}", more="x-filler: " + "y" * 60 + "\r\n") for number in range(count)))
     data = await _until(reader, count, b'"version":')
-    versions = [int(part.partition(b",")[0]) for part in data.split(b'"version":')[1:]]
+    versions = [int(part.partition(b'"')[0]) for part in data.split(b'"version":"')[1:]]
     assert versions == sorted(versions)
     assert len(versions) == count
     writer.close()

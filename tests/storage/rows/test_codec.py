@@ -109,7 +109,7 @@ def test_absent_columns_get_their_default_or_null() -> None:
     [
         ({"colour": 1}, "colour", "not a column of table 't'"),
         ({"id": None}, "id", "null"),
-        ({"id": "7"}, "id", "integer"),
+        ({"id": "7.0"}, "id", "integer"),
         ({"site": "\ud800"}, "site", "surrogate"),
         ({"note": "\ud800"}, "note", "surrogate"),
         ({"note": 1}, "note", "string"),

@@ -26,7 +26,7 @@ def checked(schema: TableSchema, row: dict[str, Any]) -> tuple[bytes, bytes]:
 @given(st.data())
 def test_whatever_the_codec_stores_passes(data: st.DataObject) -> None:
     schema = data.draw(tables())
-    assert stored_schema(encode_schema(schema)) == schema
+    assert encode_schema(stored_schema(encode_schema(schema))) == encode_schema(schema)  # a NaN does not equal itself
     stored, codec = StoredTable(schema), RowCodec(schema)
     key, value = checked(schema, data.draw(stored_rows(schema)))
     stored.key(key)
