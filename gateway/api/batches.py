@@ -16,6 +16,7 @@ import msgspec
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded, decoded_object, encoded, shown_version
 from gateway.api.documents import BatchAnswer
+from gateway.api.entity_tags import etag
 from gateway.api.problems import Answer
 from gateway.api.request import (
     ARROW,
@@ -25,7 +26,6 @@ from gateway.api.request import (
     VERSION_DIGITS_MAX,
     Head,
     body_too_large,
-    etag,
     expect_type,
     wanted_type,
 )

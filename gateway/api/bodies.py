@@ -13,6 +13,7 @@ from twinlog import decoding
 from twinlog.errors import InvalidInput, MalformedBody
 
 T = TypeVar("T")
+VARY = (b"vary", b"Accept")  # of what is read, so that no cache takes one representation for another
 _JSON_HEADER = (b"content-type", JSON.encode())
 _MSGPACK_HEADER = (b"content-type", MSGPACK.encode())
 _encode_json = msgspec.json.Encoder().encode

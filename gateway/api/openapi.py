@@ -145,15 +145,16 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "schema": {"type": "integer", "minimum": 0}, "example": 1_357_016_520_000,
     },
     "Accept": {
-        "description": "application/json or application/x-msgpack for a page, application/x-ndjson for a stream of lines",
+        "description": "application/json or application/x-msgpack; of a scan also application/x-ndjson, for a stream of lines",
         "schema": {"type": "string"}, "example": "application/x-ndjson",
     },
     "If-Match": {
-        "description": "* or versions in quotes: write only over a row that exists, or is at one of these versions",
+        "description": "* or entity tags: only if the row exists, or is at the version of one of these tags",
         "schema": {"type": "string"}, "example": '"89173404839936000"',
     },
     "If-None-Match": {
-        "description": "* or versions in quotes: only where there is no row, or it is at none of these versions",
+        "description": "* or entity tags: a write only where there is no row, or it is at none of their versions; a read is "
+                       "answered 304 where the row has one of these tags. Weak and foreign tags match nothing",
         "schema": {"type": "string"}, "example": "*",
     },
 }

@@ -1,4 +1,4 @@
-"""Reads what a request says besides its body: content type, conditions, idempotency key, deadline, time to read at.
+"""Reads what a request says besides its body: content type, idempotency key, deadline, time to read at.
 
 What always holds: the hot path and the plain routes read requests with these functions and no others; whatever a header or
 parameter says wrongly is an InvalidInput that names it and what would be right. Source: product.md section 2.
@@ -21,7 +21,6 @@ from starlette.exceptions import HTTPException
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyHold
 from gateway.service.http_settings import HttpSettings
-from gateway.service.port import Condition
 from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
 from twinlog.decoding import decoded
@@ -45,7 +44,7 @@ class Head:
 
     method: str
     path: bytes
-    content_type: str = JSON
+    content_type: str = ""  # none is sent
     accept: str = ""
     if_match: str | None = None
     if_none_match: str | None = None
@@ -61,7 +60,7 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
     head = Head(method, path)
     for name, value in headers:
         if name == b"content-type":
-            head.content_type = value.decode("latin-1").partition(";")[0].strip().lower() or JSON
+            head.content_type = value.decode("latin-1").partition(";")[0].strip().lower()
         elif name == b"content-length":
             head.content_length = int(value)
         elif name == b"accept":
@@ -167,8 +166,9 @@ def request_mark(head: Head, body: bytes) -> RequestMark | None:
 def expect_type(head: Head, allowed: Sequence[str]) -> str:
     """Returns the content type, one of `allowed`. Raises 415 that names them."""
     if head.content_type not in allowed:
+        sent = f"content type {head.content_type[:80]!r} is not taken here" if head.content_type else "Content-Type is missing"
         raise HTTPException(
-            415, f"content type {head.content_type[:80]!r} is not taken here; send {' or '.join(allowed)}",
+            415, f"{sent}; send {' or '.join(allowed)}",
             headers={"accept": ", ".join(allowed)},
         )
     return head.content_type
@@ -185,51 +185,6 @@ def wanted_type(head: Head, offered: Sequence[str]) -> str:
         if kind in offered:
             return kind
     raise HTTPException(406, f"Accept is {head.accept[:80]!r}; this path answers with {' or '.join(offered)}")
-
-
-def row_conditions(head: Head, key: bytes) -> tuple[Condition, ...]:
-    """Returns If-Match and If-None-Match of a write as checks on the row's version."""
-    if head.if_match is None and head.if_none_match is None:
-        return ()
-    conditions = []
-    if head.if_match is not None:
-        versions = etag_versions(head.if_match, "If-Match")
-        text = f"the row is not at the version that If-Match names ({head.if_match[:80]}): read it again and decide anew"
-        if versions is None:
-            conditions.append(Condition(key, exists=True, problem="If-Match is *, but there is no such row"))
-        elif len(versions) == 1:
-            conditions.append(Condition(key, version=versions[0], problem=text))
-        else:
-            conditions.append(Condition(key, versions=tuple(versions), problem=text))
-    if head.if_none_match is not None:
-        versions = etag_versions(head.if_none_match, "If-None-Match")
-        if versions is None:
-            conditions.append(Condition(key, exists=False, problem="If-None-Match is *, but the row exists"))
-        else:
-            text = f"the row is at a version that If-None-Match excludes ({head.if_none_match[:80]})"
-            conditions.append(Condition(key, other_versions=tuple(versions), problem=text))
-    return tuple(conditions)
-
-
-def etag_versions(text: str, header: str) -> list[int] | None:
-    """Returns the versions that entity tags name; None for `*`. Raises InvalidInput that names `header`."""
-    if text.strip() == "*":
-        return None
-    versions = []
-    for tag in text.split(","):
-        inner = tag.strip()
-        digits = inner[1:-1]
-        quoted = len(inner) > 2 and inner[0] == inner[-1] == '"'
-        if not quoted or not (digits.isascii() and digits.isdigit()) or len(digits) > VERSION_DIGITS_MAX:
-            raise InvalidInput(
-                f'{header} holds {inner[:40]!r}: it must be * or versions in quotes, as the ETag of an answer shows them, "123"'
-            )
-        versions.append(int(digits))
-    return versions
-
-
-def etag(version: int) -> bytes:
-    return b'"%d"' % version
 
 
 def point_in_time(text: str | None) -> int | None:

@@ -1,8 +1,8 @@
 """One row over HTTP: put, change, delete, read, check-and-mutate. The hot path and the plain routes both end here.
 
-What always holds: the answer of a write carries its version as ETag; a read is of the version in its ETag, and names its schema
-in `Twinlog-Schema`; an answer that may be behind says so in `Twinlog-Stale`; a write that is sent again gets its first answer,
-also when its table has changed since and would not take it any more. Source: product.md section 2.
+What always holds: a write's answer carries its version as ETag; a read is of the version in its ETag, says that it depends on
+Accept, and names its schema in `Twinlog-Schema`; an answer that may be behind says so in `Twinlog-Stale`; a write that is sent
+again gets its first answer, also when its table has changed since and would not take it any more. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ from collections.abc import Callable
 from math import ceil
 
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import decoded_object, encoded, shown_version
+from gateway.api.bodies import VARY, decoded_object, encoded, shown_version
 from gateway.api.documents import RowAnswer, WriteAnswer
+from gateway.api.entity_tags import etag, is_known, is_matched, representation, row_conditions, unmatched
 from gateway.api.problems import Answer
 from gateway.api.request import (
     JSON,
     MSGPACK,
     Head,
     column_list,
-    etag,
-    etag_versions,
     expect_type,
     point_in_time,
-    row_conditions,
     wanted_type,
 )
 from gateway.service.port import Mutation, WriteResult
 from storage.rows.codec import RowCodec
-from twinlog.errors import InvalidInput, NotFound
+from twinlog.errors import InvalidInput, NotFound, PreconditionFailed
 
 STALE_HEADER = b"twinlog-stale"
 Label = Callable[[], list[tuple[bytes, bytes]]]
@@ -78,7 +76,7 @@ async def get_row(
     context: ApiContext, head: Head, table: str, key_path: str, columns: str | None = None, as_of: str | None = None,
     stale: bool = False,
 ) -> Answer:
-    """Returns the row, or 304 when If-None-Match names its version. Raises NotFound."""
+    """Returns the row, or 304 when If-None-Match names what would be sent. Raises NotFound, PreconditionFailed by If-Match."""
     answer_type = wanted_type(head, ROW_TYPES)
     codec = context.codec(table)
     key = codec.keys.key_from_path(key_path)
@@ -87,11 +85,12 @@ async def get_row(
     row = await context.read(codec.schema, key, point_in_time(as_of), stale)
     if row is None:
         raise NotFound(f"table {table!r} has no row with the key {key_path[:200]}", table=table, key=key_path[:200])
-    headers = [(b"etag", etag(row.version)), schema_header(codec), *label()]
-    if head.if_none_match is not None:
-        versions = etag_versions(head.if_none_match, "If-None-Match")
-        if versions is None or row.version in versions:
-            return Answer(304, headers, b"")
+    if head.if_match is not None and not is_matched(head, row.version):
+        raise PreconditionFailed(unmatched(head.if_match), key=key_path[:200], version=row.version)
+    tag = etag(row.version, representation(codec, answer_type, columns, head.number_versions, head.int64_text))
+    headers = [(b"etag", tag), VARY, schema_header(codec), *label()]
+    if is_known(head, tag):
+        return Answer(304, headers, b"")
     version = shown_version(row.version, answer_type, head)
     return encoded(RowAnswer(decode(row.key, row.value), version), answer_type, *headers)
 

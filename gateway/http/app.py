@@ -1,8 +1,8 @@
 """Builds the HTTP door of a site: the FastAPI app with its routes. The hot path (hot_path.py) stands before it in the server.
 
 What always holds: every error, FastAPI's own included, is answered as a problem; a query parameter that a path does not know
-is refused by name. Paths are matched as they stand in the request line, still percent-encoded, so that a `/` or `,` inside a
-key is not taken for a separator. Source: product.md section 2.
+is refused by name, and so is a condition on a write that would ignore it. Paths are matched as they stand in the request line,
+still percent-encoded, so that a `/` or `,` inside a key is not taken for a separator. Source: product.md section 2.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def build_app(
     context = ApiContext(service, config, now_s=now_s, new_id=new_id)
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
-        dependencies=[Depends(_only_known_parameters)], telemetry={"tracing": False, "metrics": False, "logs": False},
+        dependencies=[Depends(_only_known_parameters), Depends(_only_known_conditions)],
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     routers = [room.router(context) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
     routers += [checks.view_router(context), barriers.router(context), barriers.audits_router(context)]
@@ -102,3 +103,15 @@ async def _only_known_parameters(request: Request) -> None:
             f"unknown query parameter {', '.join(repr(name[:60]) for name in unknown)}; this path knows {listed}",
             parameters=[name[:60] for name in unknown], allowed=known,
         )
+
+
+async def _only_known_conditions(request: Request) -> None:
+    """Raises InvalidInput that names a condition which this write would ignore."""
+    if not is_write_method(request.method):
+        return
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    taken = {shown["name"] for shown in (route.openapi_extra or {}).get("parameters", ())}
+    for name in ("If-Match", "If-None-Match"):
+        if name in request.headers and name not in taken:
+            raise InvalidInput(f"{request.method} takes no {name} here, and nothing was done: leave it out")

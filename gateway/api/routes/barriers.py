@@ -57,7 +57,7 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.delete(
         "/{name}", operation_id="releaseBarrier", summary="Release the snapshot of this site", status_code=204,
-        responses=api.answers({204: {"description": "released"}}, 404),
+        responses=api.answers({204: {"description": "released"}}, 404, 413, 415),
     )
     async def release_barrier(name: BarrierName, request: Request) -> Response:
         await head_once_whole(request, context)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.problems import Answer
-from gateway.api.request import JSON, Head, expect_type, read_body, read_head
+from gateway.api.request import JSON, MSGPACK, Head, expect_type, read_body, read_head
 from storage.rows.schema import NAME
 
 T = TypeVar("T")
@@ -61,7 +61,9 @@ async def _whole(request: Request, bytes_max: int, versions: str) -> tuple[Head,
 
 async def head_once_whole(request: Request, context: ApiContext, versions: str = "string") -> Head:
     """Returns the head of a write that takes no body. Raises MalformedBody where the request is broken: nothing may act."""
-    head, _ = await whole_request(request, context, versions)
+    head, body = await whole_request(request, context, versions)
+    if body:
+        expect_type(head, (JSON, MSGPACK))
     return head
 
 

@@ -12,7 +12,7 @@ from gateway.api import openapi as api
 from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.body_budget import BodyHold
 from gateway.api.problems import Answer
-from gateway.api.request import MSGPACK, read_body
+from gateway.api.request import MSGPACK, expect_type, read_body
 from gateway.api.routes.common import head_of, to_response
 
 Method = Annotated[str, Path(description="a method of remote_log/replication/messages.py", examples=["status"])]
@@ -23,12 +23,13 @@ def router(context: ApiContext) -> APIRouter:
 
     @routes.post(
         "/peer/{method}", operation_id="callPeer", summary="Call a method of the other site", responses=api.answers(
-            {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 429, 503
+            {200: api.raw_answer("a msgpack map", MSGPACK)}, 400, 404, 408, 409, 413, 415, 429, 503
         ),
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
     )
     async def peer_call(method: Method, request: Request) -> Response:
         head = head_of(request)
+        expect_type(head, (MSGPACK,))
         hold: BodyHold = request.scope[BODY_HOLD]
         hold.of_peer = True
         body = await read_body(request.receive, head.content_length, context.http.bodies_bytes_max, hold)

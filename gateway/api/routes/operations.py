@@ -70,7 +70,7 @@ def router(context: ApiContext) -> APIRouter:
     async def operation_events(operation_id: OperationId) -> Response:
         return await event_stream("operation", operations.follow(decoded_part(operation_id)), context.closing)
 
-    changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 503)
+    changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 413, 415, 503)
 
     @routes.post(
         "/{operation_id}:abort", operation_id="abortOperation", summary="Abort an operation before its point of no return",

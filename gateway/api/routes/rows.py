@@ -28,6 +28,8 @@ from gateway.api.routes.common import (
 _ROW_SCHEMA = {"type": "object", "description": "column -> value; key columns may be left out, they stand in the path"}
 _PROBLEMS = (400, 404, 406, 408, 409, 412, 413, 415, 421, 429, 503, 504)
 _ETAG = {"ETag": "the version in quotes"}
+_TAG = {"ETag": "the version, and a mark for any form but the whole row as JSON by the table's first columns, in quotes"}
+SHOWN_VARY = {"Vary": "Accept"}
 _WRITTEN = api.answers({200: api.answer("acknowledged", examples.WRITTEN, MSGPACK, headers=_ETAG)}, *_PROBLEMS)
 _MUTATED = api.answers({200: api.answer("all acknowledged", examples.MUTATED, MSGPACK, headers=_ETAG)}, *_PROBLEMS)
 STALE = {"Twinlog-Stale": "seconds behind, or unknown"}
@@ -92,11 +94,11 @@ def router(context: ApiContext) -> APIRouter:
         return to_response(await row_calls.delete_row(context, head, decoded_part(table), key))
 
     @routes.get(
-        row, operation_id="getRow", summary="Read a row", openapi_extra=api.headers("If-None-Match"),
+        row, operation_id="getRow", summary="Read a row", openapi_extra=api.headers("If-Match", "If-None-Match", "Accept"),
         responses=api.answers({
-            200: api.answer("the row", examples.ROW_READ, MSGPACK, headers=_ETAG | STALE | SCHEMA),
-            304: {"description": "the row is still at a version that If-None-Match names"},
-        }, 404, 406, 410, 421, 429, 503),
+            200: api.answer("the row", examples.ROW_READ, MSGPACK, headers=_TAG | SHOWN_VARY | STALE | SCHEMA),
+            304: {"description": "If-None-Match names the ETag that the row still has in this form"},
+        }, 404, 406, 410, 412, 421, 429, 503),
     )
     async def get(
         table: TableName, key: RowKey, request: Request, columns: Columns = None, as_of: AsOf = None, stale: Stale = False,

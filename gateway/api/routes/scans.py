@@ -15,12 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
-from gateway.api.bodies import encoded, shown_version
+from gateway.api.bodies import VARY, encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
-from gateway.api.routes.rows import STALE, AsOf, Columns, Int64, Stale, Versions
+from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Int64, Stale, Versions
 from gateway.api.row_calls import Label, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
@@ -41,7 +41,7 @@ Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
-    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=STALE | SCHEMA)
+    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=SHOWN_VARY | STALE | SCHEMA)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": examples.LINES}
 
     @routes.get(
@@ -74,7 +74,7 @@ def router(context: ApiContext) -> APIRouter:
 
 async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head, label: Label) -> Answer:
     rows, token = await read_page(context, codec, scan)
-    labels = [schema_header(codec), *label()]
+    labels = [VARY, schema_header(codec), *label()]
 
     def encode() -> Answer:
         decode = codec.decoder(scan.columns, native=kind == MSGPACK, int64_text=head.int64_text)
@@ -90,7 +90,7 @@ async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, head: Head, 
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
     response = StreamingResponse(_lines(codec, scan, head, first, chunks), media_type=NDJSON)
-    response.raw_headers.extend([schema_header(codec), *label()])
+    response.raw_headers.extend([VARY, schema_header(codec), *label()])
     return response
 
 

@@ -20,6 +20,7 @@ from twinlog.errors import Overloaded
 
 MIB = 1 << 20
 BATCH = "/v1/tables/flights/rows:mutate"
+JSON_BODY = {"content-type": "application/json"}
 PACKED = {"content-type": "application/x-msgpack"}
 
 
@@ -126,12 +127,12 @@ async def test_bodies_beyond_the_budget_are_refused_unread(short_waits: None) ->
         held = door.app.context.bodies.hold()
         await held.take(MIB)
         body = msgspec.json.encode({"mutations": [{"op": "upsert", "row": {"carrier": "x" * 500_000, "flight": 1}}]})
-        answer = await door.http.post(BATCH, content=body)
+        answer = await door.http.post(BATCH, content=body, headers=JSON_BODY)
         problem(answer, 429, "overloaded", outcome="not_applied")
         assert int(answer.headers["retry-after"]) >= 1
         await door.put("UA,1", {})
         held.release()
-        answer = await door.http.post(BATCH, content=body)
+        answer = await door.http.post(BATCH, content=body, headers=JSON_BODY)
         problem(answer, 413, "too-large")  # read now: its key is too long
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.http.protocol import ConnectionLimits
 from gateway.service.http_settings import HttpSettings
+from tests.gateway.documented import document
 from tests.gateway.door_client import ROWS, DoorClient, problem, served_door
 
 JSON = {"content-type": "application/json"}
@@ -104,6 +105,28 @@ async def test_an_unknown_query_parameter_is_named(door: DoorClient, method: str
         assert set(document["allowed"]) == {
             "start", "end", "where", "columns", "limit", "page_token", "as_of", "reverse", "stale", "versions", "int64",
         }
+
+
+WRITES = [
+    (method, path.replace("{table}", "flights").replace("{key}", "UA,1"))
+    for path, methods in document()["paths"].items() for method in methods if method != "get"
+]
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-type": ""}, {"content-type": "text/plain"}], ids=["none", "empty", "text"])
+@pytest.mark.parametrize(("method", "path"), WRITES, ids=[f"{method} {path}" for method, path in WRITES])
+async def test_no_write_takes_a_body_that_any_page_may_send(
+    plain: DoorClient, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """A browser sends text, forms and bodies without a type to any site without asking it first."""
+    await plain.put("UA,1", {})
+    answer = await plain.http.request(method.upper(), path, content=b'{"kind":"failover","to":"b"}', headers=headers)
+    problem(answer, 415, "unsupported-media-type", outcome="not_applied")
+    await plain.get("UA,1")
+
+
+async def test_a_write_without_a_body_needs_no_type(door: DoorClient) -> None:
+    assert (await door.http.delete(f"{ROWS}/UA,1")).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path", "named"), [

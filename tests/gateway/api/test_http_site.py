@@ -19,6 +19,8 @@ from tests.gateway.door_client import ROWS, DoorClient, problem
 from twinlog import errors
 from twinlog.problem_documents import error_from_problem
 
+PACKED = {"content-type": "application/x-msgpack"}
+
 
 async def test_the_cluster_document(plain: DoorClient) -> None:
     answer = await plain.http.get("/v1/cluster")
@@ -177,15 +179,22 @@ async def test_figures_for_prometheus(door: DoorClient) -> None:
     assert 'twinlog_http_problems_total{status="404"} 1.0' in page
 
 
+async def test_a_peer_call_of_another_content_type_is_refused(plain: DoorClient) -> None:
+    """A page of any other site may send text, but not msgpack, without asking first."""
+    for headers in ({}, {"content-type": "text/plain"}):
+        answer = await plain.http.post("/internal/v1/peer/echo", content=b"\x80", headers=headers)
+        problem(answer, 415, "unsupported-media-type", outcome="not_applied")
+
+
 async def test_peer_calls_carry_bytes(plain: DoorClient) -> None:
-    answer = await plain.http.post("/internal/v1/peer/echo", content=b"\x81\xa1a\xff")
+    answer = await plain.http.post("/internal/v1/peer/echo", content=b"\x81\xa1a\xff", headers=PACKED)
     assert (answer.status_code, answer.content) == (200, b"\x81\xa1a\xff")
 
 
 @pytest.mark.parametrize("kind", [errors.LogGap, errors.Fenced, errors.InvalidInput, errors.DfsExists, errors.ClaimLost])
 async def test_peer_errors_come_back_as_they_were(plain: DoorClient, kind: type[errors.TwinlogError]) -> None:
     body = msgspec.msgpack.encode([kind.code, {"held_seq": 7, "offered_previous": 9}])
-    answer = await plain.http.post("/internal/v1/peer/raise", content=body)
+    answer = await plain.http.post("/internal/v1/peer/raise", content=body, headers=PACKED)
     error = error_from_problem(answer.status_code, answer.content)
     assert type(error) is kind
     assert (error.message, error.fields["held_seq"], error.fields["offered_previous"]) == ("planted", 7, 9)

@@ -246,7 +246,7 @@ def test_row_headers_and_parameters_are_there(document: dict[str, Any]) -> None:
     put = {parameter["name"] for parameter in row["put"]["parameters"]}
     assert put == {"table", "key", "Idempotency-Key", "Twinlog-Deadline-S", "If-Match", "If-None-Match", "versions"}
     get = {parameter["name"] for parameter in row["get"]["parameters"]}
-    assert get == {"table", "key", "columns", "as_of", "stale", "versions", "int64", "If-None-Match"}
+    assert get == {"table", "key", "columns", "as_of", "stale", "versions", "int64", "Accept", "If-Match", "If-None-Match"}
 
 
 async def test_examples_are_taken_as_they_stand(document: dict[str, Any], plain: DoorClient) -> None:
