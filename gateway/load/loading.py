@@ -160,16 +160,19 @@ async def load(plan: LoadPlan) -> dict[str, Any]:
         state = stack.enter_context(LoadState(plan.state, head))
         acks = stack.enter_context(plan.acks.open("ab")) if plan.acks is not None else None
         async with AsyncClient(plan.address, patience) as client:
-            await _ensure_table(client, source)
+            source = source.fitted(await _not_null_columns(client, source))
             progress = stack.enter_context(_progress_bar())
             loader = _Loader(client, source, plan, state, acks, progress)
             await loader.run()
     return {"source": source.name, "table": source.table, "load": state.head.load, **loader.tally.summary(time.monotonic())}
 
 
-async def _ensure_table(client: AsyncClient, source: Source) -> None:
-    if source.table not in [table["name"] for table in await client.tables()]:
-        await client.create_table(await asyncio.to_thread(source.table_body))
+async def _not_null_columns(client: AsyncClient, source: Source) -> list[str]:
+    """The columns of the table that take no null. The table is created where there is none."""
+    table = next((table for table in await client.tables() if table["name"] == source.table), None)
+    if table is None:
+        table = await client.create_table(await asyncio.to_thread(source.table_body))
+    return [column["name"] for column in table["columns"] if not column["nullable"]]
 
 
 def _progress_bar() -> Progress:

@@ -1,19 +1,21 @@
 """The source of a load: a CSV, Parquet or NDJSON file, or the public data set of flights; cut into numbered batches.
 
 What always holds: the same source with the same options gives the same rows in the same batches, whatever happened before
-(a resumed load depends on it); a primary key that is not unique is refused before a row is sent.
+(a resumed load depends on it); a primary key that is not unique is refused before a row is sent; an empty field of a CSV
+file is null where its column takes null, and `""`, in quotes, is the empty text.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.json  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
@@ -26,12 +28,22 @@ FLIGHTS_KEY = ("time_hour", "carrier", "flight", "origin")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`table` is the destination. `rows` holds the data. `key` is empty when the destination must exist already."""
+    """`table` is the destination. `rows` holds the data. `key` is empty when the destination must exist already. `texts`: the
+    columns of text whose empty fields were read as null."""
 
     name: str
     table: str
     key: tuple[str, ...]
     rows: pa.Table
+    texts: frozenset[str] = frozenset()
+
+    def fitted(self, not_null: Collection[str]) -> Source:
+        """This source for a table whose columns `not_null` take no null: an empty field is the empty text there."""
+        rows = self.rows
+        for name in sorted(self.texts.intersection(not_null)):
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.schema.field(place), pc.fill_null(rows.column(place), ""))
+        return replace(self, rows=rows)
 
     def batches(self, batch_rows: int, rows_max: int) -> Iterator[tuple[int, int, pa.Table]]:
         """(batch number from 0, its first row from 0, its rows); `rows_max` 0: all."""
@@ -82,7 +94,29 @@ def open_source(source: str, table: str, key: tuple[str, ...]) -> Source:
         rows = read(path)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInput(f"{path} cannot be read as {path.suffix[1:]}: {error}") from error
-    return Source(str(path.resolve()), table, key, _plain(rows))
+    texts = _texts(rows) if path.suffix.lower() == ".csv" else []
+    return Source(str(path.resolve()), table, key, _plain(rows), frozenset(texts)).fitted(key)
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Reads once for the types of the columns, and the columns of text once more: an empty field of theirs is null."""
+    rows = pa.csv.read_csv(path, convert_options=pa.csv.ConvertOptions(quoted_strings_can_be_null=False))
+    if texts := _texts(rows):
+        options = pa.csv.ConvertOptions(
+            include_columns=texts, column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        again = pa.csv.read_csv(path, convert_options=options)
+        for name in texts:
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.schema.field(place), again.column(name))
+    return rows
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """The columns of text. One whose name stands twice is none: the door refuses such a table."""
+    names = rows.column_names
+    return [field.name for field in rows.schema if pa.types.is_string(field.type) and names.count(field.name) == 1]
 
 
 def _plain(rows: pa.Table) -> pa.Table:
@@ -135,7 +169,7 @@ def _flights() -> pa.Table:
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
-    ".csv": lambda path: pa.csv.read_csv(path),
+    ".csv": _read_csv,
     ".parquet": lambda path: pa.parquet.read_table(path),
     ".ndjson": lambda path: pa.json.read_json(path),
 }

@@ -61,6 +61,23 @@ def test_a_file_becomes_a_table(sites: TwoSites, csv: Path, tmp_path: Path) -> N
         assert all(client.receipt(ack["receipt"]).outcome == "survived" for ack in acks)
 
 
+def test_an_empty_field_is_null_where_its_column_takes_null(sites: TwoSites, tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text('id,part,a,b,n\n1,x,,"",\n2,,NA,null,3\n3,y,"a ""b""",,NA\n', encoding="utf-8")
+    assert run_load(plan(sites, file, key=("id", "part")))["rows"] == 3
+    assert stored(sites) == [
+        {"id": 1, "part": "x", "a": None, "b": "", "n": None}, {"id": 2, "part": "", "a": "NA", "b": "null", "n": 3},
+        {"id": 3, "part": "y", "a": 'a "b"', "b": None, "n": None},
+    ]
+    with Client(sites.address) as client:
+        columns = [{"name": "id", "type": "int64"}, {"name": "a", "type": "string", "nullable": False}]
+        client.create_table({"name": "strict", "columns": columns, "primary_key": ["id"]})
+        other = tmp_path / "strict.csv"
+        other.write_text("id,a\n1,\n2,x\n", encoding="utf-8")
+        run_load(plan(sites, other, table="strict", key=()))
+        assert [row["a"] for row in client.scan("strict")] == ["", "x"]
+
+
 def test_lost_replies_and_a_switch_repeat_nothing(sites: TwoSites, csv: Path) -> None:
     sites.doors["a"].faults = ["", "refused-unknown", "switch"]
     sites.doors["b"].faults = ["draining", "refused-unknown"]
