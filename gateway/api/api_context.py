@@ -13,7 +13,7 @@ from typing import TypeVar
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
 from gateway.api.metrics import DoorMetrics
 from gateway.api.problems import Answer, answer_for, forget_frames, known
-from gateway.api.request import Head, deadline_s, idempotency
+from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import Condition, Mutation, SiteService, WriteRequest, WriteResult
 from storage.engine import StoredRow
@@ -61,24 +61,29 @@ class ApiContext:
 
     async def write(
         self, table: TableSchema, head: Head, body: bytes, mutations: Sequence[Mutation],
-        conditions: Sequence[Condition] = (), records: list[Record] | None = None,
+        conditions: Sequence[Condition] = (), records: list[Record] | None = None, canonical: Canonical = canonical_document,
     ) -> WriteResult:
-        """Writes `mutations` (or `records`) in one request, with the idempotency key and the deadline of its head."""
+        """Writes `mutations` (or `records`) in one request, with the idempotency key and the deadline of its head.
+
+        `canonical`: how the body reads, so that the same request is known again.
+        """
         key, digest = None, b""
         if head.idempotency_key is not None:
-            key, digest = await self.convert(body, lambda: idempotency(head, body))
+            key, digest = await self.convert(body, lambda: idempotency(head, body, canonical))
         request = WriteRequest(table, mutations, conditions, key, digest, records)
         began_s = self.now_s()
         result = await self.service.rows.write(request, deadline_s(head, self.http))
         self.metrics.ack_s[result.mode](self.now_s() - began_s)
         return result
 
-    async def repeated(self, head: Head, body: bytes, error: TwinlogError) -> WriteResult:
+    async def repeated(
+        self, head: Head, body: bytes, error: TwinlogError, canonical: Canonical = canonical_document
+    ) -> WriteResult:
         """Returns the recorded answer to a write that was sent again and is no longer valid, since its table has changed.
 
         Raises `error`, the fault that it has now, when nothing is recorded: then nothing was applied.
         """
-        key, digest = await self.convert(body, lambda: idempotency(head, body))
+        key, digest = await self.convert(body, lambda: idempotency(head, body, canonical))
         found = await self.service.rows.recorded(key, digest, deadline_s(head, self.http)) if key is not None else None
         if found is None:
             raise error

@@ -7,7 +7,7 @@ time, and row by row: what a row becomes is bounded by its length, and all recor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from gateway.api.request import (
     VERSION_DIGITS_MAX,
     Head,
     body_too_large,
+    canonical_document,
     expect_type,
     wanted_type,
 )
@@ -34,6 +35,7 @@ from gateway.service.port import Condition, Mutation, WriteResult
 from storage.log.record import Record
 from storage.rows.arrow import arrow_records
 from storage.rows.codec import RowCodec
+from twinlog.decoding import or_none
 from twinlog.errors import InvalidInput, MalformedBody, NotFound, TooLarge
 
 BATCH_TYPES = (JSON, MSGPACK, NDJSON, ARROW)
@@ -94,6 +96,40 @@ def _decode_lines(codec: RowCodec, body: bytes, limits: HttpSettings) -> list[Mu
                 except (InvalidInput, MalformedBody) as fault:
                     raise type(fault)(f"line {number}: {fault.message}", **{**fault.fields, "line": number}) from None
         raise
+
+
+def canonical_batch(content_type: str, body: bytes) -> Iterator[bytes]:
+    """Yields what the mutations of a batch say, one by one. A body of another form, and an Arrow stream, is its bytes."""
+    if content_type == ARROW:
+        yield body
+        return
+    if content_type == NDJSON:
+        sent = or_none(_lines, body)
+    else:
+        batch = or_none(_batch_msgpack if content_type == MSGPACK else _batch_json, body)
+        sent = None if batch is None else batch.mutations
+    if sent is None:
+        yield body
+    else:
+        yield from _canonical_mutations(content_type, sent)
+
+
+def canonical_check(content_type: str, body: bytes) -> Iterator[bytes]:
+    """Yields what a check-and-mutate says, as above."""
+    sent = or_none(_check_msgpack if content_type == MSGPACK else _check_json, body)
+    if sent is None:
+        yield body
+    else:
+        yield from canonical_document(content_type, bytes(sent.conditions))
+        yield from _canonical_mutations(content_type, sent.mutations)
+
+
+def _canonical_mutations(content_type: str, sent: list[_Sent]) -> Iterator[bytes]:
+    """Yields op and members; one that is absent is null."""
+    for mutation in sent:
+        yield mutation.op.encode()
+        for member in (mutation.row, mutation.key):
+            yield from canonical_document(content_type, b"" if _is_absent(member) else bytes(member))
 
 
 def decode_check(
@@ -235,8 +271,9 @@ async def mutate_rows(context: ApiContext, head: Head, table: str, body: bytes) 
         else:
             mutations = await context.convert(body, lambda: decode_batch(codec, kind, body, context.http))
     except (InvalidInput, NotFound) as error:
-        return _answer(await context.repeated(head, body, error), answer_type, head)
-    return _answer(await context.write(codec.schema, head, body, mutations, records=records), answer_type, head)
+        return _answer(await context.repeated(head, body, error, canonical_batch), answer_type, head)
+    result = await context.write(codec.schema, head, body, mutations, records=records, canonical=canonical_batch)
+    return _answer(result, answer_type, head)
 
 
 async def check_row(context: ApiContext, head: Head, table: str, key_path: str, body: bytes) -> Answer:
@@ -248,8 +285,9 @@ async def check_row(context: ApiContext, head: Head, table: str, key_path: str, 
         key = codec.keys.key_from_path(key_path)
         conditions, mutations = await context.convert(body, lambda: decode_check(codec, kind, body, key, context.http))
     except (InvalidInput, NotFound) as error:
-        return _answer(await context.repeated(head, body, error), answer_type, head)
-    return _answer(await context.write(codec.schema, head, body, mutations, conditions), answer_type, head)
+        return _answer(await context.repeated(head, body, error, canonical_check), answer_type, head)
+    result = await context.write(codec.schema, head, body, mutations, conditions, canonical=canonical_check)
+    return _answer(result, answer_type, head)
 
 
 def _answer(result: WriteResult, answer_type: str, head: Head) -> Answer:

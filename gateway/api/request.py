@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +23,7 @@ from gateway.api.body_budget import SMALL_BODY_BYTES, BodyHold
 from gateway.service.http_settings import HttpSettings
 from storage.log.frame import COUNTER_BITS
 from storage.log.record import RequestMark
-from twinlog.decoding import decoded
+from twinlog.decoding import decoded, or_none
 from twinlog.errors import InvalidInput, MalformedBody, TooLarge
 
 JSON = "application/json"
@@ -35,6 +35,8 @@ IDEMPOTENCY_KEY_LENGTH_MAX = 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 VERSION_DIGITS_MAX = 20
 VERSION_MAX = (1 << 63) - 1  # what a database's bigint holds: the year 6429
+Canonical = Callable[[str, bytes], Iterable[bytes]]  # content type, body: the parts of what it says
+_sorted = msgspec.msgpack.Encoder(order="sorted").encode
 _BODY_STEP_BYTES = 256 << 10  # a body of unknown length is counted in such steps
 
 
@@ -143,8 +145,16 @@ def deadline_s(head: Head, config: HttpSettings) -> float:
     return min(given_s, config.request_deadline_max_s)
 
 
-def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
-    """Returns (the idempotency key, a digest of method, path and body); without a key (None, b"")."""
+def canonical_document(content_type: str, body: bytes) -> Iterable[bytes]:
+    """Yields what a body says, whatever the order of its members. What cannot be read, or is no JSON or msgpack, is its
+    bytes."""
+    decode = msgspec.msgpack.decode if content_type == MSGPACK else msgspec.json.decode
+    said = or_none(lambda sent: _sorted(decode(sent)), body)
+    yield body if said is None else said
+
+
+def idempotency(head: Head, body: bytes, canonical: Canonical = canonical_document) -> tuple[str | None, bytes]:
+    """Returns (the idempotency key, a digest of method, path, conditions and what the body says); without a key (None, b"")."""
     key = head.idempotency_key
     if key is None:
         return None, b""
@@ -153,7 +163,10 @@ def idempotency(head: Head, body: bytes) -> tuple[str | None, bytes]:
             f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters; a random UUID serves well"
         )
     digest = hashlib.blake2b(b"%b %b\n" % (head.method.encode(), head.path), digest_size=16)
-    digest.update(body)
+    if head.if_match is not None or head.if_none_match is not None:
+        digest.update(_sorted((head.if_match, head.if_none_match)))
+    for part in canonical(head.content_type, body):
+        digest.update(part)
     return key, digest.digest()
 
 

@@ -1,7 +1,11 @@
-"""Conditions of a write as checks on stored rows: those that a request states, and those that insert and update imply."""
+"""Conditions of a write as checks on stored rows: those that a request states, and those that insert and update imply.
+
+What a check refused under an idempotency key is remembered, as far as this process remembers: the same request gets it again.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +15,38 @@ from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
 from storage.rows.readable import readable_key
 from storage.rows.schema import TableSchema
-from twinlog.errors import Conflict, NotFound, PreconditionFailed, TwinlogError
+from twinlog.errors import Conflict, InvalidInput, NotFound, PreconditionFailed, TwinlogError
+
+REFUSALS_MAX = 10_000
+
+
+class Refusals:
+    """The last requests with an idempotency key that a check refused, and how. The oldest go first.
+
+    They are not in the log: nothing was written, and a check that does not hold costs no write. So the other site does not know
+    them after a failover, nor does this one after a restart, and judges the request anew.
+    """
+
+    def __init__(self) -> None:
+        self._refused: OrderedDict[str, tuple[bytes, TwinlogError]] = OrderedDict()
+
+    def note(self, key: str, digest: bytes, error: TwinlogError) -> None:
+        self._refused[key] = digest, type(error)(error.message, **error.fields)
+        if len(self._refused) > REFUSALS_MAX:
+            self._refused.popitem(last=False)
+
+    def repeated(self, key: str, digest: bytes) -> TwinlogError | None:
+        """Returns what the request under `key` was refused with. Raises InvalidInput when it was a different request."""
+        found = self._refused.get(key)
+        if found is None:
+            return None
+        check_same_request(key, found[0], digest)
+        return type(found[1])(found[1].message, **found[1].fields)
+
+
+def check_same_request(key: str, known: bytes, digest: bytes) -> None:
+    if known != digest:
+        raise InvalidInput(f"the idempotency key {key!r} was used for a different request: use a new key", key=key)
 
 
 class RowCheck(NamedTuple):

@@ -2,7 +2,8 @@
 
 What always holds:
 - a conditional write is evaluated against applied state while its keys are held, and they stay held until its fate is settled;
-- an idempotency key that is already in the log answers its first outcome, and a different request under it is refused;
+- an idempotency key that is already in the log, or was refused by a check, answers its first outcome, and a different request
+  under it is refused;
 - a read, a condition that does not hold and an outcome that is answered again leave only under a valid lease (P2);
 - nothing is logged once the site drains, or its epoch has ended, however long the request waited for its keys.
 Source: protocol.md section 4.
@@ -22,7 +23,7 @@ from gateway.epoch.pending import Pending
 from gateway.service.admission import Admission
 from gateway.service.as_of import check_history, read_row
 from gateway.service.catalog import Catalog
-from gateway.service.conditions import RowCheck, checks_of
+from gateway.service.conditions import Refusals, RowCheck, check_same_request, checks_of
 from gateway.service.documents import ReceiptDocument
 from gateway.service.key_gate import KeyGate, RowKey
 from gateway.service.port import WriteRequest, WriteResult
@@ -33,7 +34,7 @@ from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.log.record import Record, RecordKind, RequestMark
 from storage.rows.schema import TableSchema
-from twinlog.errors import InvalidInput, TwinlogError, Unavailable
+from twinlog.errors import TwinlogError, Unavailable
 
 RECORD_OVERHEAD_BYTES = 24
 LEASE_POLL_S = 0.01
@@ -74,6 +75,7 @@ class RowsService:
         self._engine, self._clock = engine, clock
         self._admission, self._default_deadline_s = admission, deadline_s
         self._gate = KeyGate()
+        self._refusals = Refusals()
         self._running: dict[str, asyncio.Future[None]] = {}  # idempotency keys under way
 
     # ---- writes
@@ -95,7 +97,7 @@ class RowsService:
             keys: list[RowKey] = [(table.id, record.key) for record in records]
             if checks:
                 await self._own_keys(keys + [(table.id, check.key) for check in checks], until_s, holds)
-                await self._require(active, table, checks, until_s)
+                await self._require(active, request, checks, until_s)
             else:  # a write without checks only counts itself in
                 if not self._gate.try_enter(keys):
                     await self._bounded(self._gate.enter(keys), until_s)
@@ -139,21 +141,27 @@ class RowsService:
     async def _recorded(self, active: ActiveEpoch, key: str, digest: bytes, until_s: float) -> WriteResult | None:
         found = await self._engine.request_outcome(key)
         if found is None:
+            refusal = self._refusals.repeated(key, digest)
+            if refusal is not None:
+                await self._await_lease(active.lease, until_s)
+                raise refusal
             return None
-        if found.digest != digest:
-            raise InvalidInput(f"the idempotency key {key!r} was used for a different request: use a new key", key=key)
+        check_same_request(key, found.digest, digest)
         await self._await_lease(active.lease, until_s)  # it acknowledges again
         mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
         receipt = encode_receipt(0, found.epoch, found.seq, mode)
         return WriteResult(found.version, receipt, mode, found.count)
 
-    async def _require(self, active: ActiveEpoch, table: TableSchema, checks: Sequence[RowCheck], until_s: float) -> None:
-        try:
-            for check in checks:
-                check.require(await self._engine.get(table.id, check.key))
-        except TwinlogError:
-            await self._await_lease(active.lease, until_s)  # a refusal shows what is stored, as a read does
-            raise
+    async def _require(self, active: ActiveEpoch, request: WriteRequest, checks: Sequence[RowCheck], until_s: float) -> None:
+        for check in checks:
+            row = await self._engine.get(request.table.id, check.key)
+            try:
+                check.require(row)
+            except TwinlogError as error:
+                await self._await_lease(active.lease, until_s)  # a refusal shows what is stored, as a read does
+                if request.idempotency_key is not None:
+                    self._refusals.note(request.idempotency_key, request.digest, error)
+                raise
 
     def _check_late(self, active: ActiveEpoch, table: TableSchema) -> None:
         """Right before the log: a request that waited must not come behind a drain or a change of its table, or into another

@@ -21,6 +21,7 @@ import msgspec
 from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.pending import Pending
 from gateway.service.catalog import Catalog
+from gateway.service.conditions import check_same_request
 from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import StorageEngine
@@ -96,10 +97,7 @@ class TablesService:
         found = None if mark is None else await self._engine.request_outcome(mark.key)
         if mark is None or found is None:
             return False
-        if found.digest != mark.digest:
-            raise InvalidInput(
-                f"the idempotency key {mark.key!r} was used for a different request: use a new key", key=mark.key
-            )
+        check_same_request(mark.key, found.digest, mark.digest)
         self._check_lease(active)
         return True
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
-from gateway.service.conditions import checks_of
+from gateway.service.conditions import Refusals, check_same_request, checks_of
 from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument, ServingDocument
 from gateway.service.port import SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
@@ -35,7 +35,7 @@ from switchover.monitor.views import SiteView
 from switchover.operations.document import Operation, OperationDocument, OperationState, StepRecord, document
 from switchover.preflight.preflight import ChecksDocument
 from switchover.roles.table import Role
-from twinlog.errors import Conflict, InvalidInput, NotActive, NotFound, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, NotActive, NotFound, Refused, TwinlogError, Unavailable
 
 ACTIVE = {"site": "a", "url": "http://a.example:8401", "epoch": 1}
 OWN = SiteFacts(
@@ -57,6 +57,7 @@ class DictService:
         self.lag_s: float | None = 0.0
         self.serving_now: ServingDocument | None = None  # other than by its role
         self.failure: BaseException | None = None  # raised by the next write
+        self.refusals = Refusals()
         self.deadlines_s: list[float | None] = []
         self.scanned_rows = 0
         self.cluster_queue: asyncio.Queue[ClusterDocument | None] = asyncio.Queue()
@@ -84,7 +85,12 @@ class DictService:
             if found is not None:
                 return found
         for check in checks_of(request):
-            check.require(await self.engine.get(request.table.id, check.key))
+            try:
+                check.require(await self.engine.get(request.table.id, check.key))
+            except TwinlogError as error:
+                if request.idempotency_key is not None:
+                    self.refusals.note(request.idempotency_key, request.digest, error)
+                raise
         records = to_records(request)
         version = await self.apply(records)
         return WriteResult(version, encode_receipt(0, 1, self.engine.applied.seq, "sync"), "sync", len(records))
@@ -92,9 +98,10 @@ class DictService:
     async def recorded(self, key: str, digest: bytes, deadline_s: float | None = None) -> WriteResult | None:
         found = await self.engine.request_outcome(key)
         if found is None:
+            if (refusal := self.refusals.repeated(key, digest)) is not None:
+                raise refusal
             return None
-        if found.digest != digest:
-            raise InvalidInput("the idempotency key was used for a different request: use a new key")
+        check_same_request(key, found.digest, digest)
         return WriteResult(found.version, encode_receipt(0, 1, found.seq, "sync"), "sync", found.count)
 
     async def apply(self, records: list[Record]) -> int:

@@ -83,6 +83,43 @@ async def test_an_idempotent_batch_is_done_once(door: DoorClient) -> None:
     assert again.json() == first.json()  # the insert would conflict, were it done again
 
 
+@pytest.mark.parametrize(("kind", "encode"), [
+    ("application/json", lambda m: msgspec.json.encode({"mutations": m})),
+    ("application/json", lambda m: msgspec.json.format(msgspec.json.encode({"mutations": m}), indent=3)),
+    ("application/x-msgpack", lambda m: msgspec.msgpack.encode({"mutations": m})),
+    ("application/x-ndjson", lambda m: b"\n\n".join(map(msgspec.json.encode, m))),
+])
+async def test_a_batch_in_another_order_of_members_is_the_same_request(door: DoorClient, kind: str, encode: Any) -> None:
+    sent, keyed = _mutations(), {"idempotency-key": "b1"}
+    first = await _send(door, encode(sent), kind, **keyed)
+    again = await _send(door, encode(_turned(sent)), kind, **keyed)
+    assert again.json() == first.json()
+    with_nulls = [{"key": None, "row": None, **mutation} for mutation in sent]
+    assert (await _send(door, encode(with_nulls), kind, **keyed)).json() == first.json()
+    changed = [*sent[:-1], {"op": "delete", "key": {"carrier": "AA", "flight": 8}}]
+    for different in (sent[::-1], sent[:-1], changed):
+        problem(await _send(door, encode(different), kind, **keyed), 422, "invalid-input")
+
+
+async def test_a_check_in_another_order_of_members_is_the_same_request(door: DoorClient) -> None:
+    body = {"conditions": [{"exists": False}], "mutations": [{"op": "insert", "row": {**UA1, "note": "one"}}]}
+    keyed, url = {"idempotency-key": "c1", "content-type": "application/json"}, f"{ROWS}/UA,1:check"
+    first = await door.http.post(url, content=msgspec.json.encode(body), headers=keyed)
+    again = await door.http.post(url, content=msgspec.json.encode(_turned(body)), headers=keyed)
+    assert again.json() == first.json()
+    other = {**body, "conditions": [{"exists": True}]}
+    problem(await door.http.post(url, json=other, headers=keyed), 422, "invalid-input")
+
+
+def _turned(value: Any) -> Any:
+    """The same JSON with the members of every object from the last to the first."""
+    if isinstance(value, list):
+        return [_turned(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _turned(item) for name, item in reversed(value.items())}
+    return value
+
+
 async def test_all_or_nothing(door: DoorClient) -> None:
     await door.put("UA,2", {"note": "there"})
     taken = await door.http.post(MUTATE, json={"mutations": _mutations()})

@@ -100,6 +100,33 @@ async def test_an_idempotency_key_answers_the_first_outcome(door: DoorClient) ->
     problem(elsewhere, 422, "invalid-input")
 
 
+async def test_a_body_in_another_order_is_the_same_request(door: DoorClient) -> None:
+    keyed = {"idempotency-key": "k1", "content-type": "application/json"}
+    url = f"{ROWS}/UA,1"
+    body = b'{"note": "1", "more": {"a": 1, "b": [{"x": 1, "y": 2}]}, "delay": 2}'
+    first = await door.http.put(url, content=body, headers=keyed)
+    other = b'{"delay":2,"more":{"b":[{"y":2,"x":1}],"a":1},"note":"\\u0031"}'
+    assert (await door.http.put(url, content=other, headers=keyed)).json() == first.json()
+    for different in (other.replace(b"2,", b"3,"), other.replace(b"y", b"z"), other.replace(b"u0031", b"u0032")):
+        problem(await door.http.put(url, content=different, headers=keyed), 422, "invalid-input")
+    conditional = {"idempotency-key": "k2", "if-match": "*"}
+    assert (await door.http.put(url, json={}, headers=conditional)).status_code == 200
+    problem(await door.http.put(url, json={}, headers=conditional | {"if-match": '"1"'}), 422, "invalid-input")
+
+
+async def test_a_refused_write_is_refused_again_under_its_key(door: DoorClient) -> None:
+    keyed = {"idempotency-key": "k1", "if-none-match": "*"}
+    row = await door.put("UA,1", {"note": "1"})
+    refused = problem(await door.http.put(f"{ROWS}/UA,1", json={"note": "2"}, headers=keyed), 412, "precondition-failed")
+    assert (await door.http.delete(f"{ROWS}/UA,1")).status_code == 200
+    again = problem(await door.http.put(f"{ROWS}/UA,1", json={"note": "2"}, headers=keyed), 412, "precondition-failed")
+    assert again == refused
+    assert again["version"] == row["version"]
+    problem(await door.http.get(f"{ROWS}/UA,1"), 404, "not-found")
+    problem(await door.http.put(f"{ROWS}/UA,1", json={"note": "3"}, headers=keyed), 422, "invalid-input")
+    await door.put("UA,1", {"note": "2"}, **{"idempotency-key": "k2", "if-none-match": "*"})
+
+
 async def test_a_repeated_write_is_answered_though_its_table_has_changed(door: DoorClient) -> None:
     """Found by the simulator, seed 145: told `not_applied` by a table that no longer takes what it took before."""
     keyed = {"idempotency-key": "k1"}

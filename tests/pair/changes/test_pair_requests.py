@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.service.port import Condition, Mutation, WriteRequest
 from storage.engine import RequestOutcome
@@ -16,6 +17,7 @@ from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
 from twinlog.errors import (
     Conflict,
+    InvalidInput,
     NotActive,
     NotFound,
     OutcomeUnknown,
@@ -44,6 +46,34 @@ async def test_a_batch_that_contradicts_itself_leaves_nothing_admitted_and_its_k
             await service.rows.write(request)
         assert site(pair, "a").admission.requests == 0
         assert site(pair, "a").admission.queued_bytes == 0
+
+
+async def test_a_refused_key_is_refused_again_and_another_request_under_it_too(pair: Pair) -> None:
+    """Once the condition holds, the same request under its key still gets its first answer; a new key is judged anew."""
+    service = pair.running["a"].service
+    table = service.tables.get("t")
+    key, value = RowCodec(table).encode_json_row({"k": 1, "v": "x"})
+    refused: list[tuple[WriteRequest, type[TwinlogError]]] = [
+        (WriteRequest(table, [Mutation("upsert", key, value)], [Condition(key, exists=True)], "one", b"1"), PreconditionFailed),
+        (WriteRequest(table, [Mutation("update", key, value)], (), "two", b"2"), NotFound),
+    ]
+    for request, error in refused:
+        with pytest.raises(error):
+            await service.rows.write(request)
+    await put(pair, "a", 1, "y")
+    for request, error in refused:
+        before = await rows(pair, "a")
+        for _ in range(2):
+            with pytest.raises(error):
+                await service.rows.write(request)
+        assert request.idempotency_key is not None
+        with pytest.raises(error):
+            await service.rows.recorded(request.idempotency_key, request.digest)
+        with pytest.raises(InvalidInput, match="different request"):
+            await service.rows.write(replace(request, digest=b"other"))
+        assert await rows(pair, "a") == before
+        await service.rows.write(replace(request, idempotency_key=f"{request.idempotency_key} anew"))
+    assert site(pair, "a").admission.requests == 0
 
 
 async def test_a_site_serves_data_that_crosses_its_ports_as_bytes(pair: Pair) -> None:
