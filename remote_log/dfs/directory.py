@@ -2,7 +2,8 @@
 
 What always holds: the promises of dfs.py, with directory_lease.py in the place of leases. Nothing is made, listed or
 read when the root itself is missing or is another directory than at first (an unmounted disk must not look like an
-empty DFS, for "no claims" would mean "not fenced").
+empty DFS, for "no claims" would mean "not fenced"). The gateway whose own DFS it is marks the directory that it finds when
+it starts; the other site goes on with another directory that has this mark, and with no other one.
 An open file is zeroed up to 64 KiB ahead of its data, so that most syncs change no metadata (measured: the zeros cost
 least when they go out with the append that needs them; larger steps only lengthen the tail). So the length of an open
 file, and of one that was closed by recovery, may include as many zeros behind the data, which readers of segments cut
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from remote_log.dfs import directory_lease as lease
-from remote_log.dfs.port import DfsEntry, path_parts
+from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
 from twinlog.errors import DfsError, DfsExists, DfsNotFound
 
@@ -37,12 +38,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DirectoryDfs:
-    """`root` is this DFS's directory, which must exist; `setting` names it in messages; every call ends by `deadline_s`."""
+    """`root` is this DFS's directory, which must exist; `setting` names it in messages; every call ends by `deadline_s`.
+    `marks`: the caller is the gateway whose own DFS it is."""
 
-    def __init__(self, root: Path, setting: str, deadline_s: float = 5.0) -> None:
+    def __init__(self, root: Path, setting: str, deadline_s: float = 5.0, *, marks: bool = False) -> None:
         self._root = root
         self._setting = setting
         self._deadline_s = deadline_s
+        self._marks, self._to_mark = marks, marks
         self._identity: tuple[int, int] | None = None
         self._threads = ThreadPoolExecutor(_THREADS, "dfs")  # own ones: a disk that hangs must hold up nobody else
 
@@ -171,13 +174,24 @@ class DirectoryDfs:
                 f" or correct {self._setting}", root=str(self._root), setting=self._setting,
             ) from error
         identity = (seen.st_dev, seen.st_ino)
-        if self._identity is None:
+        if self._identity is None or (identity != self._identity and not self._marks and (self._root / MARK).is_dir()):
             self._identity = identity
         if identity != self._identity:
             raise DfsError(
                 f"the DFS directory {self._root} ({self._setting}) is not the one that was there before: mount the right"
-                " one, or restart if it was replaced on purpose", root=str(self._root), setting=self._setting,
+                f" one, or, if it was replaced on purpose, {replaced(marks=self._marks)}",
+                root=str(self._root), setting=self._setting,
             )
+        if self._to_mark:
+            self._mark()
+
+    def _mark(self) -> None:
+        """Tried again with the next call where the directory takes no folder: whoever needs to write there says so."""
+        with suppress(OSError):
+            with suppress(FileExistsError):
+                os.mkdir(self._root / MARK)
+                lease.sync_folder(self._root)
+            self._to_mark = False
 
 
 class DirectoryDfsWriter(QueuedWriter):

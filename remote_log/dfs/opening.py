@@ -36,16 +36,16 @@ class PairDfsSettings:
     jvm_heap_bytes: Annotated[int, Within(64 * MIB, 65536 * MIB)] = 256 * MIB  # of Hadoop's client, for both
 
 
-def open_dfs(settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack) -> Dfs:
-    """The DFS of `site`; `which`: own or peer; `stack` closes it.
+def open_dfs(settings: PairDfsSettings, which: str, site: str, stack: AsyncExitStack, *, marks: bool = False) -> Dfs:
+    """The DFS of `site`; `which`: own or peer; `stack` closes it. `marks`: the caller is the gateway whose own DFS it is.
 
     Raises ConfigError when it is an HDFS and there is no Java for it. Whether the DFS answers is not asked here.
     """
     part, section = settings.own if which == "own" else settings.peer, f"dfs.{which}"
     if part.kind == "directory":
         assert part.path is not None
-        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s)
-    hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section))
+        return DirectoryDfs(part.path, f"{section}.path", part.deadline_s, marks=marks)
+    hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section), marks=marks)
     stack.push_async_callback(hdfs.close)
     return hdfs
 

@@ -19,6 +19,8 @@ import msgspec
 
 from twinlog.errors import InvalidInput
 
+MARK = ".twinlog"  # hidden folder below the root: a gateway has found its own DFS here when it started
+
 
 class DfsEntry(msgspec.Struct, frozen=True, gc=False):
     name: str  # last part of the path
@@ -65,6 +67,11 @@ class Dfs(Protocol):
 
     async def probe(self) -> None:
         """Raises DfsError when the root is missing, not writable, or does not answer."""
+
+
+def replaced(*, marks: bool) -> str:
+    """Returns what to do about a DFS that was replaced on purpose. `marks`: the caller is the gateway whose own it is."""
+    return "restart this gateway" if marks else "start or restart the gateway of the site whose own it is, which marks it"
 
 
 def path_parts(path: str) -> list[str]:

@@ -160,7 +160,7 @@ class Pair:
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)
-        own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own")
+        own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own", marks=True)
         of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
         peer = FaultyDfs(of_peer, self.faults[name])
         met = await last_met(files)

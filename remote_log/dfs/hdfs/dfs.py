@@ -2,10 +2,10 @@
 
 What always holds: the promises of dfs.py, by HDFS's own leases. Nothing is made, listed or read when the root is missing or is
 another folder than at first: an HDFS that was set up anew must not look like an empty one, for "no claims" would mean "not
-fenced". A whole small file is written under a hidden name, synced, closed, and renamed to a name that must not exist. An append
-is acknowledged after `hsync` (by setting `hflush`) of everything that was queued with it. A file on which HDFS could not sync
-is never written. Every Java call is made on a thread of its own crew and given up at the deadline; then it is unknown whether
-it happened, and a writer has failed for good.
+fenced"; who may go on with another one, and when, is as in directory.py. A whole small file is written under a hidden name,
+synced, closed, and renamed to a name that must not exist. An append is acknowledged after `hsync` (by setting `hflush`) of
+everything that was queued with it. A file on which HDFS could not sync is never written. Every Java call is made on a thread
+of its own crew and given up at the deadline; then it is unknown whether it happened, and a writer has failed for good.
 A writer is asked before it is cut off: lease recovery begins with a hidden mark beside the file, a writer that lives sees it
 and closes the file itself. For a DataNode that is interrupted in the middle of a sync leaves a replica that no recovery can
 close any more. That fencing holds rests on HDFS's lease alone, not on the mark.
@@ -28,7 +28,7 @@ from remote_log.dfs.hdfs.errors import mapped
 from remote_log.dfs.hdfs.jvm import Java
 from remote_log.dfs.hdfs.login import KeytabLogin
 from remote_log.dfs.hdfs.writer import HdfsDfsWriter, HdfsFile, close_quietly, mark_of
-from remote_log.dfs.port import DfsEntry, path_parts
+from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from storage.disk.workers import HangTolerantPool, Worker
 from twinlog.errors import DfsError, DfsNotFound
 
@@ -40,10 +40,12 @@ YIELD_POLL_S = 0.05
 
 
 class HdfsDfs:
-    """`settings` say where the root is, which must exist. It connects with the first call, and again after a failed one."""
+    """`settings` say where the root is, which must exist. It connects with the first call, and again after a failed one.
+    `marks`: the caller is the gateway whose own DFS it is."""
 
-    def __init__(self, settings: HdfsSettings, java: Java) -> None:
+    def __init__(self, settings: HdfsSettings, java: Java, *, marks: bool = False) -> None:
         self._settings, self._java = settings, java
+        self._marks, self._to_mark = marks, marks
         self._crew = HangTolerantPool(f"hdfs {settings.section}", CALLS_MAX)
         self._looker = Worker(f"hdfs {settings.section} marks")
         self._login = KeytabLogin(java, settings) if settings.kerberos_keytab is not None else None
@@ -260,13 +262,19 @@ class HdfsDfs:
                 f" user, or correct {settings.section}.url", url=settings.url, setting=settings.section,
             )
         identity = int(seen.getFileId())
-        if self._root_id is None:
+        mark = self._java.Path(f"{settings.root}/{MARK}")
+        if self._root_id is None or (identity != self._root_id and not self._marks and bool(fs.exists(mark))):
             self._root_id = identity
         if identity != self._root_id:
             raise DfsError(
                 f"the DFS folder {settings.where} is not the one that was there before: bring the right"
-                " one back, or restart if it was replaced on purpose", url=settings.url, setting=settings.section,
+                f" one back, or, if it was replaced on purpose, {replaced(marks=self._marks)}",
+                url=settings.url, setting=settings.section,
             )
+        if self._to_mark:
+            with suppress(self._java.Throwable):  # tried again with the next call: safe mode, a quota
+                fs.mkdirs(mark)
+                self._to_mark = False
 
     # ---- deadlines
     async def _call(self, doing: str, path: str, work: Callable[[Any], T], late: Callable[[T], None] | None = None) -> T:

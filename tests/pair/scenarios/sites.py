@@ -149,6 +149,17 @@ class SiteCommands:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         return "empty"
 
+    async def do_lose(self, words: list[str]) -> str:
+        """lose SITE everything|dfs: its machine and its DFS are lost for good, or its DFS alone, and built anew, empty."""
+        site, what = words
+        everything = {"everything": True, "dfs": False}[what]
+        assert not (everything and site in self.pair.running)
+        folder = self.pair.root / site
+        lost = folder if everything else folder / "dfs"
+        lost.rename(self.pair.root / f"lost-{len(list(self.pair.root.iterdir()))}")
+        (folder / "dfs").mkdir(parents=True)
+        return "lost"
+
     async def do_wipe_dfs(self, words: list[str]) -> str:
         """wipe-dfs SITE everything|claims|segments|last-segment: the DFS beside it loses that, whoever runs."""
         if words[1] == "last-segment":

@@ -284,6 +284,38 @@ async def test_another_directory_in_the_place_of_the_root_is_not_an_empty_dfs(ro
         await dfs.list("/p/0/claims")
 
 
+async def test_another_directory_counts_for_the_other_site_once_its_own_gateway_has_marked_it(root: Path) -> None:
+    of_peer, own = DirectoryDfs(root, "dfs.peer.path"), DirectoryDfs(root, "dfs.own.path", marks=True)
+    await of_peer.create_file("/p/0/claims/1", b"x")
+    assert [entry.name for entry in await own.list("/p/0/claims")] == ["1"]
+    await asyncio.to_thread(root.rename, root.with_name("lost"))
+    await asyncio.to_thread(root.mkdir)
+    with pytest.raises(DfsError, match="restart the gateway of the site whose own it is"):
+        await of_peer.probe()
+    with pytest.raises(DfsError, match="restart this gateway"):  # its own one it takes with its next start only
+        await own.probe()
+    with pytest.raises(DfsError, match="restart the gateway of the site"):
+        await of_peer.list("/p")
+    await DirectoryDfs(root, "dfs.own.path", marks=True).probe()
+    assert await of_peer.list("/p") == []
+    await of_peer.probe()
+
+
+async def test_a_directory_that_takes_no_folder_is_marked_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = DirectoryDfs(root, "dfs.own.path", marks=True)
+    mkdir = os.mkdir
+
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    assert await own.list("/p") == []
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    assert not (root / ".twinlog").exists()
+    await own.probe()
+    assert (root / ".twinlog").is_dir()
+
+
 async def test_paths_stay_below_the_root(dfs: DirectoryDfs) -> None:
     for path in ("p/a", "/p/../../a", "/p/.hidden", "/", "/p//a"):
         with pytest.raises(InvalidInput):

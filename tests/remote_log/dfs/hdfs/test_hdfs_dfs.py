@@ -268,8 +268,15 @@ async def test_a_root_that_was_replaced_is_not_taken_for_an_empty_one(hdfs_root:
     with pytest.raises(DfsError, match="is not there"):
         await dfs.list("/p")
     await admin.create_file(f"{hdfs_root}/x", b"")
-    with pytest.raises(DfsError, match="is not the one that was there before"):
+    with pytest.raises(DfsError, match=r"not the one that was there before.*restart the gateway of the site whose own it is"):
         await dfs.list("/p")
+    own = HdfsDfs(dfs._settings, dfs._java, marks=True)
+    try:
+        assert await own.list("/p") == []  # a gateway that starts there marks it as its own
+    finally:
+        await own.close()
+    assert await dfs.list("/p") == []
+    await dfs.probe()
 
 
 async def test_a_folder_with_erasure_coding_is_refused(hdfs: HdfsCluster, hdfs_root: str, open_dfs: Open) -> None:
