@@ -2,13 +2,15 @@
 
 What always holds: a committed transaction is on the disk (WAL with synchronous=FULL; synchronous_commit=on); a busy file is
 waited for, not failed; on PostgreSQL the tables lie in a schema of their own, so that coordinator, journal and a site's
-rows may share a database; a connection that broke while it was idle is made anew before it is used;
+rows may share a database; a connection that broke while it was idle is made anew before it is used; nothing is read from or
+kept in a SQLite file that is not at its place any more, which would be one register for each process that has it open;
 blocking calls run one after the other on a thread of their own, and every call ends by its deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -38,6 +40,8 @@ class Database:
         event.listen(engine, "connect", (_sqlite_settings if self._is_sqlite else _server_settings)(deadline_s))
         self._schema = None if self._is_sqlite else f"twinlog_{name}"
         self._engine = engine.execution_options(schema_translate_map={None: self._schema})
+        self._path = engine.url.database if self._is_sqlite else None
+        self._file: tuple[int, int] | None = None  # what the open connection reads and writes
         self._name, self._metadata, self._deadline_s = name, metadata, deadline_s
         self._worker = Worker(name)
         self._has_tables = False
@@ -72,17 +76,31 @@ class Database:
             return
 
     def _transact(self, call: Callable[[Connection], T]) -> T:
+        if self._file is not None and self._file != self._file_there():
+            self._engine.dispose()
+            self._file, self._has_tables = None, False
         try:
             with self._engine.begin() as connection:
+                self._file = self._file or self._file_there()
                 if not self._has_tables:
                     self._make_tables(connection)
                 result = call(connection)
             self._has_tables = True
-            return result
         except IntegrityError as error:
             raise AlreadyThere from error
         except SQLAlchemyError as error:
             raise self._silent(str(error)) from error
+        if self._file != self._file_there():
+            raise self._silent("its file was replaced in this moment")
+        return result
+
+    def _file_there(self) -> tuple[int, int] | None:
+        """Returns which file is at its place; None: it is no file, or there is none."""
+        try:
+            seen = os.stat(self._path) if self._path else None
+        except OSError:
+            return None
+        return None if seen is None else (seen.st_dev, seen.st_ino)
 
     def _make_tables(self, connection: Connection) -> None:
         """Makes the tables that are missing. On a server two sites may do so at the same time, and one waits for the other."""

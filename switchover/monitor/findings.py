@@ -18,6 +18,7 @@ from remote_log.replication.messages import StatusReply
 from storage.settings import Within
 from switchover.facts import SiteFacts
 from switchover.monitor.views import Observation, SiteView
+from switchover.register.lost_value import advice_for_lost_register
 from switchover.register.port import PairState
 from switchover.register.went_back import advice, command
 from switchover.roles.table import Role, permissions
@@ -131,6 +132,13 @@ def _active(look: PairLook) -> Iterator[Finding]:
         site = max(backward, key=lambda own: own.met_epoch).met_active or backward[0].site
         yield Finding("register-went-back", AdviceKind.LOOK, site, f"{backward[0].register_went_back}; {advice(site)}",
                       tuple(f"site {own.site}: {own.register_went_back}" for own in backward), command(site))
+        return
+    lost = [view.own for view in look.seen.views.values() if view is not None and view.own.forgotten_epoch is not None]
+    if lost and (register is None or (register.active is None and register.switching is None)):
+        knows = max(lost, key=lambda own: (own.met_epoch, own.forgotten_epoch or 0))
+        site = knows.met_active or knows.site
+        yield Finding("register-lost", AdviceKind.LOOK, site, advice_for_lost_register(site, knows.forgotten_epoch or 0),
+                      tuple(f"site {own.site}: it knows of epoch {own.forgotten_epoch}" for own in lost), command(site))
         return
     if register is None or register.active is None:
         errors = tuple(

@@ -226,6 +226,27 @@ class Pair:
             here if restore else there)) as target:
             source.backup(target)
 
+    def coordinator_file(self, what: str) -> None:
+        """Deletes or damages the file of the coordinator beside its processes, or brings it back as it was."""
+        here, away = self.root / self.coordinator, self.root / "coordinator.away"
+        files = [here.with_name(here.name + end) for end in ("", "-wal", "-shm")]
+        match what:
+            case "deleted":
+                for file in files:
+                    file.unlink(missing_ok=True)
+            case "damaged":
+                with closing(sqlite3.connect(here)) as database:
+                    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                shutil.copy(here, away)
+                with open(here, "r+b") as damaged:
+                    damaged.write(b"no database" * 1000)
+            case "back":
+                for file in files:
+                    file.unlink(missing_ok=True)
+                away.rename(here)
+            case _:
+                raise ValueError(f"the file of the coordinator cannot be {what!r}")
+
     def copy_disk(self, name: str, parts: list[str], *, restore: bool) -> None:
         assert not (restore and name in self.running)
         for part in parts:

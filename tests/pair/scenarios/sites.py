@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gateway.service.http_settings import HttpSettings
 from remote_log.replication.messages import (
@@ -21,13 +24,17 @@ from remote_log.replication.messages import (
     pack_history,
     to_message,
 )
+from storage.clock import SystemClock
 from storage.engines.settings import EngineSettings
 from storage.failpoints import Failpoints
+from switchover.monitor.findings import Thresholds
+from switchover.monitor.views import SiteView
+from switchover.monitor.watcher import Watcher
 from switchover.operations.document import OperationDocument
 from tests.armed_failpoints import Crash
 from tests.pair.pair import OTHER, Pair, Running
 from tests.pair.scenarios.scenario import Command, outcome
-from twinlog.errors import TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 SETTLED = ("ACTIVE", "DOWNGRADE_ACTIVE", "STANDBY")
@@ -61,6 +68,28 @@ def _end(operation: OperationDocument) -> str:
     return operation.state if operation.error is None else f"{operation.state} {operation.error.code}"
 
 
+class Looking:
+    """SiteProbe without a way to act: a monitor beside both sites, which reaches those that run."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+
+    def _at(self, site: str) -> Running:
+        if site not in self._pair.running:
+            raise PeerError(f"site {site} does not answer")
+        return self._pair.running[site]
+
+    async def view(self, site: str) -> SiteView:
+        return await self._at(site).operations.view()
+
+    async def checks(self, site: str) -> Mapping[str, Any]:
+        found: dict[str, Any] = msgspec.to_builtins(await self._at(site).operations.checks("failover"))
+        return found
+
+    async def order(self, site: str, kind: str, to: str | None, options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        raise AssertionError("it only looks")
+
+
 class SiteCommands:
     """Every method `do_xyz` is the command `xyz` (`_` for `-`): it takes the words behind it and gives the answer."""
 
@@ -72,6 +101,8 @@ class SiteCommands:
         self._sent: dict[str, asyncio.Task[str]] = {}
         self._running: list[asyncio.Task[Any]] = []  # what was begun and may go on
         self._made = False
+        thresholds = Thresholds(look_after_s=0, resync_after_s=0, degrade_after_s=0.5, failover_after_s=0.5, silence_max_s=2)
+        self._watcher = Watcher(("a", "b"), Looking(self.pair), SystemClock(), thresholds, act=False, tell=lambda *_: None)
         self.commands: dict[str, Command] = {
             name.removeprefix("do_").replace("_", "-"): getattr(self, name) for name in dir(self) if name.startswith("do_")
         }
@@ -247,13 +278,17 @@ class SiteCommands:
     async def do_coordinator(self, words: list[str]) -> str:
         """coordinator SITE down|up: for that site. coordinator none: before the first start, the pair has none at all.
         coordinator lost: it answers, and has no record of the pair; without one, both DFSs have lost the register.
-        coordinator saved: a backup of its database is made; coordinator restored: from that backup."""
+        coordinator saved: a backup of its database is made; coordinator restored: from that backup.
+        coordinator file deleted|damaged|back: under the processes that have it open."""
         if words == ["lost"]:
             self.pair.lose_register()
             return "lost"
         if words in (["saved"], ["restored"]):
             self.pair.back_up_register(restore=words == ["restored"])
             return words[0]
+        if words[0] == "file":
+            self.pair.coordinator_file(words[1])
+            return words[1]
         if words == ["none"]:
             assert not self.pair.running
             self.pair.has_coordinator = False
@@ -317,6 +352,13 @@ class SiteCommands:
         ended = await self._at(site).operations.start("failover", site, {}, True, "test")
         unknown = [check["seen"] for check in ended.steps[0].detail["not_ok"] if check["status"] == "unknown"]
         return "yes" if any(" ".join(text) in seen for seen in unknown) else "no"
+
+    async def do_advised(self, words: list[str]) -> str:
+        """advised COMMAND...: `yes` when `twinlog advise`, run at every look, names this command now, else its advice."""
+        advice = await self._watcher.round()
+        if advice.holds_in_s == 0 and advice.command == " ".join(words):
+            return "yes"
+        return f"{advice.command} ({advice.reason}), holds in {advice.holds_in_s}"
 
     async def do_switchover(self, words: list[str]) -> str:
         self._at(words[0])

@@ -141,6 +141,16 @@ def test_a_register_that_went_back_is_named_with_the_command_and_nobody_acts() -
     assert not any(advice.act for advice in told)
 
 
+def test_a_register_that_has_lost_the_pair_is_named_with_the_command_and_nobody_acts() -> None:
+    lost = {"register": None, "forgotten_epoch": 3, "met_epoch": 3, "met_active": "a"}
+    for a, b in ((of(VIEW_A, **lost), of(VIEW_B, **lost)), (None, of(ALONE_B, **lost))):
+        told, _ = watch(a, b, readiness=B_CAN, act=True)
+        assert (told[-1].kind, told[-1].site) == (AdviceKind.LOOK, "a")
+        assert "has no record of this pair" in told[-1].reason
+        assert told[-1].command == "twinlog failover --to a --accept-data-loss --count unknown"
+        assert not any(advice.act for advice in told)
+
+
 def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
     """An idle active may append as seldom as its lease allows: it serves all the same."""
     told, _ = watch(None, of(ALONE_B, lease_s=20.0), readiness=B_CAN, act=True)

@@ -7,6 +7,7 @@ import multiprocessing
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,58 @@ async def test_a_call_that_was_given_up_is_not_made_later(tmp_path: Path) -> Non
     with pytest.raises(Unavailable):
         await stuck
     go_on.set()
+    assert await one.read() is None
+    await one.close()
+
+
+@pytest.mark.parametrize("also", [(), ("-wal", "-shm")])
+async def test_a_file_that_is_deleted_or_replaced_is_one_register_for_all_that_have_it_open(
+    tmp_path: Path, also: tuple[str, ...]
+) -> None:
+    """Each would go on with the deleted one, which a site that starts later does not see."""
+    here, backup = tmp_path / "coordinator.db", tmp_path / "backup.db"
+    one, other = (SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock()) for _ in range(2))
+    value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    assert await other.read() == value
+    with closing(sqlite3.connect(here)) as source, closing(sqlite3.connect(backup)) as target:
+        source.backup(target)
+    here.unlink()
+    for end in also:
+        here.with_name(here.name + end).unlink()
+    assert [await each.read() for each in (one, other)] == [None, None]
+    with pytest.raises(PlanSuperseded):
+        await other.compare_and_set(1, PairState(reason="behind what is gone"))
+    begun = await other.compare_and_set(0, begin_plan(None, "p2", "b", "bootstrap", 2))
+    assert await one.read() == begun
+    for end in ("-wal", "-shm"):  # as the handbook has it: SQLite takes them for those of the file that comes back
+        here.with_name(here.name + end).unlink()
+    backup.rename(here)
+    assert [await each.read() for each in (one, other)] == [value, value]
+    assert (await one.compare_and_set(1, PairState(reason="later"))).state_id == 2
+    assert (await other.read()) == (await one.read())
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_a_damaged_file_that_is_made_sound_in_its_place_is_read_again(tmp_path: Path) -> None:
+    here = tmp_path / "coordinator.db"
+    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    await one.close()
+    sound = here.read_bytes()
+    here.write_bytes(b"no database" * 1000)
+    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    with pytest.raises(Unavailable, match="not a database"):
+        await one.read()
+    here.write_bytes(sound)
+    assert await one.read() == value
+    await one.close()
+
+
+async def test_a_change_of_a_file_that_is_replaced_meanwhile_is_not_confirmed(tmp_path: Path) -> None:
+    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    await one.read()
+    with pytest.raises(Unavailable, match="replaced in this moment"):
+        await one._database.run(lambda _: (tmp_path / "coordinator.db").unlink())
     assert await one.read() is None
     await one.close()
 
