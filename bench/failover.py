@@ -3,12 +3,12 @@
 For each time a new pair: replication to b is cut, `--rows` rows are written at a one by one, a is killed (SIGKILL), and
 `twinlog failover --to b` runs at once. Measured from the kill to the first write that b acknowledges, and by the steps of the
 operation as b's journal has them. Every row is read back at b, or the run fails. With `--dfs hdfs` on real HDFS, one a site.
+`--lost hung`: a is stopped (SIGSTOP) instead, its connections stay open. `--by monitor`: no command, `twinlog monitor --act`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -38,19 +38,22 @@ TABLE = "rows"
 CONNECTIONS = 64
 READY_S = 120.0
 FAILOVER_S = 120.0
+SIGNALS = {"killed": signal.SIGKILL, "hung": signal.SIGSTOP}
 POLL_S = 0.005
 SCAN_ROWS = 5_000
 
 
 class Trial:
-    """One pair, one failover. `hdfs`: by site; None: directories."""
+    """One pair, one failover. `hdfs`: by site; None: directories. `lost`: killed or hung; `by`: command or monitor."""
 
-    def __init__(self, folder: Path, hdfs: dict[str, HdfsRoot] | None, rows: int) -> None:
-        self.folder, self.rows = folder, rows
+    def __init__(self, folder: Path, hdfs: dict[str, HdfsRoot] | None, rows: int, lost: str, by: str) -> None:
+        self.folder, self.rows, self.lost, self.by = folder, rows, lost, by
         self.ports = dict(zip("ab", free_ports(2), strict=True))
         self.urls = {site: f"http://127.0.0.1:{port}" for site, port in self.ports.items()}
         self.sites = Sites(self.urls)
         self.configs = write_files(folder, self.ports, engine="rocksdb", hdfs=hdfs)
+        for config in self.configs.values() if by == "monitor" else ():
+            config.write_text(config.read_text().replace('policy = "protect"', 'policy = "available"'))
 
     def run(self) -> dict[str, float]:
         """Part -> seconds, in the order in which they pass; `all` is from the kill to the first acknowledged write."""
@@ -59,36 +62,48 @@ class Trial:
             gate = stack.enter_context(Gate(self.ports["b"]))
             config = self.configs["a"]
             config.write_text(config.read_text().replace(f'url = "{self.urls["b"]}"', f'url = "http://127.0.0.1:{gate.port}"'))
-            sites = {site: stack.enter_context(self._site(site)) for site in "ab"}
+            sites = {site: stack.enter_context(self._run(site, "serve", self.configs[site])) for site in "ab"}
             _until("the pair is open and b follows", READY_S, lambda: self._role("a") == "ACTIVE" and self._is_followed())
             with Client(self.urls) as client:
                 client.create_table({"name": TABLE, **BENCH_TABLE})
             _until("b knows the table", READY_S, self._knows_table)
+            operator = self.folder / "operator.toml"
+            if self.by == "monitor":
+                stack.enter_context(self._run("monitor", "monitor", operator, "--act", "--json"))
+                _until("the monitor finds nothing to do", READY_S, lambda: "all is well" in self._log("monitor").read_text())
             gate.shut()
             workload = Workload("put", TABLE, first_key=0)
             load = measure.load(LoadPlan("127.0.0.1", self.ports["a"], CONNECTIONS, workload, requests_max=self.rows))
             if load.count != self.rows:
                 raise BenchError(f"of {self.rows} rows {load.count} were acknowledged; failures: {load.failures}")
-            os.kill(sites["a"].pid, signal.SIGKILL)
-            killed_ms = time.time() * 1000
-            command = subprocess.Popen(
-                [*TWINLOG, "failover", "--to", "b", "--yes", "--json", "--config", str(self.folder / "operator.toml")],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )
+            os.kill(sites["a"].pid, SIGNALS[self.lost])
+            lost_ms = time.time() * 1000
+            if self.by == "command":
+                stack.enter_context(self._run("command", "failover", operator, "--to", "b", "--yes"))
             written_ms = self._first_write()
-            said, complaint = command.communicate(timeout=FAILOVER_S)
-            if command.returncode != 0:
-                raise BenchError(f"the failover ended with {command.returncode}: {said.decode()}{complaint.decode()}")
+            _until("the failover has ended", FAILOVER_S, lambda: self._failover()["state"] != "running")
+            operation = self._failover()
+            if operation["state"] != "succeeded":
+                raise BenchError(f"the failover ended as {operation['state']}: {operation['error']}")
             self._check_rows()
-            return _parts(killed_ms, written_ms, json.loads(said))
+            return _parts(lost_ms, written_ms, operation, self.by)
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def _failover(self) -> dict[str, Any]:
+        found = self.sites.ask("b", "GET", "/v1/operations")["operations"]
+        operation: dict[str, Any] = next(one for one in found if one["kind"] == "failover")
+        return operation
 
     @contextmanager
-    def _site(self, site: str) -> Iterator[subprocess.Popen[bytes]]:
-        with (self.folder / f"{site}.log").open("wb") as log:
-            process = subprocess.Popen([*TWINLOG, "serve", "--config", str(self.configs[site])], stdout=log, stderr=log)
+    def _run(self, name: str, verb: str, config: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        with self._log(name).open("wb") as log:
+            process = subprocess.Popen([*TWINLOG, verb, "--config", str(config), *options], stdout=log, stderr=log)
         try:
             yield process
         finally:
+            process.send_signal(signal.SIGCONT)
             process.terminate()
             try:
                 process.wait(30)
@@ -131,12 +146,12 @@ class Trial:
             raise BenchError(f"{len(wrong)} of {self.rows + 1} rows are missing or wrong at b, such as {wrong[:5]}")
 
 
-def _parts(killed_ms: float, written_ms: float, operation: dict[str, Any]) -> dict[str, float]:
-    parts = {"the command starts": (operation["created_ms"] - killed_ms) / 1000}
+def _parts(lost_ms: float, written_ms: float, operation: dict[str, Any], by: str) -> dict[str, float]:
+    parts = {f"the {by} asks for it": (operation["created_ms"] - lost_ms) / 1000}
     for step in operation["steps"]:
         if step["started_ms"] < written_ms:
             parts[step["name"]] = (min(step["finished_ms"], written_ms) - step["started_ms"]) / 1000
-    return {**parts, "the rest": (written_ms - killed_ms) / 1000 - sum(parts.values()), "all": (written_ms - killed_ms) / 1000}
+    return {**parts, "the rest": (written_ms - lost_ms) / 1000 - sum(parts.values()), "all": (written_ms - lost_ms) / 1000}
 
 
 def _until(what: str, deadline_s: float, holds: Callable[[], bool]) -> None:
@@ -152,6 +167,8 @@ def main() -> int:
     parser.add_argument("--dfs", choices=("directory", "hdfs"), default="directory")
     parser.add_argument("--rows", type=int, default=20_000, help="that only the remote log has")
     parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--lost", choices=tuple(SIGNALS), default="killed", help="how site a is lost")
+    parser.add_argument("--by", choices=("command", "monitor"), default="command", help="who asks for the failover")
     chosen = parser.parse_args()
     found: list[dict[str, float]] = []
     try:
@@ -166,12 +183,15 @@ def main() -> int:
                     site: HdfsRoot(f"{cluster.uri}/{number}", urlsplit(cluster.web_url).netloc)
                     for site, cluster in clusters.items()
                 }
-                found.append(Trial(folder / str(number), hdfs or None, chosen.rows).run())
+                found.append(Trial(folder / str(number), hdfs or None, chosen.rows, chosen.lost, chosen.by).run())
                 print(", ".join(f"{part} {seconds:.2f}" for part, seconds in found[-1].items()), flush=True)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    print(f"\n{chosen.rows:,} rows in the remote log alone, {chosen.dfs}; seconds, median of {len(found)}, lowest to highest")
+    print(
+        f"\n{chosen.rows:,} rows in the remote log alone, {chosen.dfs}, {chosen.lost}, by {chosen.by}; seconds, "
+        f"median of {len(found)}, lowest to highest"
+    )
     for part in found[0]:
         seconds = [trial.get(part, 0.0) for trial in found]
         print(f"| {part} | {statistics.median(seconds):.2f} | {min(seconds):.2f} to {max(seconds):.2f} |")

@@ -23,8 +23,11 @@ from twinlog.wire.json_objects import json_object
 
 ASK_TIMEOUT_S = 30.0
 LOOK_TIMEOUT_S = 3.0
+ALIVE = "/health/live"
+ALIVE_TIMEOUT_S = 1.0  # the site waits for nobody: its process answers, or hangs
 VIEW_TIMEOUT_S = 7.0  # the site itself waits for the other one, both DFSs and the register
 EVENT_SILENCE_S = 40.0  # an idle stream carries a comment every 15 s
+_TIMEOUTS_S = {"/v1/view": VIEW_TIMEOUT_S, ALIVE: ALIVE_TIMEOUT_S}
 ACTOR_HEADER = "Twinlog-Actor"
 EXPIRES_HEADER = "Twinlog-Expires-Ms"
 VALID_S = 120.0  # how long a request for a role change is good for, unless it says otherwise
@@ -62,7 +65,7 @@ class Sites:
         moment by the site's own clock (`clock_ms`), nobody waits for what is asked.
         """
         is_slow = method != "GET" or path.startswith("/v1/checks")
-        timeout_s = ASK_TIMEOUT_S if is_slow else VIEW_TIMEOUT_S if path == "/v1/view" else self._look_s
+        timeout_s = ASK_TIMEOUT_S if is_slow else _TIMEOUTS_S.get(path, self._look_s)
         content = self._exchange(site, method, path, timeout_s, body, key, who, expires_ms)
         try:
             return json_object(content) if content else {}

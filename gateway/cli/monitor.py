@@ -28,7 +28,7 @@ from switchover.monitor.watcher import Watcher
 from twinlog.cli.status import duration
 from twinlog.decoding import decoded
 from twinlog.errors import PeerError
-from twinlog.sites import Sites
+from twinlog.sites import ALIVE, Sites
 from twinlog.terminal import Exit, notes, out, print_json, print_json_line
 
 LOOKS_APART_S = 1.0  # what moves is seen by looking twice
@@ -46,6 +46,9 @@ class PairProbe:
 
     def __init__(self, pair: Sites, check_pair: Callable[[str], None]) -> None:
         self._pair, self._check_pair = pair, check_pair
+
+    async def alive(self, site: str) -> None:
+        await asyncio.to_thread(self._pair.ask, site, "GET", ALIVE)
 
     async def view(self, site: str) -> SiteView:
         document = await asyncio.to_thread(self._pair.ask, site, "GET", "/v1/view")

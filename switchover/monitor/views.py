@@ -72,6 +72,9 @@ class Observation:
 class SiteProbe(Protocol):
     """Looks at a site and asks it for a role change. Raises only TwinlogError; PeerError: it did not answer, with `sent`."""
 
+    async def alive(self, site: str) -> None:
+        """Ends once the site's process has answered anything at all. Raises PeerError within a second or so otherwise."""
+
     async def view(self, site: str) -> SiteView: ...
 
     async def checks(self, site: str) -> Mapping[str, Any]:

@@ -33,12 +33,14 @@ class Watcher:
         self._settings, self._act, self._tell = settings, act, tell
         self._state = MonitorState()
         self._told: tuple[object, ...] = ()
+        self._wanted: str | None = None  # the site whose checks the last look needed
 
     async def run(self) -> None:
-        """Looks, judges and acts until it is cancelled."""
+        """Looks, judges and acts until it is cancelled. A look that waits for a site's silence takes its time off the pause."""
         while True:
+            began_s = self._clock.monotonic_s()
             await self.round()
-            await self._clock.sleep(self._settings.interval_s)
+            await self._clock.sleep(max(0.0, began_s + self._settings.interval_s - self._clock.monotonic_s()))
 
     async def round(self) -> Advice:
         """One look, and what follows from it."""
@@ -52,20 +54,35 @@ class Watcher:
         return advice
 
     async def look(self) -> Observation:
-        """Both sites at the same time; then the checks of the one that might have to take over."""
-        views: dict[str, SiteView | None] = dict.fromkeys(self._sites)
-        errors: dict[str, str] = {}
-
-        async def view(site: str) -> None:
-            try:
-                views[site] = await self._probe.view(site)
-            except TwinlogError as error:
-                errors[site] = error.message
-
-        await asyncio.gather(*(view(site) for site in self._sites))
+        """Both sites at the same time, and the checks of the one that might have to take over: also at the same time where the
+        look before needed them. A site that hangs costs a look one short time-out.
+        """
+        looks = dict(zip(self._sites, await asyncio.gather(*(self._look_at(site) for site in self._sites)), strict=True))
+        views = {site: None if isinstance(view, TwinlogError) else view for site, (view, _) in looks.items()}
+        errors = {site: view.message for site, (view, _) in looks.items() if isinstance(view, TwinlogError)}
         seen = Observation(self._clock.monotonic_s(), views, errors)
-        site = wants_checks_of(self._state, seen)
-        return seen if site is None else replace(seen, readiness=await self._readiness(site))
+        asked, self._wanted = self._wanted, wants_checks_of(self._state, seen)
+        if self._wanted is None:
+            return seen
+        readiness = looks[self._wanted][1] if self._wanted == asked else await self._readiness(self._wanted)
+        return replace(seen, readiness=readiness)
+
+    async def _look_at(self, site: str) -> tuple[SiteView | TwinlogError, TakeoverReadiness | None]:
+        """One that does not answer at all is given up soon; one that does may take its time for its view, for it waits for the
+        other site, both DFSs and the register."""
+        try:
+            await self._probe.alive(site)
+        except TwinlogError as error:
+            return error, None
+        if site != self._wanted:
+            return await self._view(site), None
+        return await asyncio.gather(self._view(site), self._readiness(site))
+
+    async def _view(self, site: str) -> SiteView | TwinlogError:
+        try:
+            return await self._probe.view(site)
+        except TwinlogError as error:
+            return error
 
     async def _readiness(self, site: str) -> TakeoverReadiness | None:
         try:

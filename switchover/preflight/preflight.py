@@ -22,8 +22,8 @@ from switchover.register.port import PairState
 from switchover.site_control import SiteControl
 from twinlog.errors import Refused, RegisterWentBack, TwinlogError
 
-CALL_TIMEOUT_S = 3.0
-STATUS_TIMEOUT_S = 2.0
+CALL_TIMEOUT_S = 3.0  # the other site waits for both DFSs and the register
+STATUS_TIMEOUT_S = 1.0  # it waits for nobody: its process answers, or hangs
 OwnFacts = Callable[[PairState | None, str | None], Awaitable[SiteFacts]]
 
 
@@ -125,8 +125,11 @@ class Preflight:
             return self._control.parts.coordinator.known, error.message
 
     async def _peer(self) -> tuple[SiteFacts | None, str, float | None]:
-        """The other site's facts, why there are none, and how far its clock is ahead at least."""
+        """The other site's facts, why there are none, and how far its clock is ahead at least. One that hangs is given up as
+        soon as its status, which needs no DFS, does not come: a failover waits for this."""
         clock = self._control.parts.clock
+        if (silence := (await self._peer_status())[1]):
+            return None, silence, None
         before_ms = clock.wall_ms()
         try:
             facts = from_message(SiteFacts, await self._control.parts.transport.call(FACTS, {}, CALL_TIMEOUT_S))

@@ -15,6 +15,7 @@ from switchover.monitor.judgement import Advice
 from switchover.monitor.views import SiteView
 from switchover.monitor.watcher import Watcher
 from switchover.operations.document import OperationDocument
+from switchover.preflight.preflight import STATUS_TIMEOUT_S
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, epoch, open_pair, put, site
 from twinlog.errors import InvalidInput, PeerError, Refused
@@ -33,6 +34,9 @@ class PairProbe:
         if name not in self._pair.running:
             raise PeerError(f"site {name} refuses connections", sent=False)
         return self._pair.running[name].service.operations
+
+    async def alive(self, name: str) -> None:
+        self._at(name)
 
     async def view(self, name: str) -> SiteView:
         seen: SiteView = await self._at(name).view()
@@ -170,3 +174,18 @@ async def test_what_a_person_asks_for_is_nothing_automatic(tmp_path: Path, kind:
     async with open_pair(tmp_path) as pair:
         with pytest.raises(InvalidInput, match="automatic"):
             await pair.operate("b", kind, "b" if kind == "switchover" else None, automatic=True)
+
+
+async def test_a_site_that_hangs_costs_the_checks_of_a_failover_one_short_time_out(tmp_path: Path) -> None:
+    """Its facts need both DFSs and the register, so they may take seconds; its status needs nobody."""
+    async with open_pair(tmp_path) as pair:
+        asked: list[tuple[str, float]] = []
+
+        async def hang(method: str, message: object, timeout_s: float) -> None:
+            asked.append((method, timeout_s))
+            raise PeerError("site a did not answer")
+
+        site(pair, "b").parts.transport.call = hang  # type: ignore[method-assign,assignment]
+        found = await pair.running["b"].service.operations.checks("failover")
+        assert {one.id: one.status for one in found.checks}["peer.answers"] == "unknown"
+        assert asked == [("status", STATUS_TIMEOUT_S)]

@@ -10,7 +10,9 @@ import pytest
 from tests.gateway.two_sites import TwoSites
 from tests.twinlog.raw_site import FunctionHttp
 from twinlog.errors import NotActive, NotFound, PeerError
-from twinlog.sites import Sites
+from twinlog.sites import ALIVE, Sites
+from twinlog.wire.exchange import Broken, SiteRequest
+from twinlog.wire.http import Http
 
 
 @pytest.fixture
@@ -70,3 +72,18 @@ def test_a_lost_answer_may_have_been_a_request_that_arrived(pair: TwoSites) -> N
     with pytest.raises(PeerError, match="does not answer: no answer in time") as caught:
         Sites(pair.urls, http=FunctionHttp(lose)).ask("a", "POST", "/v1/operations", {})
     assert caught.value.fields["sent"] is True
+
+
+def test_whether_a_site_lives_is_known_sooner_than_what_it_sees(pair: TwoSites) -> None:
+    limits: dict[str, float] = {}
+
+    class Measured(Http):
+        def send(self, request: SiteRequest) -> Broken:
+            limits[request.url.partition("/v1")[2] or "alive"] = request.timeout_s
+            return Broken(True, "no answer in time")
+
+    sites = Sites(pair.urls, http=Measured())
+    for path in (ALIVE, "/v1/view", "/v1/cluster"):
+        with pytest.raises(PeerError):
+            sites.ask("a", "GET", path)
+    assert limits["alive"] <= 1.0 < limits["/cluster"] < limits["/view"]

@@ -25,12 +25,13 @@ from switchover.monitor.judgement import Advice
 from switchover.monitor.views import MONITOR, SiteView
 from switchover.monitor.watcher import Watcher
 from twinlog.errors import PeerError
+from twinlog.sites import ALIVE_TIMEOUT_S
 
 SETTINGS = Thresholds(  # so short that it acts within a run, between faults that last for seconds
     interval_s=0.35, look_after_s=1.0, resync_after_s=2.0, degrade_after_s=0.7, failover_after_s=0.7, gap_max_s=8.0,
     quiet_after_action_s=2.0, actions_max=5, actions_window_s=20.0, silence_max_s=1.0,
 )
-VIEW_TIMEOUT_S, ORDER_TIMEOUT_S = 5.5, 10.0
+VIEW_TIMEOUT_S, ORDER_TIMEOUT_S = 5.5, 10.0  # ALIVE_TIMEOUT_S is the product's own
 LIFE_S, DOWN_S = 10.0, 1.0  # on average
 Note = Callable[[str], None]
 
@@ -40,6 +41,9 @@ class SimProbe:
 
     def __init__(self, world: World, src: str) -> None:
         self._world, self._src = world, src
+
+    async def alive(self, site: str) -> None:
+        await self._ask(site, _live, ALIVE_TIMEOUT_S)
 
     async def view(self, site: str) -> SiteView:
         found: SiteView = await self._ask(site, _view, VIEW_TIMEOUT_S)
@@ -101,6 +105,10 @@ class SimMonitor:
         if became:
             self.acted += 1
             self._note(f"monitor: {advice.kind} at {advice.site}: {became}")
+
+
+async def _live(life: Life) -> None:
+    """The answer alone says it: a process that is stopped does not get here."""
 
 
 async def _view(life: Life) -> SiteView:

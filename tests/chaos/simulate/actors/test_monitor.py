@@ -6,8 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from chaos.simulate import plan as plans
+from chaos.simulate.actors import monitor
 from chaos.simulate.plan import SeedPlan, draw, parse
 from chaos.simulate.run import Result, Run, collect
+from switchover.monitor.findings import Thresholds
 
 LOST = """seed 7
 workload registers
@@ -36,6 +38,25 @@ def test_a_lost_active_is_taken_over_from_and_no_promise_broken() -> None:
     assert result.violations == ()
     assert acted == 1
     assert ordered(result)[0].startswith("failover at b: asked for")
+
+
+@pytest.mark.parametrize("fault", ["crash active for 40.0 how process", "pause active for 40.0"])
+def test_with_its_usual_settings_a_lost_active_is_taken_over_from_in_time_also_when_it_hangs(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(monitor, "SETTINGS", Thresholds())
+    monkeypatch.setattr(monitor, "LIFE_S", 1e9)
+    result, acted = run(parse(LOST.replace("crash active for 9.0 how process", fault).replace("at 2.0", "at 5.0")))
+    assert (result.violations, acted) == ((), 1)
+    words = [line.split() for line in result.trace]
+    lost_s, ordered_s = [next(float(line[0]) for line in words if line[1] == what) for what in (fault.split()[0], "monitor:")]
+    assert Thresholds().failover_after_s < ordered_s - lost_s < 12.0, "of the fifteen seconds that the whole may take"
+
+
+def test_an_active_that_hangs_for_less_than_that_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "SETTINGS", Thresholds())
+    monkeypatch.setattr(monitor, "LIFE_S", 1e9)
+    assert run(parse(LOST.replace("crash active for 9.0 how process", "pause active for 7.0")))[1] == 0
 
 
 @pytest.mark.parametrize("change", [{"monitor": "observe"}, {"monitor": "off"}, {"policy": "protect"}, {"coordinator": False}])
