@@ -238,10 +238,10 @@ class SiteCommands:
         coordinator lost: it answers, and has no record of the pair; without one, both DFSs have lost the register.
         coordinator saved: a backup of its database is made; coordinator restored: from that backup."""
         if words == ["lost"]:
-            self.pair.lose_register()
+            await self.pair.lose_register()
             return "lost"
         if words in (["saved"], ["restored"]):
-            self.pair.back_up_register(restore=words == ["restored"])
+            await self.pair.back_up_register(restore=words == ["restored"])
             return words[0]
         if words == ["none"]:
             assert not self.pair.running
