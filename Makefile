@@ -43,7 +43,7 @@ check: setup ## lint, types, the dependency law, sizes, docstrings, and no addre
 	@echo "docstrings begin with sentences"; $(BIN)/python -m tools.docstring_check
 	@echo "addresses and machine paths";   $(BIN)/python -m tools.address_check
 
-fmt: setup ## sort imports, mend what ruff can mend
+fmt: setup ## sort imports, fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet
 
 bench: setup ## throughput and latency, sync against async, into out/ (DFS=hdfs, ENGINE=postgresql, ARGS="--rounds 5")
@@ -70,10 +70,10 @@ story: setup ## a load of all flights lives through a lost site, a failover, a r
 audit: setup ## a pair under write load, and whether both its sites are equal, by Spark; needs Java 17 (ARGS="--dir DIR")
 	@$(BIN)/python -m tools.audit_demo $(ARGS)
 
-audit-story: setup ## four rows spoilt under a site's storage: compare finds these, repair mends them (ARGS="--writes-per-s 5000")
+audit-story: setup ## four rows spoilt under a site's storage: compare finds these, repair restores them (ARGS="--writes-per-s 5000")
 	@$(BIN)/python -m tools.audit_story $(ARGS)
 
-log-story: setup ## faults planted in the logs of a pair: log-audit tells each with file and offset (ARGS="--copies 10")
+log-story: setup ## faults planted in the logs of a pair: log-audit reports each with file and offset (ARGS="--copies 10")
 	@$(BIN)/python -m tools.log_story $(ARGS)
 
 postgres: setup ## a PostgreSQL on 127.0.0.1:5433 with a database for each site (DIR=demo, ARGS="--port 5434")

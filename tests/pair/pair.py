@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
@@ -56,6 +55,7 @@ from switchover.register.stand_in import StandInCoordinator, given_up
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
+from tests.pair.registers import Gate, GatedRegister, back_up_database, back_up_folders, lose_database, lose_folders
 from twinlog.errors import DfsError, PeerError, Unavailable
 
 IMAGE_ATTEMPTS = 50
@@ -145,6 +145,7 @@ class Pair:
     clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
     engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
     open_dfs: Callable[[str], Dfs] | None = None  # of a site; other than a directory
+    register_gate: Gate = field(default_factory=Gate)
     _dead: list[Faults] = field(default_factory=list)
 
     async def start(self, name: str) -> Running:
@@ -197,34 +198,27 @@ class Pair:
         if self.has_coordinator:
             sql = SqlCoordinator(f"sqlite:///{self.root / self.coordinator}", "test", clock)
             return FaultyCoordinator(sql, self.faults[name])
-        return DfsCoordinator(
+        on_two = DfsCoordinator(
             site=name, peer=OTHER[name], own_dfs=own, peer_dfs=peer, layout=RemoteLayout("test"), initial_active="a",
             clock=clock, known=met,
         )
+        return GatedRegister(on_two, self.register_gate)
 
-    def lose_register(self) -> None:
+    async def lose_register(self) -> None:
         """Deletes the register: the coordinator is set up anew, or both registers on the DFSs."""
-        for name in OTHER:
-            shutil.rmtree(self.root / name / "dfs" / "test" / "0" / "register", ignore_errors=True)
-        if self.has_coordinator:
-            with closing(sqlite3.connect(self.root / "coordinator.db")) as database, database:
-                tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-                for (table,) in tables.fetchall():
-                    database.execute(f"DELETE FROM {table}")
+        async with self.register_gate.shut():
+            if self.has_coordinator:
+                lose_database(self.root / self.coordinator)
+            else:
+                lose_folders(self.root)
 
-    def back_up_register(self, *, restore: bool) -> None:
-        """Copies the coordinator's database as its own tools do, away or back. Without a coordinator: both registers."""
-        if not self.has_coordinator:
-            for name in OTHER:
-                here, there = self.root / name / "dfs" / "test" / "0" / "register", self.root / f"register-{name}"
-                source, target = (there, here) if restore else (here, there)
-                shutil.rmtree(target, ignore_errors=True)
-                shutil.copytree(source, target)
-            return
-        here, there = self.root / "coordinator.db", self.root / "coordinator.bak"
-        with closing(sqlite3.connect(there if restore else here)) as source, closing(sqlite3.connect(
-            here if restore else there)) as target:
-            source.backup(target)
+    async def back_up_register(self, *, restore: bool) -> None:
+        """Copies the coordinator's database, away or back. Without a coordinator: both registers."""
+        async with self.register_gate.shut():
+            if self.has_coordinator:
+                back_up_database(self.root / self.coordinator, restore=restore)
+            else:
+                back_up_folders(self.root, restore=restore)
 
     def coordinator_file(self, what: str) -> None:
         """Deletes or damages the file of the coordinator beside its processes, or brings it back as it was."""

@@ -21,6 +21,7 @@ import pytest
 from tests.tools.test_dependencies import canonical
 from tools.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
+from twinlog.cli.main import all_verbs
 from twinlog.cli.verbs import VERBS
 
 PACKAGES_MAX = 17  # twinlog itself is one of them
@@ -80,6 +81,12 @@ def app_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(copied(folder, "twinlog") / "twinlog", folder / "out")
 
 
+@pytest.fixture(scope="module")
+def server_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("server")
+    return build(copied(folder / "source", "pyproject.toml", "README.md", *PACKAGES), folder / "out")
+
+
 @pytest.fixture
 def installed(app_wheel: Path, tmp_path: Path) -> Path:
     """The folder to put on Python's path."""
@@ -104,6 +111,12 @@ def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def verbs_of(site: Path) -> set[str]:
+    shown = run(site, "-m", "twinlog", "--help")
+    assert shown.returncode == 0, shown.stderr
+    return set(re.findall(r"^│ ([a-z][a-z-]+) ", shown.stdout, re.MULTILINE))
+
+
 def test_the_wheel_of_apps_holds_one_name_and_its_types(app_wheel: Path) -> None:
     assert names_of(app_wheel) == {"twinlog", f"twinlog-{VERSION}.dist-info"}
     inside = {name for name in zipfile.ZipFile(app_wheel).namelist() if name.startswith("twinlog/")}
@@ -113,12 +126,17 @@ def test_the_wheel_of_apps_holds_one_name_and_its_types(app_wheel: Path) -> None
     assert len(needed({canonical(line) for line in requirements(app_wheel)})) + 1 <= PACKAGES_MAX
 
 
-@pytest.mark.timeout(120)
-def test_the_wheel_of_the_server_needs_that_of_apps(tmp_path: Path) -> None:
-    wheel = build(copied(tmp_path / "source", "pyproject.toml", "README.md", *PACKAGES), tmp_path / "out")
-    assert names_of(wheel) == {*ROOMS, f"twinlog_server-{VERSION}.dist-info"}
-    assert f"twinlog=={VERSION}" in requirements(wheel)
-    assert not any(name.endswith("entry_points.txt") for name in zipfile.ZipFile(wheel).namelist()), "the command is apps'"
+def test_the_wheel_of_the_server_needs_that_of_apps(server_wheel: Path) -> None:
+    assert names_of(server_wheel) == {*ROOMS, f"twinlog_server-{VERSION}.dist-info"}
+    assert f"twinlog=={VERSION}" in requirements(server_wheel)
+
+
+def test_the_commands_of_the_server_join_that_of_apps(server_wheel: Path, installed: Path) -> None:
+    assert read(server_wheel, "entry_points.txt") == '[twinlog.verbs]\nserver = gateway.cli.verbs:VERBS\n'
+    zipfile.ZipFile(server_wheel).extractall(installed)
+    assert verbs_of(installed) == all_verbs().keys()
+    usage = run(installed, "-m", "twinlog", "failover", "--help")
+    assert "Take over from a site that is lost" in usage.stdout, usage.stderr
 
 
 def test_apps_import_it_without_the_server(installed: Path) -> None:
@@ -134,11 +152,9 @@ def test_errors_alone_do_not_import_the_client(installed: Path) -> None:
 
 
 def test_the_command_without_the_server(installed: Path) -> None:
-    shown = run(installed, "-m", "twinlog", "--help")
-    assert shown.returncode == 0, shown.stderr
-    verbs = set(re.findall(r"^│ ([a-z][a-z-]+) ", shown.stdout, re.MULTILINE))
-    assert verbs == {name for name, verb in VERBS.items() if verb.distribution == "twinlog"}
+    assert verbs_of(installed) == VERBS.keys()
     refused = run(installed, "-m", "twinlog", "serve", "--config", "site.toml")
     assert refused.returncode == 2
-    assert "install the distribution twinlog-server" in refused.stderr
+    assert "`twinlog serve` is no command of the client" in refused.stderr
+    assert "the distribution twinlog-server" in " ".join(refused.stderr.split())
     assert run(installed, "-m", "twinlog", "version").stdout == f"twinlog {VERSION}\n"

@@ -1,20 +1,21 @@
 """The command `twinlog`: the verbs of this package, and those of the server where it is installed.
 
-What always holds: a verb's module is imported when that verb is called, and no other's; every command has --help with an
-example of what it is for, ends with a documented exit code, and shows errors without a traceback; a verb of the server says
-which distribution has it, where that is not installed. Source: product.md section 4.
+What always holds: a verb's module is imported when that verb is called, and no other's; the server's verbs join by an entry
+point (verbs.py); every command has --help with an example of what it is for, ends with a documented exit code, and shows errors
+without a traceback; without the server, an unknown verb says which distribution has the others. Source: product.md section 4.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
+from functools import cache
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from twinlog.cli.verbs import SERVER, VERBS, Verb
+from twinlog.cli.verbs import GROUP, SERVER, VERBS, Verb
 from twinlog.errors import ConfigError
 from twinlog.terminal import EXIT_CODES, Exit, endings, show_error
 
@@ -22,27 +23,44 @@ BEGIN = "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DI
 
 
 class _Verbs(TyperGroup):
-    """Lists the verbs by the table, and imports the one that is called."""
+    """Lists the verbs by the tables, and imports the one that is called."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        for name, verb in VERBS.items():
-            if verb.distribution != SERVER or server_is_installed():
-                self.add_command(TyperCommand(name, callback=None, help=verb.help, rich_help_panel=verb.panel))
+    def list_commands(self, ctx: Any) -> list[str]:
+        for name, verb in all_verbs().items():
+            self.add_command(TyperCommand(name, callback=None, help=verb.help, rich_help_panel=verb.panel))
+        return super().list_commands(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        called = VERBS.get(args[0])
-        if called is None:
-            return super().resolve_command(ctx, args)
-        if called.distribution == SERVER and not server_is_installed():
-            problem = f"`twinlog {args[0]}` is a command of the server: install the distribution {SERVER}"
+        called = find_verb(args[0])
+        if called is not None:
+            return args[0], command_of(args[0], called), args[1:]
+        if not args[0].startswith("-") and not added_verbs():
+            problem = f"`twinlog {args[0]}` is no command of the client; the server's come with the distribution {SERVER}"
             show_error(ConfigError(problem), as_json="--json" in args)
             raise typer.Exit(Exit.USAGE)
-        return args[0], command_of(args[0], called), args[1:]
+        self.list_commands(ctx)  # for what the name is close to
+        return super().resolve_command(ctx, args)
 
 
-def server_is_installed() -> bool:
-    return importlib.util.find_spec("gateway") is not None
+def find_verb(name: str) -> Verb | None:
+    """The verb of this name. What other distributions add is looked up only for a name that is none of the client's."""
+    return VERBS.get(name) or added_verbs().get(name)
+
+
+def all_verbs() -> dict[str, Verb]:
+    """Every verb that is installed. A name of the client's own is never another distribution's."""
+    return {**VERBS, **{name: verb for name, verb in added_verbs().items() if name not in VERBS}}
+
+
+@cache
+def added_verbs() -> dict[str, Verb]:
+    """The verbs of other distributions, by their entry points."""
+    from importlib.metadata import entry_points  # costs a tenth of a whole `twinlog status`
+
+    found: dict[str, Verb] = {}
+    for point in sorted(entry_points(group=GROUP)):
+        found.update(point.load())
+    return found
 
 
 def command_of(name: str, verb: Verb) -> Any:
@@ -60,7 +78,7 @@ def command_of(name: str, verb: Verb) -> Any:
 
 def make_app() -> typer.Typer:
     """The command with all verbs that are installed."""
-    begin = f"\n\n{BEGIN}" if server_is_installed() else ""
+    begin = f"\n\n{BEGIN}" if find_spec("gateway") else ""
     app = typer.Typer(
         name="twinlog", cls=_Verbs, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
         help=f"Two sites, one log on both: what was acknowledged survives the loss of a site.{begin}", epilog=EXIT_CODES,

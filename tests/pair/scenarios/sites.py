@@ -281,10 +281,10 @@ class SiteCommands:
         coordinator saved: a backup of its database is made; coordinator restored: from that backup.
         coordinator file deleted|damaged|back: under the processes that have it open."""
         if words == ["lost"]:
-            self.pair.lose_register()
+            await self.pair.lose_register()
             return "lost"
         if words in (["saved"], ["restored"]):
-            self.pair.back_up_register(restore=words == ["restored"])
+            await self.pair.back_up_register(restore=words == ["restored"])
             return words[0]
         if words[0] == "file":
             self.pair.coordinator_file(words[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import subprocess
 import sys
@@ -12,13 +13,13 @@ import pytest
 import typer
 
 from tools.sources import ROOT, repository_files
-from twinlog.cli.main import command_of
+from twinlog.cli.main import added_verbs, all_verbs, command_of, find_verb
 from twinlog.cli.verbs import VERBS
 
 NOBODY = "twinlog://pair?a=http://127.0.0.1:1&b=http://127.0.0.1:1"
 # What costs tens of milliseconds each, and what pulls it in.
 NOT_IN_A_FAILOVER = {
-    "anyio", "asyncio", "encodings.idna", "fastapi", "hdfs", "httpcore", "httpx", "importlib.metadata", "jpype", "msgspec",
+    "anyio", "asyncio", "encodings.idna", "fastapi", "hdfs", "httpcore", "httpx", "jpype", "msgspec",
     "prometheus_client", "psycopg", "pyarrow", "pyspark", "rich._emoji_codes", "rich.live", "rocksdict", "spark_jobs",
     "sqlalchemy", "starlette", "storage", "structlog", "tenacity", "twinlog.cli.data", "uvicorn", "uvloop",
 }
@@ -47,7 +48,7 @@ def declared_in(name: str) -> Iterator[tuple[str, str, str]]:
         if not isinstance(made, typer.Typer):
             continue
         if isinstance(made.info.help, str):
-            group = next(verb for verb, row in VERBS.items() if row.module == name and getattr(module, row.app) is made)
+            group = next(verb for verb, row in all_verbs().items() if row.module == name and getattr(module, row.app) is made)
             yield group, name, made.info.help
             continue
         for one in made.registered_commands:
@@ -56,17 +57,34 @@ def declared_in(name: str) -> Iterator[tuple[str, str, str]]:
             yield one.name or one.callback.__name__, name, text.split("\n\n")[0].replace("\n", " ")
 
 
-def test_the_table_has_every_verb_with_its_own_line() -> None:
-    assert {name: (verb.module, verb.help) for name, verb in VERBS.items()} == {
+def test_the_tables_have_every_verb_with_its_own_line() -> None:
+    assert {name: (verb.module, verb.help) for name, verb in all_verbs().items()} == {
         name: (module, text) for name, module, text in declared()
     }
 
 
-@pytest.mark.parametrize("name", VERBS)
+def test_each_distribution_names_its_own_verbs() -> None:
+    assert {verb.module.split(".")[0] for verb in VERBS.values()} == {"twinlog"}
+    assert {verb.module.split(".")[0] for verb in added_verbs().values()} == {"gateway"}
+    assert VERBS.keys() & added_verbs().keys() == set()
+
+
+def test_only_a_verb_that_the_client_does_not_have_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unexpected(**_: str) -> None:
+        raise AssertionError("the entry points were read")
+
+    added_verbs.cache_clear()
+    monkeypatch.setattr(importlib.metadata, "entry_points", unexpected)
+    assert find_verb("status") is VERBS["status"]
+    with pytest.raises(AssertionError, match="entry points"):
+        find_verb("failover")
+
+
+@pytest.mark.parametrize("name", all_verbs())
 def test_every_verb_can_be_called(name: str) -> None:
-    command = command_of(name, VERBS[name])
+    command = command_of(name, all_verbs()[name])
     assert command.name == name
-    assert VERBS[name].help in (command.help or "").replace("\n", " ")
+    assert all_verbs()[name].help in (command.help or "").replace("\n", " ")
 
 
 @pytest.mark.parametrize("words", [
@@ -82,3 +100,4 @@ def test_what_is_typed_in_the_middle_of_a_failover_imports_little(words: list[st
     assert "twinlog.cli.main" in imported
     tops = {name.split(".")[0] for name in imported} | imported
     assert sorted(tops & NOT_IN_A_FAILOVER) == []
+    assert ("importlib.metadata" in imported) == (words[0] not in VERBS)
