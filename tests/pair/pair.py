@@ -55,7 +55,15 @@ from switchover.register.stand_in import StandInCoordinator, given_up
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from tests.pair.faults import Faults, FaultyCoordinator, FaultyDfs, FaultyFiles
-from tests.pair.registers import Gate, GatedRegister, back_up_database, back_up_folders, lose_database, lose_folders
+from tests.pair.registers import (
+    Gate,
+    GatedRegister,
+    back_up_database,
+    back_up_folders,
+    change_file,
+    lose_database,
+    lose_folders,
+)
 from twinlog.errors import DfsError, PeerError, Unavailable
 
 IMAGE_ATTEMPTS = 50
@@ -222,24 +230,7 @@ class Pair:
 
     def coordinator_file(self, what: str) -> None:
         """Deletes or damages the file of the coordinator beside its processes, or brings it back as it was."""
-        here, away = self.root / self.coordinator, self.root / "coordinator.away"
-        files = [here.with_name(here.name + end) for end in ("", "-wal", "-shm")]
-        match what:
-            case "deleted":
-                for file in files:
-                    file.unlink(missing_ok=True)
-            case "damaged":
-                with closing(sqlite3.connect(here)) as database:
-                    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                shutil.copy(here, away)
-                with open(here, "r+b") as damaged:
-                    damaged.write(b"no database" * 1000)
-            case "back":
-                for file in files:
-                    file.unlink(missing_ok=True)
-                away.rename(here)
-            case _:
-                raise ValueError(f"the file of the coordinator cannot be {what!r}")
+        change_file(self.root / self.coordinator, what)
 
     def copy_disk(self, name: str, parts: list[str], *, restore: bool) -> None:
         assert not (restore and name in self.running)

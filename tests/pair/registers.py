@@ -104,5 +104,25 @@ def back_up_database(database: Path, *, restore: bool) -> None:
         source.backup(target)
 
 
+def change_file(database: Path, what: str) -> None:
+    """The coordinator's file is `deleted` or `damaged` beside its processes, or it is `back` as it was."""
+    away = database.with_suffix(".away")
+    files = [database.with_name(database.name + end) for end in ("", "-wal", "-shm")]
+    match what:
+        case "deleted":
+            for file in files:
+                file.unlink(missing_ok=True)
+        case "damaged":
+            with closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            shutil.copy(database, away)
+            with open(database, "r+b") as damaged:
+                damaged.write(b"no database" * 1000)
+        case "back":
+            for file in files:
+                file.unlink(missing_ok=True)
+            away.rename(database)
+
+
 def _folders(root: Path) -> dict[str, Path]:
     return {name: root / name / "dfs" / "test" / "0" / "register" for name in ("a", "b")}

@@ -79,6 +79,9 @@ class Looking:
             raise PeerError(f"site {site} does not answer")
         return self._pair.running[site]
 
+    async def alive(self, site: str) -> None:
+        self._at(site)
+
     async def view(self, site: str) -> SiteView:
         return await self._at(site).operations.view()
 
