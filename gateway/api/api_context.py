@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget
+from gateway.api.content_coding import Expander
 from gateway.api.metrics import DoorMetrics
 from gateway.api.problems import Answer, answer_for, forget_frames, known
 from gateway.api.request import Canonical, Head, canonical_document, deadline_s, idempotency
@@ -37,6 +38,7 @@ class ApiContext:
         self.metrics = DoorMetrics(service.cluster)
         self.closing = asyncio.Event()
         self.bodies = BodyBudget(http.bodies_bytes_max)
+        self.expander = Expander()
         self._decoding = asyncio.Semaphore(1)
         self.now_s, self._new_id = now_s, new_id
         self._codecs = RowCodecs(key_bytes_max=http.key_bytes_max, row_bytes_max=http.row_bytes_max)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from gateway.api.content_coding import accepted_coding, coded_tag
 from gateway.api.request import JSON, Head
 from gateway.service.port import Condition
 from storage.rows.codec import RowCodec
@@ -18,7 +19,7 @@ from twinlog.errors import InvalidInput
 
 VERSION_LAST = (1 << 64) - 1
 _TAG = re.compile(r'[ \t]*(?:(W/)?"([!\x23-\x7e\x80-\xff]*)"[ \t]*)?(,|$)')
-_OWN = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.[0-9a-f]{12})?")
+_OWN = re.compile(r"(0|[1-9][0-9]{0,19})(?:\.[0-9a-f]{12})?(?:-(?:gzip|zstd))?")
 _FIRST_REVISION = 1
 
 
@@ -103,9 +104,16 @@ def is_matched(head: Head, version: int) -> bool:
     return tags is None or version in versions_of(tags)
 
 
-def is_known(head: Head, tag: bytes) -> bool:
-    """True if If-None-Match of a read names `tag`, or is `*`: the client has this very representation. Raises InvalidInput."""
+def known_tag(head: Head, tag: bytes) -> bytes | None:
+    """Returns the tag that the client has by If-None-Match of a read: `tag`, or the one in the coding that the request accepts.
+
+    Raises InvalidInput.
+    """
     if head.if_none_match is None:
-        return False
+        return None
     tags = opaque_tags(head.if_none_match, "If-None-Match")
-    return tags is None or tag[1:-1].decode() in tags
+    if tags is None or tag[1:-1].decode() in tags:
+        return tag
+    coding = accepted_coding(head.accept_encoding)
+    in_coding = coded_tag(tag, coding)
+    return in_coding if coding and in_coding[1:-1].decode() in tags else None

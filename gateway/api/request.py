@@ -47,7 +47,9 @@ class Head:
     method: str
     path: bytes
     content_type: str = ""  # none is sent
+    content_encoding: str = ""
     accept: str = ""
+    accept_encoding: str = ""
     if_match: str | None = None
     if_none_match: str | None = None
     idempotency_key: str | None = None
@@ -67,6 +69,10 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.content_length = int(value)
         elif name == b"accept":
             head.accept = _joined(head.accept or None, value)
+        elif name == b"accept-encoding":
+            head.accept_encoding = _joined(head.accept_encoding or None, value)
+        elif name == b"content-encoding":
+            head.content_encoding = _joined(head.content_encoding or None, value)
         elif name == b"idempotency-key":
             head.idempotency_key = value.decode("latin-1")
         elif name == b"if-match":

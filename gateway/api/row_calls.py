@@ -13,7 +13,7 @@ from math import ceil
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import VARY, decoded_object, encoded, shown_version
 from gateway.api.documents import RowAnswer, WriteAnswer
-from gateway.api.entity_tags import etag, is_known, is_matched, representation, row_conditions, unmatched
+from gateway.api.entity_tags import etag, is_matched, known_tag, representation, row_conditions, unmatched
 from gateway.api.problems import Answer
 from gateway.api.request import (
     JSON,
@@ -89,8 +89,8 @@ async def get_row(
         raise PreconditionFailed(unmatched(head.if_match), key=key_path[:200], version=row.version)
     tag = etag(row.version, representation(codec, answer_type, columns, head.number_versions, head.int64_text))
     headers = [(b"etag", tag), VARY, schema_header(codec), *label()]
-    if is_known(head, tag):
-        return Answer(304, headers, b"")
+    if (known := known_tag(head, tag)) is not None:
+        return Answer(304, [(b"etag", known), *headers[1:]], b"")
     version = shown_version(row.version, answer_type, head)
     return encoded(RowAnswer(decode(row.key, row.value), version), answer_type, *headers)
 

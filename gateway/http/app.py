@@ -20,6 +20,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, ApiContext
+from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.api.routes.common import to_response
@@ -49,8 +50,10 @@ class DoorApp:
         async def watched(message: Message) -> None:
             nonlocal finished
             finished = message["type"] == "http.response.body" and not message.get("more_body", False)
-            await send(message)
+            await coded_send(message)
 
+        accepted = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
+        coded_send = CodedSend(send, accepted)
         scope["path"] = scope["raw_path"].decode("latin-1")
         hold = scope[BODY_HOLD] = self.context.bodies.hold()
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from gateway.api.api_context import ApiContext
 from gateway.api.body_budget import SMALL_BODY_BYTES
+from gateway.api.content_coding import coded
 from gateway.api.request import Head, decoded_part, read_head
 from gateway.api.row_calls import get_row, put_row
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
@@ -68,10 +69,10 @@ class HotProtocol(DoorProtocol):
         super().on_headers_complete()
 
     def _is_hot_body(self, head: Head) -> bool:
-        """True for a body whose length is given and allowed; a GET has none, and what is sent as one is ignored."""
+        """True for a body as it is, whose length is given and allowed; a GET has none, and what is sent as one is ignored."""
         if head.method == "GET":
             return not head.content_length
-        return head.content_length is not None and head.content_length <= self._body_bytes_max
+        return head.content_length is not None and head.content_length <= self._body_bytes_max and not head.content_encoding
 
     def _begin_hot(self, head: Head, table: bytes, key: bytes) -> None:
         if not self._head_complete():
@@ -109,7 +110,7 @@ class HotProtocol(DoorProtocol):
                 body = cycle.body[0] if len(cycle.body) == 1 else b"".join(cycle.body)
                 answer = await put_row(context, head, cycle.table, cycle.key, body)
             else:
-                answer = await get_row(context, head, cycle.table, cycle.key)
+                answer = await coded(await get_row(context, head, cycle.table, cycle.key), head.accept_encoding)
         except Exception as error:
             answer = context.problem(error, is_write=is_write)
         except BaseException:

@@ -34,7 +34,7 @@ class HttpTransport:
 
     async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         body = msgspec.msgpack.encode(message)
-        headers = {"content-type": CONTENT_TYPE, "content-length": str(len(body))}
+        headers = {"content-type": CONTENT_TYPE, "content-length": str(len(body)), "accept-encoding": "identity"}
         sending = _once(body)
         del body
         try:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
 from jsonschema import Draft202012Validator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -158,17 +159,26 @@ def opened(url: str = "", timeout_s: float = 30.0) -> httpx.Client:
     return httpx.Client(base_url=url, trust_env=False, timeout=timeout_s, event_hooks={"response": [_read_hook]})
 
 
+def _plain_body(response: httpx.Response, body: bytes) -> bytes:
+    """The body as it is: httpx expands gzip, but zstd only where another package is."""
+    if response.headers.get("content-encoding") != "zstd":
+        return body
+    return pa.CompressedInputStream(pa.BufferReader(body), "zstd").read()  # type: ignore[no-any-return]
+
+
 def _read_hook(response: httpx.Response) -> None:
     content_type = response.headers.get("content-type", "")
     if content_type.partition(";")[0] in (*JSON_TYPES, MSGPACK, ""):
-        note(response.request.method, _path(response), response.status_code, content_type, response.read())
+        body = _plain_body(response, response.read())
+        note(response.request.method, _path(response), response.status_code, content_type, body)
 
 
 async def async_read_hook(response: httpx.Response) -> None:
     """The same as an event hook of an asynchronous client."""
     content_type = response.headers.get("content-type", "")
     if content_type.partition(";")[0] in (*JSON_TYPES, MSGPACK, ""):
-        note(response.request.method, _path(response), response.status_code, content_type, await response.aread())
+        body = _plain_body(response, await response.aread())
+        note(response.request.method, _path(response), response.status_code, content_type, body)
 
 
 def _path(response: httpx.Response) -> str:

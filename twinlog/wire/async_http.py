@@ -20,7 +20,8 @@ class AsyncHttp:
     def __init__(self, connections_max: int = 100, transport: httpx.AsyncBaseTransport | None = None) -> None:
         limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=connections_max)
         self._client = httpx.AsyncClient(
-            timeout=None, trust_env=False, limits=limits, transport=transport, verify=ssl.create_default_context()
+            headers={"Accept-Encoding": "identity"}, timeout=None, trust_env=False, limits=limits, transport=transport,
+            verify=ssl.create_default_context(),
         )
 
     async def close(self) -> None:

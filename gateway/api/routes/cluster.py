@@ -10,9 +10,9 @@ from starlette.responses import Response
 from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
-from gateway.api.event_stream import event_stream
 from gateway.api.request import decoded_part
 from gateway.api.routes.common import json_answer
+from gateway.api.routes.event_stream import event_stream
 
 Receipt = Annotated[str, Path(description="the receipt of a write's answer", examples=[examples.WRITTEN.receipt])]
 

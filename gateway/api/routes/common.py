@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.bodies import decoded
+from gateway.api.content_coding import content_coding
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, Head, expect_type, read_body, read_head
 from storage.rows.schema import NAME
@@ -46,17 +47,19 @@ def head_of(request: Request, versions: str = "string", int64: str = "number") -
 
 async def whole_request(request: Request, context: ApiContext, versions: str = "string") -> tuple[Head, bytes]:
     """Returns the head, and a body that holds one row or a document."""
-    return await _whole(request, context.http.row_body_bytes_max, versions)
+    return await _whole(request, context, context.http.row_body_bytes_max, versions)
 
 
 async def whole_batch(request: Request, context: ApiContext, versions: str) -> tuple[Head, bytes]:
     """Returns the head, and a body that holds many rows."""
-    return await _whole(request, context.http.body_bytes_max, versions)
+    return await _whole(request, context, context.http.body_bytes_max, versions)
 
 
-async def _whole(request: Request, bytes_max: int, versions: str) -> tuple[Head, bytes]:
+async def _whole(request: Request, context: ApiContext, bytes_max: int, versions: str) -> tuple[Head, bytes]:
     head = head_of(request, versions)
-    return head, await read_body(request.receive, head.content_length, bytes_max, request.scope[BODY_HOLD])
+    coding, hold = content_coding(head.content_encoding), request.scope[BODY_HOLD]
+    body = await read_body(request.receive, head.content_length, bytes_max, hold)
+    return head, await context.expander.expanded(body, coding, bytes_max, hold) if coding else body
 
 
 async def head_once_whole(request: Request, context: ApiContext, versions: str = "string") -> Head:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,6 +31,8 @@ def router(context: ApiContext) -> APIRouter:
     async def peer_call(method: Method, request: Request) -> Response:
         head = head_of(request)
         expect_type(head, (MSGPACK,))
+        if head.content_encoding:
+            raise HTTPException(415, "calls of the other site are sent as they are: no Content-Encoding is taken here")
         hold: BodyHold = request.scope[BODY_HOLD]
         hold.of_peer = True
         body = await read_body(request.receive, head.content_length, context.http.bodies_bytes_max, hold)

@@ -14,9 +14,9 @@ from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
-from gateway.api.event_stream import event_stream
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
 from gateway.api.routes.common import head_once_whole, json_answer, whole_request
+from gateway.api.routes.event_stream import event_stream
 from twinlog.errors import InvalidInput
 
 ACTOR_HEADER = "Twinlog-Actor"
