@@ -30,6 +30,7 @@ from spark_jobs.report.folder import AUDITS, AuditReport, audit_id
 from spark_jobs.report.screens import show_audit
 from twinlog.cli.console import SafeConsole
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError
+from twinlog.terminal import OWNER_ONLY
 
 GOOD, DIFFERENCES, NOT_DONE, STOPPED = 0, 1, 2, 130
 CODES = {"good": GOOD, "bad": DIFFERENCES, "failed": NOT_DONE}
@@ -44,8 +45,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("job", metavar="JOB", help=", ".join(JOBS))
-    made.add_argument("--config", metavar="FILE", default=os.environ.get("TWINLOG_CONFIG"), type=Path,
-                      help="a site's configuration, an operator's, or a demo.json (default: TWINLOG_CONFIG)")
+    made.add_argument("--config", metavar="PAIR", default=os.environ.get("TWINLOG_CONFIG"),
+                      help="a site's configuration, an operator's, a demo.json, http://A,http://B, or a twinlog:// address "
+                           "(default: TWINLOG_CONFIG)")
     made.add_argument("--peer-config", metavar="FILE", type=Path, help="the other site's, where the job needs its files")
     made.add_argument("--tables", metavar="NAME,...", default="", help="only these tables")
     made.add_argument("--master", metavar="URL", help="Spark's master (default: every core of this machine)")
@@ -92,7 +94,7 @@ def _plan(options: argparse.Namespace) -> AuditPlan:
     if options.job not in JOBS:
         raise InvalidInput(f"there is no job {options.job!r}: this release has {', '.join(JOBS)}")
     if options.config is None:
-        raise InvalidInput("which pair? give --config FILE (a site's configuration or a demo.json), or set TWINLOG_CONFIG")
+        raise InvalidInput("which pair? give --config FILE (of a site or a demo) or addresses, or set TWINLOG_CONFIG")
     if options.every is not None and options.out is not None:
         raise InvalidInput("--out names one audit's folder, and --every makes many: give --audits DIR")
     if options.every is not None:
@@ -159,4 +161,5 @@ def _show_error(error: TwinlogError, notes: SafeConsole, *, as_json: bool) -> No
 
 
 if __name__ == "__main__":
+    os.umask(OWNER_ONLY)
     sys.exit(main())

@@ -30,12 +30,15 @@ def resolve_address(address: str | Mapping[str, str]) -> dict[str, str]:
     if not address:
         what = "an operator's configuration, a demo.json, or addresses"
         raise InvalidInput(f"which pair? give --config PAIR ({what}), or set TWINLOG_CONFIG")
-    if address.startswith("twinlog:"):
-        return parse_address(address)
-    if address.startswith(("http:", "https:")):
-        return _of_addresses(address)
+    if is_address(address):
+        return parse_address(address) if address.startswith("twinlog:") else _of_addresses(address)
     path = Path(address).expanduser()
     return _of_demo(path) if path.suffix == ".json" else _of_operator(path)
+
+
+def is_address(text: str) -> bool:
+    """True for what names the sites itself, and no file."""
+    return text.startswith(("twinlog:", "http:", "https:"))
 
 
 def parse_address(address: str) -> dict[str, str]:

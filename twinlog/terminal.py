@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 endings: list[Callable[[int], None]] = []  # what the process calls at its very end, with its exit code
 
+OWNER_ONLY = 0o077  # the umask of every command: what one writes may hold rows
 EXIT_CODES = "Exit codes: 0 done, 1 failed or refused, 2 wrong usage or configuration, 3 outcome unknown or still running, " \
     "4 no site could be reached."
 

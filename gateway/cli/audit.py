@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from twinlog.cli import completion
 from twinlog.errors import ConfigError
 from twinlog.terminal import JsonOption, out, print_json, verb
 
@@ -46,13 +47,16 @@ def run(
         show_default=False,
     )],
     config: Annotated[str, typer.Option(
-        "--config", envvar="TWINLOG_CONFIG", metavar="FILE", show_default=False,
-        help="A site's configuration, an operator's, or a demo.json.",
+        "--config", envvar="TWINLOG_CONFIG", metavar="PAIR", show_default=False,
+        help="A site's configuration, an operator's, a demo.json, http://A,http://B, or a twinlog:// address.",
     )] = "",
     peer_config: Annotated[str, typer.Option(
         "--peer-config", metavar="FILE", show_default=False, help="The other site's, where the job needs its files.",
     )] = "",
-    tables: Annotated[str, typer.Option("--tables", metavar="NAME,...", show_default=False, help="Only these tables.")] = "",
+    tables: Annotated[str, typer.Option(
+        "--tables", metavar="NAME,...", show_default=False, help="Only these tables.",
+        autocompletion=completion.listed(completion.tables),
+    )] = "",
     master: Annotated[str, typer.Option(
         "--master", metavar="URL", show_default=False, help="Spark's master; by default every core of this machine.",
     )] = "",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog.addresses import resolve_address
+from twinlog.cli import completion
 from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, print_json, verb
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -18,7 +19,9 @@ app = typer.Typer(rich_markup_mode="rich")
 def load(
     source: Annotated[str, typer.Argument(help="`flights`, or a .csv, .parquet or .ndjson file.", show_default=False)],
     config: ConfigOption = "",
-    table: Annotated[str, typer.Option("--table", help="The table; made when it is not there.")] = "",
+    table: Annotated[str, typer.Option(
+        "--table", help="The table; made when it is not there.", autocompletion=completion.tables
+    )] = "",
     key: Annotated[str, typer.Option("--key", help="Primary key columns of a new table, joined by commas.")] = "",
     rows_max: Annotated[int, typer.Option("--rows", min=0, help="Only the first so many rows; 0: all.")] = 0,
     batch_rows: Annotated[int, typer.Option("--batch-rows", min=1, help="Rows in a request: all of them or none.")] = 1000,

@@ -20,6 +20,7 @@ from gateway.cli.screens import (
     loss_screen,
     operation_screen,
 )
+from twinlog.cli import completion
 from twinlog.cli.status import leading
 from twinlog.errors import InvalidInput, PeerError, Refused
 from twinlog.sites import VALID_S, Sites
@@ -39,7 +40,9 @@ from twinlog.terminal import (
 
 app = typer.Typer(rich_markup_mode="rich")
 
-_SiteOption = Annotated[str | None, typer.Option("--to", metavar="SITE", help="The site that will be active: a or b.")]
+_SiteOption = Annotated[str | None, typer.Option(
+    "--to", metavar="SITE", help="The site that will be active: a or b.", autocompletion=completion.sites
+)]
 _WithinOption = Annotated[float, typer.Option(
     "--within", min=5, max=86_400, help="Undo it if it has not passed its point of no return after so many seconds."
 )]
@@ -130,7 +133,9 @@ def switchover(
 @verb
 def failover(
     context: typer.Context,
-    to: Annotated[str, typer.Option("--to", metavar="SITE", help="The surviving site that takes over: a or b.")],
+    to: Annotated[str, typer.Option(
+        "--to", metavar="SITE", help="The surviving site that takes over: a or b.", autocompletion=completion.sites
+    )],
     config: ConfigOption = "", reason: _ReasonOption = "",
     accept_data_loss: Annotated[bool, typer.Option(
         "--accept-data-loss", help="Continue even if acknowledged asynchronous writes may be lost: type the displayed count."
@@ -201,7 +206,9 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
 @app.command(epilog=EXIT_CODES)
 @verb
 def rejoin(
-    context: typer.Context, site: Annotated[str, typer.Argument(help="The site that comes back: a or b.")],
+    context: typer.Context, site: Annotated[str, typer.Argument(
+        help="The site that comes back: a or b.", autocompletion=completion.sites
+    )],
     config: ConfigOption = "", reason: _ReasonOption = "",
     merge: Annotated[bool, typer.Option("--merge", help="Put quarantined rows back where nothing newer is.")] = False,
     put_absent: Annotated[bool, typer.Option(
@@ -249,7 +256,9 @@ def resync(
 
 @verb
 def skip(
-    context: typer.Context, site: Annotated[str, typer.Argument(help="The site whose database refuses the change: a or b.")],
+    context: typer.Context, site: Annotated[str, typer.Argument(
+        help="The site whose database refuses the change: a or b.", autocompletion=completion.sites
+    )],
     epoch: Annotated[int, typer.Option("--epoch", min=1, help="Of the change, as `twinlog status` names it.")],
     seq: Annotated[int, typer.Option("--seq", min=1, help="Its sequence.")],
     config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False, yes: YesOption = False,
@@ -269,7 +278,9 @@ def skip(
 @app.command(epilog=EXIT_CODES)
 @verb
 def resume(
-    context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
+    context: typer.Context, operation: Annotated[str, typer.Argument(
+        help="The operation's id; see `twinlog history`.", autocompletion=completion.operations("failed", "interrupted")
+    )],
     config: ConfigOption = "", yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Resume an operation that failed or was interrupted, from the state of the pair now."""
@@ -279,7 +290,10 @@ def resume(
 @app.command(epilog=EXIT_CODES)
 @verb
 def abort(
-    context: typer.Context, operation: Annotated[str, typer.Argument(help="The operation's id; see `twinlog history`.")],
+    context: typer.Context, operation: Annotated[str, typer.Argument(
+        help="The operation's id; see `twinlog history`.",
+        autocompletion=completion.operations("running", "failed", "interrupted"),
+    )],
     config: ConfigOption = "", yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Undo an operation that has not passed its point of no return."""
@@ -301,7 +315,9 @@ def _again(pair: Sites, operation: str, action: str, *, yes: bool, as_json: bool
 @verb
 def history(
     context: typer.Context,
-    operation: Annotated[str, typer.Argument(help="Follow this one, or show how it ended.", show_default=False)] = "",
+    operation: Annotated[str, typer.Argument(
+        help="Follow this one, or show how it ended.", show_default=False, autocompletion=completion.operations()
+    )] = "",
     config: ConfigOption = "", as_json: JsonOption = False,
 ) -> None:
     """Every role change: who, why, how long and how it ended. With an id: follow that one."""

@@ -18,6 +18,7 @@ from gateway.config.model import OperatorConfig, SiteConfig
 from gateway.config.reading import Fault, Reader
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
+from twinlog.addresses import is_address
 from twinlog.errors import ConfigError
 
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
@@ -46,6 +47,8 @@ def check_pair_at(address: str) -> Callable[[str], None]:
 
 
 def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable[[Any, Fault], None]) -> _T:
+    if is_address(str(path)):
+        raise ConfigError(f"{path} is an address; here a file is wanted: the configuration of a site, or an operator's")
     path = path.expanduser().resolve()
     reader = Reader(path, environ)
     config: _T | None = None

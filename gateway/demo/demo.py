@@ -38,7 +38,6 @@ POLL_S = 0.1
 LOAD_ROWS = 50_000
 LOAD_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 5
-OWNER_ONLY = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,6 @@ def run_demo(plan: DemoPlan, *, as_json: bool) -> int:
         raise ConfigError(f"--port-a and --port-b are both {plan.ports['a']}: give them different ports")
     for site, port in plan.ports.items():
         _check_free(plan.directory, site, port)
-    os.umask(OWNER_ONLY)
     note = plan.directory / "demo.json"
     note.unlink(missing_ok=True)
     processes: dict[str, subprocess.Popen[bytes]] = {}

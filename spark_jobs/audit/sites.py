@@ -1,4 +1,4 @@
-"""The two sites of a job: read from a site's configuration, a demo.json or an operator's configuration.
+"""The two sites of a job: read from a site's configuration, a demo.json or an operator's configuration, or given by addresses.
 
 What always holds: only the keys that a job needs are read, with the gateway's own rules for them (paths beside the file,
 secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); whether a file is sound as a whole is the business of
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ import msgspec
 from sqlalchemy import make_url
 
 from spark_jobs.job import SiteSource
+from twinlog.addresses import is_address
 from twinlog.decoding import decoded
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, InvalidInput, PeerError
+from twinlog.sites import Sites
 
 PREFIX = "TWINLOG_"
 WAL_FOLDER = "wal"
@@ -31,24 +34,25 @@ LOG = 0  # of a pair there is one so far
 
 @dataclass(frozen=True, slots=True)
 class AuditedPair:
-    """`own`: the site of the file given first; in a demo.json and an operator's configuration, a."""
+    """`own`: the site of the file given first; in a demo.json and an operator's configuration, and by addresses, a."""
 
     name: str
     own: str
     sites: Mapping[str, SiteSource]
 
 
-def load_pair(config: Path, peer_config: Path | None = None) -> AuditedPair:
-    """Both sites, as far as the files tell. Raises ConfigError."""
-    document = _read(config)
-    if config.suffix == ".json":
-        pair = _of_demo(config, document)
-    elif "site" in document:
-        pair = _of_site(config, _Keys(config, document, os.environ))
-    elif "sites" in document:
-        pair = _of_operator(config, document)
+def load_pair(config: Path | str, peer_config: Path | None = None) -> AuditedPair:
+    """Both sites, as far as the files tell; sites given by addresses are asked for the pair's name.
+
+    Raises ConfigError, InvalidInput, PeerError.
+    """
+    document: Mapping[str, Any] = {}
+    if isinstance(config, str) and is_address(config):
+        pair = _of_addresses(config)
     else:
-        raise _unfit(config, "names no site: give a site's configuration, an operator's, or a demo.json")
+        path = Path(config)
+        document = _read(path)
+        pair = _of_file(path, document)
     if peer_config is None:
         return pair
     keys = _Keys(peer_config, _read(peer_config), {})
@@ -58,6 +62,31 @@ def load_pair(config: Path, peer_config: Path | None = None) -> AuditedPair:
     if keys.text("pair") != pair.name:
         raise _unfit(peer_config, f"is of the pair {keys.text('pair')!r}, and {config} of {pair.name!r}")
     return replace(pair, sites={**pair.sites, name: _own_source(keys)})
+
+
+def _of_file(path: Path, document: Mapping[str, Any]) -> AuditedPair:
+    if path.suffix == ".json":
+        return _of_demo(path, document)
+    if "site" in document:
+        return _of_site(path, _Keys(path, document, os.environ))
+    if "sites" in document:
+        return _of_operator(path, document)
+    raise _unfit(path, "names no site: give a site's configuration, an operator's, a demo.json, or addresses")
+
+
+def _of_addresses(address: str) -> AuditedPair:
+    """The gateways say of which pair they are: an address does not, or it is only a word in it."""
+    with closing(Sites(address)) as sites:
+        urls = dict(sites.urls)
+        if sorted(urls) != ["a", "b"]:
+            raise InvalidInput(f"{address} does not name the sites a and b: an audit needs both")
+        answers = sites.ask_all("/v1/cluster")
+    names = {str(answer["pair"]) for answer in answers.values() if isinstance(answer, dict)}
+    if not names:
+        raise PeerError("no site answers, so the pair's name is not known: " + "; ".join(map(str, answers.values())))
+    if len(names) > 1:
+        raise ConfigError(f"{address} leads to two pairs: {', '.join(sorted(names))}")
+    return AuditedPair(names.pop(), "a", {name: SiteSource(name, urls[name]) for name in ("a", "b")})
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from twinlog import Client
 from twinlog.calls import Ack, json_ready
+from twinlog.cli import completion
 from twinlog.decoding import decoded
 from twinlog.errors import InvalidInput
 from twinlog.flow import Patience
@@ -38,9 +39,14 @@ from twinlog.terminal import (
 )
 
 app = typer.Typer(rich_markup_mode="rich")
-TableArgument = Annotated[str, typer.Argument(help="The table's name.", show_default=False)]
+TableArgument = Annotated[str, typer.Argument(
+    help="The table's name.", show_default=False, autocompletion=completion.tables
+)]
 _KEY_HELP = "The primary key; parts joined by commas (in a part, a comma is %2C, a percent %25)."
 _KeyArgument = Annotated[str, typer.Argument(help=_KEY_HELP, show_default=False)]
+_ColumnsOption = Annotated[str, typer.Option(
+    "--columns", help="Only these, joined by commas.", autocompletion=completion.listed(completion.columns)
+)]
 DeadlineOption = Annotated[float, typer.Option("--deadline", min=0.1, help="Give up after so many seconds.")]
 _COMPARISON = re.compile(r"\s*([^\s=<>!]+)\s*(!=|<=|>=|=|<|>)\s*(.*)", re.DOTALL)
 _IS_NULL = re.compile(r"\s*([^\s=<>!]+)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
@@ -54,7 +60,9 @@ def connected(address: str, deadline_s: float = 10.0) -> Client:
 @app.command(epilog=EXIT_CODES)
 @verb
 def tables(
-    table: Annotated[str, typer.Argument(help="Show this one's columns.", show_default=False)] = "",
+    table: Annotated[str, typer.Argument(
+        help="Show this one's columns.", show_default=False, autocompletion=completion.tables
+    )] = "",
     config: ConfigOption = "", as_json: JsonOption = False,
 ) -> None:
     """List the tables, or show the columns of one."""
@@ -92,7 +100,9 @@ def show_columns(table: Mapping[str, Any]) -> None:
 @verb
 def put(
     table: TableArgument, key: _KeyArgument,
-    values: Annotated[list[str] | None, typer.Argument(help="`null` for no value.", metavar="COLUMN=VALUE...")] = None,
+    values: Annotated[list[str] | None, typer.Argument(
+        help="`null` for no value.", metavar="COLUMN=VALUE...", autocompletion=completion.assigned_columns
+    )] = None,
     config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
     if_absent: Annotated[bool, typer.Option("--if-absent", help="Only where there is no row.")] = False,
     if_version: Annotated[int | None, typer.Option("--if-version", help="Only over this version.")] = None,
@@ -112,7 +122,7 @@ def put(
 @verb
 def get(
     table: TableArgument, key: _KeyArgument, config: ConfigOption = "",
-    columns: Annotated[str, typer.Option("--columns", help="Only these, joined by commas.")] = "",
+    columns: _ColumnsOption = "",
     as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
     deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
@@ -149,7 +159,9 @@ def delete(
 @verb
 def drop_table(
     table: TableArgument, config: ConfigOption = "",
-    confirmed: Annotated[str, typer.Option("--confirm", metavar="TABLE", help="Its name again: drop it with its rows.")] = "",
+    confirmed: Annotated[str, typer.Option(
+        "--confirm", metavar="TABLE", help="Its name again: drop it with its rows.", autocompletion=completion.tables
+    )] = "",
     deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Drop a table and all its rows."""
@@ -183,11 +195,12 @@ def restore_table(
 def scan(
     table: TableArgument, config: ConfigOption = "",
     where: Annotated[list[str] | None, typer.Option(
-        "--where", help="'carrier=UA', 'dep_delay>60', 'tailnum is null'; all must hold.", metavar="CONDITION"
+        "--where", help="'carrier=UA', 'dep_delay>60', 'tailnum is null'; all must hold.", metavar="CONDITION",
+        autocompletion=completion.columns,
     )] = None,
     start: Annotated[str, typer.Option("--start", help="First key, or its first parts; included.")] = "",
     end: Annotated[str, typer.Option("--end", help="Last key, or its first parts; not included.")] = "",
-    columns: Annotated[str, typer.Option("--columns", help="Only these, joined by commas.")] = "",
+    columns: _ColumnsOption = "",
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many rows; 0: all.")] = 20,
     as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
     reverse: Annotated[bool, typer.Option("--reverse", help="From the end.")] = False,

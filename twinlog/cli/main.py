@@ -8,6 +8,7 @@ without a traceback; without the server, an unknown verb says which distribution
 from __future__ import annotations
 
 import importlib
+import os
 from functools import cache
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from twinlog.cli.verbs import GROUP, SERVER, VERBS, Verb
 from twinlog.errors import ConfigError
-from twinlog.terminal import EXIT_CODES, Exit, endings, show_error
+from twinlog.terminal import EXIT_CODES, OWNER_ONLY, Exit, endings, show_error
 
 BEGIN = "Begin with [bold]twinlog demo[/]; then [bold]twinlog status --config DIR/demo.json[/]."
 
@@ -34,7 +35,7 @@ class _Verbs(TyperGroup):
         called = find_verb(args[0])
         if called is not None:
             return args[0], command_of(args[0], called), args[1:]
-        if not args[0].startswith("-") and not added_verbs():
+        if not args[0].startswith("-") and not added_verbs() and not ctx.resilient_parsing:  # at a Tab nothing is said
             problem = f"`twinlog {args[0]}` is no command of the client; the server's come with the distribution {SERVER}"
             show_error(ConfigError(problem), as_json="--json" in args)
             raise typer.Exit(Exit.USAGE)
@@ -105,7 +106,12 @@ def root(
 
 
 def main() -> None:
-    """The console script."""
+    """The console script; and, when a shell asks for it, what may be typed next."""
+    if os.environ.get("_TWINLOG_COMPLETE") == "complete_bash":
+        from twinlog.cli.completion import join_words
+
+        join_words(os.environ)
+    os.umask(OWNER_ONLY)
     try:
         make_app()(prog_name="twinlog")
     except SystemExit as ended:

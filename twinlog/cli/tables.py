@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from twinlog.cli import completion
 from twinlog.cli.data import DeadlineOption, TableArgument, connected, show_columns
 from twinlog.errors import InvalidInput
 from twinlog.terminal import EXIT_CODES, ConfigOption, JsonOption, out, print_json, verb
@@ -50,8 +51,12 @@ def create_table(
 def alter_table(
     table: TableArgument,
     add: Annotated[list[str] | None, typer.Option("--add", metavar="COLUMN:TYPE", help=f"A new column. {TYPES}.")] = None,
-    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="COLUMN", help="It goes, with its values.")] = None,
-    rename: Annotated[list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="A new name for a column.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(
+        "--drop", metavar="COLUMN", help="It goes, with its values.", autocompletion=completion.columns
+    )] = None,
+    rename: Annotated[list[str] | None, typer.Option(
+        "--rename", metavar="OLD=NEW", help="A new name for a column.", autocompletion=completion.assigned_columns
+    )] = None,
     history_s: _HistoryOption = None,
     config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:

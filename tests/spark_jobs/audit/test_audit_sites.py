@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.loading import load_site_config
 from spark_jobs.audit.sites import load_pair
-from twinlog.errors import ConfigError
+from tests.gateway.two_sites import TwoSites
+from twinlog.errors import ConfigError, InvalidInput, PeerError
 
 HDFS = """
 kind = "hdfs"
@@ -122,3 +124,20 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     demo.write_text("[]")
     with pytest.raises(ConfigError, match="is no table"):
         load_pair(demo)
+
+
+def test_sites_are_given_by_addresses_as_to_every_other_verb(tmp_path: Path) -> None:
+    with TwoSites() as pair:
+        for address in (pair.address, ",".join(pair.urls[name] for name in "ab")):
+            found = load_pair(address)
+            assert (found.name, found.own) == ("test", "a")
+            assert [(one.url, one.wal) for one in found.sites.values()] == [(pair.urls[name], "") for name in "ab"]
+        pair.stop("a")
+        assert load_pair(pair.address).name == found.name, "one site that answers is enough for the name"
+        pair.stop("b")
+        with pytest.raises(PeerError, match="no site answers"):
+            load_pair(pair.address)
+    with pytest.raises(InvalidInput, match="needs both"):
+        load_pair("twinlog://shop?a=http://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="is an address; here a file is wanted"):
+        load_site_config(Path("http://127.0.0.1:1,http://127.0.0.1:2"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,3 +102,15 @@ def test_what_is_typed_in_the_middle_of_a_failover_imports_little(words: list[st
     tops = {name.split(".")[0] for name in imported} | imported
     assert sorted(tops & NOT_IN_A_FAILOVER) == []
     assert ("importlib.metadata" in imported) == (words[0] not in VERBS)
+
+
+@pytest.mark.parametrize("line", ["twinlog fail", "twinlog failover --to ", "twinlog switchover --", "twinlog status --"])
+def test_so_does_a_tab_there(line: str) -> None:
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_TWINLOG_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED], env={**os.environ, **words, "TWINLOG_CONFIG": NOBODY}, capture_output=True, text=True,
+        check=False,
+    )
+    assert (done.returncode, bool(done.stdout.strip())) == (0, True), done.stderr
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert sorted(({name.split(".")[0] for name in imported} | imported) & NOT_IN_A_FAILOVER) == []
