@@ -30,7 +30,7 @@ from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import Walk
 from storage.log.frame import Frame
 from storage.log.record import Record, RecordKind
-from twinlog.errors import InvalidInput, LogError
+from twinlog.errors import LogError
 
 FRAME, RUN, SEGMENT = "frame", "run", "segment"
 COUNTER_BITS = 16  # of a version; above them are milliseconds
@@ -63,14 +63,6 @@ _ARROW: dict[DataType, pa.DataType] = {
     LongType(): pa.int64(), IntegerType(): pa.int32(), StringType(): pa.string(), BinaryType(): pa.binary(),
     TimestampType(): pa.timestamp("us", tz="UTC"), ArrayType(LongType()): pa.list_(pa.int64()),
 }
-
-
-def check_columns(asked: StructType, known: StructType) -> None:
-    """Raises InvalidInput when `asked`, a schema given to the read, is no part of what the view has."""
-    for field in asked:
-        if field.name not in known.names or known[field.name].dataType != field.dataType:
-            columns = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in known)
-            raise InvalidInput(f"the view has no column {field.name} {field.dataType.simpleString()}; it has {columns}")
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.types import StructType
 
+from spark_jobs.asked import ColumnRange
 from spark_jobs.logs.columns import TakenFrame, record_batch
 from spark_jobs.logs.files import LogFolder, Segment, Store
-from spark_jobs.logs.ranges import ColumnRange, Ranges
+from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.walk import DAMAGED, MISPLACED, UNREADABLE, Walk
 from storage.log.frame import parse_frame
 from twinlog.errors import DamagedLog

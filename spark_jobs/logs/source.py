@@ -2,8 +2,9 @@
 
 Options: `path` (folder, or hdfs:// address, of the log), `webhdfs` (addresses of NameNodes, separated by commas; without it
 port 9870 of the path's host), `user` (on HDFS), `site` (what the column of that name says).
-What always holds: a task reads whole segments, small ones together; every CRC is checked; of `log` only the payloads of frames
-that may hold wanted records are decoded; only columns of the schema are made (give the read a schema of fewer columns).
+What always holds: a task reads whole segments, small ones together; every CRC is checked; where filters are pushed
+(reading.py), of `log` only the payloads of frames that may hold wanted records are decoded; only columns of the schema are
+made (give the read a schema of fewer columns).
 `log` raises DamagedLog with file and offset, the others never: there damage is rows (logs/columns.py). All show what the files
 hold: also frames that a later one cuts off, also a frame that stands in two remote segments. A segment is not split: only
 walking from its header proves where a frame begins.
@@ -19,16 +20,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from spark_jobs.asked import ColumnRange, check_columns, pushes
 from spark_jobs.logs.columns import (
     FRAMES_SCHEMA,
     LOG_SCHEMA,
     RUNS_SCHEMA,
-    check_columns,
     frame_batch,
     mark_batch,
 )
 from spark_jobs.logs.files import Log, Segment, Store, place_of, whole_log
-from spark_jobs.logs.ranges import ColumnRange, Ranges
+from spark_jobs.logs.ranges import Ranges
 from spark_jobs.logs.records import raise_damage, read_segment, records
 from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.stream import LogStreamReader
@@ -56,7 +57,7 @@ class LogView:
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
         check_columns(schema, LOG_SCHEMA)
-        return RecordsReader(whole_log(place_of(options)), schema, options.get(SITE, ""))
+        return RecordsReader(schema, options)
 
     def stream_reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceStreamReader:
         check_columns(schema, LOG_SCHEMA)
@@ -69,7 +70,7 @@ class FramesView:
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
         check_columns(schema, FRAMES_SCHEMA)
-        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), frame_batch)
+        return FramesReader(schema, options, frame_batch)
 
 
 class RunsView:
@@ -78,17 +79,21 @@ class RunsView:
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
         check_columns(schema, RUNS_SCHEMA)
-        return FramesReader(whole_log(place_of(options)), schema, options.get(SITE, ""), run_batch)
+        return FramesReader(schema, options, run_batch)
 
 
 class _SegmentsReader(DataSourceReader):
-    def __init__(self, log: Log, schema: StructType, site: str) -> None:
-        self._log, self._schema, self._site = log, schema, site
+    """`options`: of the read."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._log, self._schema, self._site = whole_log(place_of(options)), schema, options.get(SITE, "")
+        self._pushes = pushes(options)
         self._ranges = Ranges()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """They spare work here; Spark applies them all the same."""
-        self._ranges.add(filters)
+        if self._pushes:
+            self._ranges.add(filters)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -119,8 +124,8 @@ class RecordsReader(_SegmentsReader):
 class FramesReader(_SegmentsReader):
     """`batch_of`: makes the rows of a walk's frames."""
 
-    def __init__(self, log: Log, schema: StructType, site: str, batch_of: Batch) -> None:
-        super().__init__(log, schema, site)
+    def __init__(self, schema: StructType, options: Mapping[str, str], batch_of: Batch) -> None:
+        super().__init__(schema, options)
         self._batch_of = batch_of
 
     def _segment(self, store: Store, segment: Segment) -> Iterator[pa.RecordBatch]:

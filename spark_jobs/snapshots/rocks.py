@@ -48,23 +48,23 @@ class RocksReader:
             for key, packed in self._view.walk(layout.row_range(table, start, end)):
                 yield key[prefix:], packed
 
-    def cuts(self, table: int, rows: int) -> list[bytes]:
+    def cuts(self, table: int, start: bytes, end: bytes | None, rows: int) -> list[bytes]:
         """From the files: each is cut evenly between its first and its last key of the table, by as many pieces as it holds
         `rows`. Where keys lie unevenly, or other tables share the file, pieces are smaller or larger, but none is larger than a
-        file. A table that a glance sees the end of is not cut."""
-        whole = layout.row_range(table)
+        file. A range that a glance sees the end of is not cut."""
+        whole, (low, high) = layout.row_range(table), layout.row_range(table, start, end)
         with ROCKS_ERRORS:
-            if sum(1 for _ in islice(self._view.walk(whole), GLANCE_ROWS)) < GLANCE_ROWS:
+            if sum(1 for _ in islice(self._view.walk((low, high)), GLANCE_ROWS)) < GLANCE_ROWS:
                 return []
             first = next(key for key, _ in self._view.walk(whole))
             last = next(key for key, _ in self._view.walk(whole, reverse=True))
             files = self._database.live_files()
         found: set[bytes] = set()
         for file in files:
-            begin, end = max(file["start_key"], first), min(file["end_key"], last)
-            if begin < end:
-                found.update(between(begin, end, file["num_entries"] // rows))
-        return sorted(key[layout.PREFIX_BYTES :] for key in found if first < key <= last)
+            begin, until = max(file["start_key"], first), min(file["end_key"], last)
+            if begin < until:
+                found.update(between(begin, until, file["num_entries"] // rows))
+        return sorted(key[layout.PREFIX_BYTES :] for key in found if first < key <= last and low < key < high)
 
 
 def between(begin: bytes, end: bytes, pieces: int) -> list[bytes]:

@@ -49,8 +49,8 @@ class SnapshotReader(Protocol):
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """(key, packed) of the rows of `[start, end)` in key order; nothing of a table that is not there. One at a time."""
 
-    def cuts(self, table: int, rows: int) -> list[bytes]:
-        """Keys, ascending, that cut the table into pieces of about `rows` rows; none for a small table."""
+    def cuts(self, table: int, start: bytes, end: bytes | None, rows: int) -> list[bytes]:
+        """Keys, ascending, inside `[start, end)`, that cut these rows into pieces of about `rows` rows; none for a few rows."""
 
 
 class KeyRange(msgspec.Struct, frozen=True, array_like=True):

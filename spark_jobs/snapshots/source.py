@@ -9,22 +9,28 @@
 | cut | of `digests`: `true` cuts what is read into ranges of some thousand rows, and answers a row for each |
 | partitions | at most so many tasks (default 8) |
 
-Columns: below; `table` is the table's id, `row` the stored bytes; `end` is null at the end of a table, and the ranges of a
-table follow each other in key order without a gap. Everything is read as Arrow batches.
+Columns: below; `table` is the table's id, `range` the number of the KeyRange (0 without the option `ranges`), `row` the stored
+bytes; `end` is null at the end of a table, and the ranges of a table follow each other in key order without a gap. Only columns
+of the schema are made (give the read a schema of fewer columns). Everything is read as Arrow batches.
+What always holds: where filters are pushed (reading.py), `rows` reads only the tables and keys that they may want, and applies
+every comparison itself: the physical plan shows these, and Spark does not apply them again. For `digests` only filters on the
+table spare work: a digest is over all rows of its range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from msgspec.structs import replace
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
 
+from spark_jobs.asked import ColumnRange, can_keep, check_columns, column_of, kept, pushes
 from spark_jobs.snapshots.digests import Digest, cut_digests, digest_of
-from spark_jobs.snapshots.dividing import packed, pieces_of
+from spark_jobs.snapshots.dividing import narrowed, packed, pieces_of
 from spark_jobs.snapshots.snapshot import KeyRange, SnapshotReader, decode_ranges, open_snapshot
 from storage.engines.entries.write import VERSION_BYTES
 from twinlog.errors import InvalidInput
@@ -79,18 +85,24 @@ class Settings:
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    """`columns`: the schema of the read, a part of the view's."""
+
+    def __init__(self, columns: StructType, options: Mapping[str, str]) -> None:
+        self._settings, self._columns, self._pushes = Settings.of(options), columns, pushes(options)
+        self._tables, self._keys = ColumnRange(), ColumnRange()  # that are wanted
 
     def partitions(self) -> Sequence[InputPartition]:
-        ranges = self._settings.ranges
-        parts = packed(self._pieces() if ranges is None else ranges, self._settings.partitions)
+        parts = packed(self._wanted(), self._settings.partitions)
         return [Part(tuple(part)) for part in parts] or [Part(())]  # Spark has no scan without a task
 
-    def _pieces(self) -> list[KeyRange]:
+    def _wanted(self) -> list[KeyRange]:
+        if self._settings.ranges is not None:
+            return narrowed((one for one in self._settings.ranges if self._tables.has(_signed(one.table))), self._keys)
         with open_snapshot(self._settings.place, self._settings.url) as snapshot:
             catalog, names = snapshot.catalog(), self._settings.tables
-            return pieces_of(snapshot, catalog.tables if names is None else [catalog.named(name).id for name in names])
+            tables = catalog.tables if names is None else [catalog.named(name).id for name in names]
+            pieces = pieces_of(snapshot, [table for table in tables if self._tables.has(_signed(table))], self._keys)
+        return [replace(piece, number=0) for piece in pieces]  # nobody gave ranges: how a table is cut is nobody's matter
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
@@ -104,10 +116,18 @@ class _Reader(DataSourceReader):
 
 
 class DigestsReader(_Reader):
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """A filter on the table spares work; Spark applies all filters."""
+        for each in filters:
+            if self._pushes and column_of(each) == "table":
+                self._tables.narrow_by(each)
+        return filters
+
     def _batches(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[pa.RecordBatch]:
         found = self._digests(snapshot, ranges)
         while batch := list(islice(found, BATCH_ROWS)):
-            yield _batch(zip(*((table, *digest) for table, digest in batch), strict=True), DIGESTS)
+            values = zip(*((table, *digest) for table, digest in batch), strict=True)
+            yield _batch(dict(zip(DIGESTS.names, values, strict=True)), self._columns)
 
     def _digests(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[tuple[int, Digest]]:
         for one in ranges:
@@ -117,36 +137,62 @@ class DigestsReader(_Reader):
                 yield one.table, digest
 
 
+Found = tuple[KeyRange, bytes, bytes]  # a row: the range that it was found in, its key, and its packed value
+_VALUES: dict[str, Callable[[Sequence[Found]], list[object]]] = {  # of a column of ROWS
+    "table": lambda rows: [one.table for one, _, _ in rows],
+    "range": lambda rows: [one.number for one, _, _ in rows],
+    "key": lambda rows: [key for _, key, _ in rows],
+    "version": lambda rows: [int.from_bytes(stored[:VERSION_BYTES], "big") for _, _, stored in rows],
+    "row": lambda rows: [stored[VERSION_BYTES:] for _, _, stored in rows],
+}
+
+
 class RowsReader(_Reader):
+    def __init__(self, columns: StructType, options: Mapping[str, str]) -> None:
+        super().__init__(columns, options)
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Returns the filters that Spark must apply: those that are no comparison of a column with values."""
+        self._filters = [each for each in filters if self._pushes and can_keep(each)]
+        for each in self._filters:
+            if column_of(each) == "key":
+                self._keys.narrow_by(each)
+            elif column_of(each) == "table":
+                self._tables.narrow_by(each)
+        return [each for each in filters if each not in self._filters]
+
     def _batches(self, snapshot: SnapshotReader, ranges: Sequence[KeyRange]) -> Iterator[pa.RecordBatch]:
+        """HOT."""
+        found: list[Found] = []
+        size = 0
         for one in ranges:
-            rows = snapshot.walk(one.table, one.start, one.end)
-            while batch := _some(rows):
-                keys, stored = zip(*batch, strict=True)
-                versions = [int.from_bytes(packed_row[:VERSION_BYTES], "big") for packed_row in stored]
-                values = [packed_row[VERSION_BYTES:] for packed_row in stored]
-                yield _batch([[one.table] * len(keys), [one.number] * len(keys), keys, versions, values], ROWS)
+            for key, stored in snapshot.walk(one.table, one.start, one.end):
+                found.append((one, key, stored))
+                size += len(key) + len(stored)
+                if len(found) == BATCH_ROWS or size >= BATCH_BYTES:
+                    yield self._batch(found)
+                    found, size = [], 0
+        if found:
+            yield self._batch(found)
+
+    def _batch(self, rows: Sequence[Found]) -> pa.RecordBatch:
+        columns = {name: _VALUES[name](rows) for name in self._columns.names}
+        return kept(_batch(columns, self._columns), self._filters)
 
 
-def _some(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The next of `rows`: BATCH_ROWS, or up to the one that brings them to BATCH_BYTES."""
-    found: list[tuple[bytes, bytes]] = []
-    size = 0
-    for key, stored in islice(rows, BATCH_ROWS):
-        found.append((key, stored))
-        size += len(key) + len(stored)
-        if size >= BATCH_BYTES:
-            break
-    return found
+def _signed(number: int) -> int:
+    """An integer of 64 bits without a sign as the column that has one shows it."""
+    return number - (1 << 64) if number >> 63 else number
 
 
-def _batch(columns: Iterable[Sequence[object]], wanted: StructType) -> pa.RecordBatch:
-    """Integers of 64 bits without a sign, as ids and versions may be, become those with one."""
+def _batch(columns: Mapping[str, Sequence[object]], wanted: StructType) -> pa.RecordBatch:
+    """The `wanted` of the columns. Integers of 64 bits without a sign, as ids and versions may be, become those with one."""
     schema = pa.schema([pa.field(column.name, _ARROW[column.dataType], column.nullable) for column in wanted])
     arrays = []
-    for values, kind in zip(columns, schema.types, strict=True):
+    for name, kind in zip(schema.names, schema.types, strict=True):
         unsigned = kind == pa.int64()
-        arrays.append(pa.array(values, pa.uint64()).view(kind) if unsigned else pa.array(values, kind))
+        arrays.append(pa.array(columns[name], pa.uint64()).view(kind) if unsigned else pa.array(columns[name], kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -157,7 +203,8 @@ class DigestsView:
         return DIGESTS
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
-        return DigestsReader(Settings.of(options))
+        check_columns(schema, DIGESTS)
+        return DigestsReader(schema, options)
 
 
 class RowsView:
@@ -167,4 +214,5 @@ class RowsView:
         return ROWS
 
     def reader(self, schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
-        return RowsReader(Settings.of(options))
+        check_columns(schema, ROWS)
+        return RowsReader(schema, options)

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, func, literal, make_url, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, create_engine, func, literal, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -59,10 +59,7 @@ class SqlReader:
             return
         columns = place.table.c
         wanted = select(columns[KEY], columns[ROW_VERSION], columns[VALUE]).order_by(columns[KEY])
-        if start:
-            wanted = wanted.where(columns[KEY] >= start)
-        if end is not None:
-            wanted = wanted.where(columns[KEY] < end)
+        wanted = wanted.where(*_within(place, start, end))
         with (
             _sql_errors(),
             self._connection.execute(wanted, execution_options={"yield_per": _FETCHED_ROWS}) as answer,
@@ -71,14 +68,14 @@ class SqlReader:
                 for key, version, value in rows:
                     yield key, version.to_bytes(VERSION_BYTES, "big") + value
 
-    def cuts(self, table: int, rows: int) -> list[bytes]:
+    def cuts(self, table: int, start: bytes, end: bytes | None, rows: int) -> list[bytes]:
         """PostgreSQL: from the keys on a few of its pages; SQLite: from its index, read once."""
         place = self._found[1].get(table)
         if place is None:
             return []
         with _sql_errors():
             if place.dialect == "sqlite":
-                return self._every(place, rows)
+                return self._every(place, start, end, rows)
             asked = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
             size, pages = self._connection.execute(asked, {"name": own.address(self._connection, place)}).one()
             pieces = size // (rows * _BYTES_A_ROW)
@@ -87,13 +84,20 @@ class SqlReader:
             percent = min(100.0, 100.0 * _SAMPLED_PAGES * pieces / pages)
             sampled = select(place.table.tablesample(func.system(percent), seed=literal(1)).c[KEY])
             keys = sorted(self._connection.execute(sampled).scalars())
-        return sorted({keys[len(keys) * step // pieces] for step in range(1, pieces)}) if keys else []
+        found = {keys[len(keys) * step // pieces] for step in range(1, pieces)} if keys else set()
+        return sorted(key for key in found if start < key and (end is None or key < end))
 
-    def _every(self, place: TablePlace, rows: int) -> list[bytes]:
+    def _every(self, place: TablePlace, start: bytes, end: bytes | None, rows: int) -> list[bytes]:
         key = place.table.c[KEY]
-        numbered = select(key, func.row_number().over(order_by=key).label("n")).subquery()
+        numbered = select(key, func.row_number().over(order_by=key).label("n")).where(*_within(place, start, end)).subquery()
         every = select(numbered.c[KEY]).where(numbered.c.n % rows == 0).order_by(numbered.c[KEY])
         return list(self._connection.execute(every).scalars().all())
+
+
+def _within(place: TablePlace, start: bytes, end: bytes | None) -> list[ColumnElement[bool]]:
+    """The conditions for the keys `[start, end)`."""
+    key = place.table.c[KEY]
+    return [*([key >= start] if start else []), *([] if end is None else [key < end])]
 
 
 @contextmanager

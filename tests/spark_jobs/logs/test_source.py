@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from spark_jobs.reading import read_where
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
 from storage.log.segment import wal_name
@@ -67,10 +68,21 @@ def test_every_record_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_range_gives_its_rows_and_a_schema_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     frames = a_log()
     folder = write_wal(tmp_path / "wal", [frames[:5], frames[5:]])
-    found = view(spark, folder, schema="seq bigint, table bigint").where("seq between 8 and 20 and table = 1").orderBy("seq")
+    place = {"path": str(folder)}
+    found = read_where(spark, "seq between 8 and 20 and table = 1", place, "seq bigint, table bigint").orderBy("seq")
     assert [tuple(row) for row in found.collect()] == [(seq, 1) for seq in range(8, 21) if seq % 3 != 2]
     flip(folder / wal_name(1, 1), 100)  # so that whoever reads the first file fails
-    assert view(spark, folder).where("seq > 30").count() == 6
+    assert read_where(spark, "seq > 30", place).count() == 6
+
+
+def test_one_read_serves_queries_of_different_filters(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_wal(tmp_path / "wal", [run(1, 5), run(6, 5), run(11, 5)])
+    log = view(spark, folder)
+    assert [log.where("seq > 12").count(), log.count(), log.where("length(key) > 0").count()] == [3, 15, 15]
+    assert sorted(row["seq"] for row in log.where("seq = 1").union(log.where("seq = 13")).collect()) == [1, 13]
+    some = read_where(spark, "seq > 2", {"path": str(folder)})
+    assert [some.where("seq > 12").count(), some.count(), some.where("length(key) > 0").count()] == [3, 13, 13]
+    assert sorted(row["seq"] for row in some.where("seq = 3").union(some.where("seq = 13")).collect()) == [3, 13]
 
 
 def test_damage_is_an_error_with_file_and_offset_in_one_view_and_rows_in_the_other(spark: SparkSession, tmp_path: Path) -> None:

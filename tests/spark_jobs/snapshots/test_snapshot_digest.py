@@ -82,7 +82,7 @@ class CutAt:
     def walk(self, table: int, start: bytes, end: bytes | None) -> Iterator[Row]:
         raise NotImplementedError
 
-    def cuts(self, table: int, rows: int) -> list[bytes]:
+    def cuts(self, table: int, start: bytes, end: bytes | None, rows: int) -> list[bytes]:
         return self._cuts[table]
 
 

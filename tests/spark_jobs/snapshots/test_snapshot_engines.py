@@ -59,14 +59,19 @@ async def test_cuts_make_pieces_of_about_the_same_size(kind: str, tmp_path: Path
     async with storage(kind, "a", tmp_path, frames(TABLES, {1: rows, 1 << 63: {b"k": b"v"}})) as site:
         kept = await site.keep()
         with open_snapshot(kept.place, site.url) as snapshot:
-            cuts = snapshot.cuts(1, 500)
+            cuts = snapshot.cuts(1, b"", None, 500)
             assert cuts == sorted(set(cuts))
             assert 8 <= len(cuts) <= 40
             pieces = zip([b"", *cuts], [*cuts, None], strict=True)
             sizes = [sum(1 for _ in snapshot.walk(1, start, end)) for start, end in pieces]
             assert sum(sizes) == 8000
             assert max(sizes) < 3000
-            assert snapshot.cuts(1, PIECE_ROWS) == snapshot.cuts(2, 500) == snapshot.cuts(5, 500) == []
+            inside = snapshot.cuts(1, b"flights/\x40", b"flights/\x80", 500)
+            assert 1 <= len(inside) < len(cuts)
+            assert all(b"flights/\x40" < key < b"flights/\x80" for key in inside)
+            assert snapshot.cuts(1, b"flights/\x40", b"flights/\x40\1", 500) == []
+            assert snapshot.cuts(1, b"", None, PIECE_ROWS) == []
+            assert snapshot.cuts(2, b"", None, 500) == snapshot.cuts(5, b"", None, 500) == []
             assert [(one.table, one.start, one.end) for one in pieces_of(snapshot, [1 << 63, 1])] == [
                 (1, b"", None), (1 << 63, b"", None)
             ]
