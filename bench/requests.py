@@ -32,7 +32,7 @@ def row(key: int) -> dict[str, Any]:
 
 def http(method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
     """One HTTP/1.1 request on a connection that stays open."""
-    head = f"{method} {path} HTTP/1.1\r\nhost: twinlog\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n"
     if body:
         head += f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n"
     return head.encode() + b"\r\n" + body

@@ -24,7 +24,7 @@ _BOMB_BATCHES, _BOMB_TEXT = 21, 100 * MIB
 
 
 def _head(method: str, path: str, content_type: str, more: str) -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nhost: twinlog\r\ncontent-type: {content_type}\r\n{more}\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n{more}\r\n".encode()
 
 
 async def _send(port: int, parts: Iterable[bytes], answers: Answers) -> None:
@@ -159,7 +159,7 @@ async def idle_connections(port: int, answers: Answers) -> None:
         while True:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nGET ")
+                writer.write(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\nGET ")
                 answers[(await reader.readline())[9:12].decode() or "closed"] += 1
                 while await reader.read(1 << 16):
                     pass

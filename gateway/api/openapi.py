@@ -75,9 +75,9 @@ def ref(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def answers(ok: dict[int, dict[str, Any]], *problems: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the `responses` of a route: the good answers, and a problem for each of these statuses."""
+    """Returns the `responses` of a route: the good answers, and a problem for each of these statuses and of any request's."""
     good: dict[int | str, dict[str, Any]] = dict(ok.items())
-    return good | {status: _problem(status) for status in sorted({*problems, 422, 500})}
+    return good | {status: _problem(status) for status in sorted({*problems, 400, 403, 422, 500})}
 
 
 def answer(text: str, example: msgspec.Struct, *more_types: str, headers: dict[str, str] | None = None) -> dict[str, Any]:

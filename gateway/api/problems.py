@@ -84,6 +84,7 @@ PROBLEMS: dict[type[errors.TwinlogError], ProblemRow] = {
 }
 
 HTTP_PROBLEMS: dict[int, tuple[str, str]] = {  # status -> code, what to do
+    403: ("forbidden", "call the site by its own address; a page of another origin may not call it"),
     404: ("no-such-path", "there is nothing at this path; GET /openapi.json lists every path"),
     405: ("method-not-allowed", "the path does not take this method; the Allow header names those it takes"),
     406: ("not-acceptable", "ask for one of the content types that the path answers with"),

@@ -55,6 +55,8 @@ class Head:
     idempotency_key: str | None = None
     deadline: str | None = None
     content_length: int | None = None
+    host: bytes | None = None  # empty where it is sent twice
+    is_of_page: bool = False  # a browser names the page's origin
     number_versions: bool = False  # ?versions=number
     int64_text: bool = False  # ?int64=string
 
@@ -67,6 +69,10 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.content_type = value.decode("latin-1").partition(";")[0].strip().lower()
         elif name == b"content-length":
             head.content_length = int(value)
+        elif name == b"host":
+            head.host = value if head.host is None else b""
+        elif name == b"origin":
+            head.is_of_page = True
         elif name == b"accept":
             head.accept = _joined(head.accept or None, value)
         elif name == b"accept-encoding":

@@ -88,6 +88,7 @@ def config_show(config: _FileOption, as_json: JsonOption = False) -> None:
     table.add_column("from", overflow="fold", style="dim")
     for key, value, source in rows:
         shown = f"{value:_}" if isinstance(value, int) and value > 99_999 else str(value)
+        shown = ", ".join(value) if isinstance(value, tuple) else shown
         shown = shown or "not set"
         where = "the file" if source == str(config.expanduser().resolve()) else source.removeprefix("environment ")
         table.add_row(key, escape(shown), where)

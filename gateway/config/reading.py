@@ -23,7 +23,10 @@ PREFIX = "TWINLOG_"
 REMOVED = (  # nothing read the first two; what read the others had figures of its own
     "engine.flush_bytes", "replication.retry_max_s", "replication.retry_first_s", "replication.poll_interval_s",
 )
-_KIND_NAMES = {int: "a whole number", float: "a number", Path: "a path", str: "a text", Mapping: "a table of texts"}
+_KIND_NAMES = {
+    int: "a whole number", float: "a number", Path: "a path", str: "a text",
+    Mapping: "a table of texts", tuple: "a list of texts",
+}
 _T = TypeVar("_T")
 Fault = Callable[..., None]  # (key, problem, allowed, *other keys that the check needs)
 
@@ -187,6 +190,8 @@ class _Rule:
             return "http://HOST:PORT or https://HOST:PORT"
         if self.within is not None:
             return f"{_KIND_NAMES[self.kind]} from {self.within.low} to {self.within.high}"
+        if self.kind is tuple:
+            return f"a list of texts, each like {self.pattern}"
         if self.pattern != ".*":
             return f"letters, digits, _ and -: {self.pattern}"
         return " | ".join(self.choices) or _KIND_NAMES[self.kind]
@@ -197,6 +202,8 @@ class _Rule:
             return self._number(raw, self.within, is_text=is_text)
         if self.kind is Mapping:
             return _texts(raw)
+        if self.kind is tuple:
+            return self._list(raw, is_text=is_text)
         if not isinstance(raw, str):
             raise ValueError(f"is {raw!r}, not a text")
         if self.choices and raw not in self.choices:
@@ -207,6 +214,17 @@ class _Rule:
         if self.is_url and raw:
             _check_http_url(raw)
         return Path(raw).expanduser() if self.kind is Path else raw
+
+    def _list(self, raw: Any, *, is_text: bool) -> tuple[str, ...]:
+        """Returns the texts of a list; in the environment they are joined by commas."""
+        if is_text:
+            raw = [part.strip() for part in raw.split(",")]
+        if not isinstance(raw, list):
+            raise ValueError(f"is {raw!r}, not a list of texts")
+        for part in raw:
+            if not isinstance(part, str) or not re.fullmatch(self.pattern, part):
+                raise ValueError(f"has {part!r}")
+        return tuple(raw)
 
     def _number(self, raw: Any, within: Within, *, is_text: bool) -> int | float:
         number = raw

@@ -2,12 +2,13 @@
 
 What always holds: every error, FastAPI's own included, is answered as a problem; a query parameter that a path does not know
 is refused by name, and so is a condition on a write that would ignore it. Paths are matched as they stand in the request line,
-still percent-encoded, so that a `/` or `,` inside a key is not taken for a separator. Source: product.md section 2.
+still percent-encoded, so that a `/` or `,` inside a key is not taken for a separator. HEAD is answered wherever GET is, and
+OPTIONS everywhere; what Host and Origin do not allow in (origins.py) reaches no route. Source: product.md section 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +16,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api import openapi
@@ -24,6 +25,7 @@ from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
 from gateway.api.routes.common import to_response
+from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from twinlog.errors import InvalidInput, TwinlogError
@@ -32,11 +34,13 @@ _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. 
 
 
 class DoorApp:
-    """The ASGI application of one site, around the FastAPI app `plain`."""
+    """The ASGI application of one site, around the FastAPI app `plain`, whose routes are `routes`."""
 
-    def __init__(self, context: ApiContext, plain: FastAPI) -> None:
+    def __init__(self, context: ApiContext, plain: FastAPI, routes: Sequence[Route]) -> None:
         self.context = context
         self.plain = plain
+        self.origins = Origins(context.http)
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Starlette's last resort answers an unexpected error and raises it again: by then nothing is left to do.
@@ -45,24 +49,64 @@ class DoorApp:
         """
         if scope["type"] != "http":
             return
-        finished = False
-
-        async def watched(message: Message) -> None:
-            nonlocal finished
-            finished = message["type"] == "http.response.body" and not message.get("more_body", False)
-            await coded_send(message)
-
+        answering = _Answering(send, scope["method"] == "HEAD")
         accepted = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
-        coded_send = CodedSend(send, accepted)
         scope["path"] = scope["raw_path"].decode("latin-1")
         hold = scope[BODY_HOLD] = self.context.bodies.hold()
         try:
-            await self.plain(scope, receive, watched)
+            await self._served(scope, receive, answering, CodedSend(answering.send, accepted))
         except Exception:
-            if not finished:
+            if not answering.finished:
                 raise
         finally:
             hold.release()
+
+    async def _served(self, scope: Scope, receive: Receive, answering: _Answering, send: Send) -> None:
+        method = scope["method"]
+        try:
+            origin = self.origins.admit(scope["headers"], scope["http_version"])
+        except HTTPException as error:
+            refused = self.context.problem(error, is_write=is_write_method(method))
+            await to_response(refused)(scope, receive, send)
+            return
+        if origin is not None:
+            answering.headers += shared_with(origin)
+        if method == "HEAD":
+            scope = {**scope, "method": "GET"}
+        elif method == "OPTIONS" and (allowed := self.allowed(scope)):
+            answering.headers += [(b"allow", allowed.encode()), *(preflight(allowed) if origin is not None else ())]
+            await Response(status_code=204)(scope, receive, send)
+            return
+        await self.plain(scope, receive, send)
+
+    def allowed(self, scope: Scope) -> str:
+        """Returns the methods of a path, joined by commas; nothing where there is no such path. `/*`: those of any path."""
+        is_all = scope["path"] == "/*"
+        fitting = [route.methods or set() for route in self._routes if is_all or route.matches(scope)[0] is not Match.NONE]
+        methods = set[str]().union(*fitting)
+        if "GET" in methods:
+            methods.add("HEAD")
+        return ", ".join(sorted(methods | {"OPTIONS"})) if methods else ""
+
+
+class _Answering:
+    """One answer on its way: `headers` are added to it, and a HEAD gets no body, however long a GET would stream one."""
+
+    def __init__(self, send: Send, is_head: bool) -> None:
+        self._send, self._is_head = send, is_head
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.finished = False
+
+    async def send(self, message: Message) -> None:
+        if self._is_head:
+            if self.finished:
+                return
+            if message["type"] == "http.response.body":
+                message = {"type": "http.response.body"}  # the server calls off what would come behind it
+        if message["type"] == "http.response.start" and self.headers:
+            message["headers"] = [*message["headers"], *self.headers]
+        self.finished = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
 
 
 def build_app(
@@ -80,16 +124,18 @@ def build_app(
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    others = [route for route in app.routes if type(route) is Route]  # the framework's own
+    door = DoorApp(context, app, [*every_route, *others])
+
     async def problem(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
-            fitting = [route.methods or set() for route in every_route if route.matches(request.scope)[0] is not Match.NONE]
-            error = HTTPException(405, headers={"Allow": ", ".join(sorted(set().union(*fitting)))})
+            error = HTTPException(405, headers={"Allow": door.allowed(request.scope)})
         return to_response(context.problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
     openapi.install(app, every_route)
-    return DoorApp(context, app)
+    return door
 
 
 async def _only_known_parameters(request: Request) -> None:

@@ -1,9 +1,10 @@
 """The hot path: PUT and GET of one row, served inside the HTTP protocol, without ASGI.
 
 What always holds: it calls the same functions as the plain routes (row_calls.py) and so answers the same; it takes only
-`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a small body whose length is given, on a connection with no
-request under way; everything else, a pipelined request too, goes the plain way. A request of this path stands in uvicorn's
-bookkeeping where a plain one does (`cycle`), so that pipelining, shutdown and the bounds of protocol.py see no difference.
+`/v1/tables/{t}/rows/{key}` without a query or `Expect`, with a small body whose length is given, under a Host of this site and
+from no page of a browser, on a connection with no request under way; everything else, a pipelined request too, goes the plain
+way. A request of this path stands in uvicorn's bookkeeping where a plain one does (`cycle`), so that pipelining, shutdown and
+the bounds of protocol.py see no difference.
 tests/gateway/http/differential.py compares the two.
 Measured on a busy machine, server CPU a request, row codec included, beside a raw ASGI echo that does nothing in the same
 minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a raw ASGI route it was 66 to 73 and 45 to 66 us.
@@ -19,6 +20,8 @@ from gateway.api.body_budget import SMALL_BODY_BYTES
 from gateway.api.content_coding import coded
 from gateway.api.request import Head, decoded_part, read_head
 from gateway.api.row_calls import get_row, put_row
+from gateway.http.app import DoorApp
+from gateway.http.origins import Origins
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
 
 _PREFIX = b"/v1/tables/"
@@ -52,6 +55,7 @@ class HotProtocol(DoorProtocol):
     """A subclass with its `context` is made by `hot_protocol`."""
 
     context: ApiContext
+    origins: Origins
     _body_bytes_max: int
 
     def on_headers_complete(self) -> None:
@@ -63,7 +67,7 @@ class HotProtocol(DoorProtocol):
                 parts = url[_PREFIX_LENGTH:].split(b"/")
                 if len(parts) == 3 and parts[1] == b"rows" and parts[0]:
                     head = read_head(method.decode(), url, self.headers)
-                    if self._is_hot_body(head):
+                    if not head.is_of_page and self._is_hot_body(head) and self.origins.knows(head.host):
                         self._begin_hot(head, parts[0], parts[2])
                         return
         super().on_headers_complete()
@@ -133,8 +137,10 @@ class HotProtocol(DoorProtocol):
         return cycle.head.method != "GET" if is_hot else super()._is_write()
 
 
-def hot_protocol(context: ApiContext, limits: ConnectionLimits) -> type[HotProtocol]:
-    """The protocol class for `uvicorn.Config(http=...)`."""
-    longest = min(SMALL_BODY_BYTES, context.http.row_body_bytes_max)
-    bound = {"context": context, "limits": limits, "addresses": Counter(), "_body_bytes_max": longest}
+def hot_protocol(app: DoorApp, limits: ConnectionLimits) -> type[HotProtocol]:
+    """The protocol class for `uvicorn.Config(http=...)`, in front of `app`."""
+    bound = {
+        "context": app.context, "origins": app.origins, "limits": limits, "addresses": Counter(),
+        "_body_bytes_max": min(SMALL_BODY_BYTES, app.context.http.row_body_bytes_max),
+    }
     return type("BoundHotProtocol", (HotProtocol,), bound)

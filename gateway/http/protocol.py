@@ -183,6 +183,8 @@ class DoorProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if not self._head_complete():
             return
+        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
+            self.url = b"/*"  # asks about the site as a whole, and is no path
         self._body_left = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
         super().on_headers_complete()
 

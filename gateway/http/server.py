@@ -19,6 +19,7 @@ import uvicorn
 from gateway.http.app import DoorApp
 from gateway.http.descriptors import BACKLOG_MAX
 from gateway.http.hot_path import hot_protocol
+from gateway.http.origins import VARY_ORIGIN
 from gateway.http.protocol import ConnectionLimits
 from twinlog.errors import ConfigError
 
@@ -74,8 +75,9 @@ class HttpServer:
         self._closing = app.context.closing
         self.port: int = listener.getsockname()[1]
         config = uvicorn.Config(
-            app, http=hot_protocol(app.context, settings.connections), ws="none", lifespan="off", log_config=None,
+            app, http=hot_protocol(app, settings.connections), ws="none", lifespan="off", log_config=None,
             access_log=False, proxy_headers=False, server_header=False, backlog=settings.backlog,
+            headers=[VARY_ORIGIN] if app.context.http.cors_origins else [],
             timeout_keep_alive=settings.keep_alive_s, timeout_graceful_shutdown=settings.graceful_shutdown_s,
         )
         self._server = _Server(config)

@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from storage.settings import KIB, MIB, Url, Within
+from storage.settings import KIB, MIB, Matches, Url, Within
+
+HOST_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+ORIGIN = rf"https?://({HOST_NAME}|\[[0-9A-Fa-f:.]+\])(:[0-9]{{1,5}})?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `body_bytes_max` bounds
-    the body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way."""
+    """`advertised_url`: the address that clients and the other site use; empty: made of host and port. `allowed_hosts`: names
+    of this site besides that of its address. `cors_origins`: the origins whose pages may call it. `body_bytes_max` bounds the
+    body of a batch and what it becomes, `bodies_bytes_max` all bodies together that are under way."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Within(1, 65535)] = 8401
     advertised_url: Url = ""
+    allowed_hosts: Annotated[tuple[str, ...], Matches(HOST_NAME)] = ()
+    cors_origins: Annotated[tuple[str, ...], Matches(ORIGIN)] = ()
     body_bytes_max: Annotated[int, Within(KIB, 1024 * MIB)] = 32 * MIB
     bodies_bytes_max: Annotated[int, Within(MIB, 4096 * MIB)] = 96 * MIB
     batch_rows_max: Annotated[int, Within(1, 1_000_000)] = 10_000

@@ -60,9 +60,13 @@ class Documented:
         if path == "/openapi.json":
             return None  # the document itself
         operations = next((methods for pattern, methods in self._paths if pattern.fullmatch(path)), {})
-        operation = operations.get(method.lower())
+        if method == "OPTIONS" and status == 204:
+            return _text(method, path, status, ["a body"] if body else [])
+        operation = operations.get("get" if method == "HEAD" else method.lower())
+        if operation is None and method == "HEAD":
+            return _text(method, path, status, [] if status in (403, 404, 405) else [f"status {status} of no path"])
         if operation is None:
-            found = self.problems(PROBLEM, json.loads(body)) if status in (404, 405) else [f"status {status} of no path"]
+            found = self.problems(PROBLEM, json.loads(body)) if status in (403, 404, 405) else [f"status {status} of no path"]
             return _text(method, path, status, found)
         answer = operation["responses"].get(str(status))
         if answer is None:
@@ -72,6 +76,8 @@ class Documented:
         content = answer["content"].get(media)
         if content is None:
             return _text(method, path, status, [f"content type {media!r} is not documented"])
+        if method == "HEAD":
+            return _text(method, path, status, ["a body"] if body else [])
         found = self._of_body(media, content, body)
         if media in JSON_TYPES and "versions=number" not in query:
             found += _inexact(json.loads(body))

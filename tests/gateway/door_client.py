@@ -86,7 +86,7 @@ async def _prepared(config: HttpSettings | None, *, over_bytes: bool = False) ->
 async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorClient]:
     """A door without a server, whose data crosses its ports as bytes."""
     service, app = await _prepared(config, over_bytes=True)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://door", event_hooks=COMPARED) as http:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost", event_hooks=COMPARED) as http:
         yield DoorClient(http, service, app)
 
 

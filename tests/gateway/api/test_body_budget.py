@@ -140,7 +140,7 @@ async def test_a_chunked_body_is_counted_as_it_comes(short_waits: None) -> None:
     async with served_door(HttpSettings(body_bytes_max=4 * MIB, bodies_bytes_max=6 * MIB)) as door:
         budget = door.app.context.bodies
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-        writer.write(f"POST {BATCH} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{4 * MIB:x}\r\n".encode())
+        writer.write(f"POST {BATCH} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{4 * MIB:x}\r\n".encode())
         writer.write(b" " * (3 * MIB))
         await writer.drain()
         async with asyncio.timeout(30):
@@ -171,8 +171,8 @@ async def test_a_refused_body_is_let_go_at_once(body: bytes) -> None:
     """Not when the collector comes by: an error, its traceback and the frames refer to each other."""
     door = Door(hot=True)
     await door.open()
-    head = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    request = head.encode() + body
+    head = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
     await door.converse(iter([request]))
     with _without_collector():
         for _ in range(12 * MIB // len(body)):

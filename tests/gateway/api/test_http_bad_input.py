@@ -166,7 +166,8 @@ async def test_accept_that_cannot_be_met_writes_nothing(door: DoorClient) -> Non
 async def test_a_wrong_method_names_those_that_are_right(plain: DoorClient, method: str, path: str, allowed: set[str]) -> None:
     answer = await plain.http.request(method, path)
     problem(answer, 405, "method-not-allowed")
-    assert set(answer.headers["allow"].split(", ")) == allowed
+    others = {"OPTIONS", "HEAD"} if "GET" in allowed else {"OPTIONS"}
+    assert set(answer.headers["allow"].split(", ")) == allowed | others
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v2/tables", "/v1/tables/flights/row/1", "/v1/tables/", "/v1/tables/flights/"])
@@ -175,8 +176,8 @@ async def test_nothing_there(door: DoorClient, path: str) -> None:
 
 
 # ---- over a bare socket, for what no client library would send
-PUT = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n".encode()
-POST = f"POST {ROWS}:mutate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n".encode()
+PUT = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+POST = f"POST {ROWS}:mutate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
 
 
 def _parsed(answer: bytes) -> tuple[int, dict[str, Any]]:
@@ -265,7 +266,7 @@ async def test_a_client_that_drips_is_told_in_time() -> None:
 async def test_too_many_connections_are_answered() -> None:
     async with served_door(limits=ConnectionLimits(connections_max=1)) as door:
         await door.put("UA,1", {})  # this connection stays open
-        status, document = _parsed(await door.raw(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n"))
+        status, document = _parsed(await door.raw(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"))
         assert (status, document["type"]) == (503, "urn:twinlog:problem:unavailable")
         await door.put("UA,1", {})
 

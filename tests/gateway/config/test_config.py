@@ -70,6 +70,12 @@ def test_the_environment_is_put_over_the_file_and_the_sources_say_so(tmp_path: P
     assert shown["wal.segment_bytes"][1] == "default"
 
 
+def test_a_list_is_given_in_the_file_or_with_commas(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD + "[http]\nallowed_hosts = ['orders.example', 'b']\n")
+    http = load_site_config(path, {"TWINLOG_HTTP__CORS_ORIGINS": "https://a.example, http://[::1]:80"}).http
+    assert (http.allowed_hosts, http.cors_origins) == (("orders.example", "b"), ("https://a.example", "http://[::1]:80"))
+
+
 def test_five_faults_are_told_at_once_with_file_key_and_what_is_allowed(tmp_path: Path) -> None:
     without_pair = GOOD.replace('pair = "shop"\n', "")
     path = write(tmp_path, without_pair + "[http]\nprot = 1\nport = 70000\n[lease]\nnoop_interval_s = 0.9\n")
@@ -116,6 +122,13 @@ def test_five_faults_are_told_at_once_with_file_key_and_what_is_allowed(tmp_path
         ("[engine]\nurl = 'postgresql+psycopg://u@h/d'\n", {}, "engine.url"),
         ("[engine]\nkind = 'sqlite'\npassword = 'env:PW'\n", {"PW": "x"}, "engine.password"),
         ("[http]\nport = true\n", {}, "http.port"),
+        ("[http]\nallowed_hosts = 'a.example'\n", {}, "http.allowed_hosts"),
+        ("[http]\nallowed_hosts = ['a.example:80']\n", {}, "http.allowed_hosts"),
+        ("[http]\nallowed_hosts = ['*']\n", {}, "http.allowed_hosts"),
+        ("[http]\ncors_origins = ['*']\n", {}, "http.cors_origins"),
+        ("[http]\ncors_origins = ['https://a.example/']\n", {}, "http.cors_origins"),
+        ("[http]\ncors_origins = [5]\n", {}, "http.cors_origins"),
+        ("", {"TWINLOG_HTTP__CORS_ORIGINS": "https://a.example,,"}, "http.cors_origins"),
         ("[http]\nport = 80.5\n", {}, "http.port"),
         ("[http]\nrequest_deadline_s = 100\n", {}, "http.request_deadline_s"),
         ("[http]\nrow_bytes_max = 8_000_000\nbody_bytes_max = 1_000_000\n", {}, "http.row_bytes_max"),

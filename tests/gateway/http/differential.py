@@ -44,18 +44,27 @@ TRAILERS = [
     [(b"If-Match", b'"1"')], [(b"Idempotency-Key", b"trailer")], [(b"If-None-Match", b"*"), (b"Content-Type", b"text/html")],
     [(b"Accept", b"application/x-msgpack")], [(b"X-Other", b"y" * 300)],
 ]
+HOSTS = [
+    *[b"localhost"] * 12, b"LOCALHOST:1", b"a.localhost", b"127.0.0.1:8401", b"[::1]:8401", b"door.example", b"evil.example",
+    b"", b"a b", b"localhost.", b"localhost:x", b"\xff",
+]
+SETTINGS = HttpSettings(allowed_hosts=("door.example",), cors_origins=("https://app.example",))
 VALUES: dict[bytes, list[bytes]] = {
     b"Content-Type": [b"application/json", b"application/json; charset=utf-8", b"application/x-msgpack", b"text/plain", b""],
     b"Accept": [b"*/*", b"application/json", b"application/x-msgpack", b"text/html", b"text/html, application/x-msgpack;q=1"],
     b"Accept-Encoding": [b"gzip", b"zstd", b"gzip;q=0.5, zstd;q=0.1", b"br", b"*", b"identity", b""],
     b"Content-Encoding": [b"gzip", b"zstd", b"identity", b"br", b""],
-    b"If-Match": [b"*", b'"1"', b'"1700000000000"', b'W/"1"', b'"x"', b'"1", "2"', b""],
-    b"If-None-Match": [b"*", b'"1"', b'"111411200000000001"', b"nonsense", b'"1","2"'],
+    b"If-Match": [
+        b"*", b'"1"', b'"1700000000000"', b'W/"1"', b'"x"', b'"1", "2"', b"", b'"111411200000000001"', b'"1.0123456789ab"',
+    ],
+    b"If-None-Match": [b"*", b'"1"', b'"111411200000000001"', b"nonsense", b'"1","2"', b'W/"111411200000000001"', b'"x"'],
     b"Idempotency-Key": [b"one", b"two", b"three", b"", b"with space", b"\xff", b"k" * 129],
     b"Twinlog-Deadline-S": [b"1", b"0", b"-1", b"nan", b"0.5", b"x", b"1e9"],
-    b"Host": [b"x", b"door.example:8401"],
+    b"Host": HOSTS,
+    b"Origin": [b"http://localhost", b"https://app.example", b"https://evil.example", b"null", b""],
     b"X-Other": [b"y", b"\xc3\xa9", b"z" * 900],
 }
+OFTEN = [name for name in VALUES if name != b"Host"]
 KEYS = [
     "UA,1", "UA,2", "UA,1", "%55A,1", "UA%2C1", "a%2Fb,1", "a/b,1", "UA,x", "UA", "UA,1,2", "", "UA,1/", "%,1", "%zz,1", "..,1",
     "%2e%2e,1", ".", "%C3%A9,1", "%ff,1", "UA,1:check", "UA,-2147483648", "UA,2147483648", "UA,1.0", "+,1", "%00,1", "UA,%31",
@@ -74,7 +83,7 @@ BODIES: list[bytes] = [
     gzip.compress(b'{"note":"packed"}', mtime=0), pa.Codec("zstd").compress(b'{"note":"packed"}', asbytes=True),
     gzip.compress(bytes(5 << 20), mtime=0), gzip.compress(b'{"note":"cut"}', mtime=0)[:-3],
     msgspec.msgpack.encode({"note": "m"}), msgspec.msgpack.encode({"raw": b"\0\1", "at": 5}), b"[" * 2000, b" {} ",
-    b"DELETE /v1/tables/flights/rows/UA,1 HTTP/1.1\r\nhost: x\r\n\r\n",
+    b"DELETE /v1/tables/flights/rows/UA,1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
 ]
 MAGIC = {b"gzip": b"\x1f\x8b", b"zstd": b"\x28\xb5\x2f\xfd"}
 LINES = [
@@ -133,10 +142,10 @@ def draw_request(rng: random.Random, *, last: bool) -> Drawn:
     key = rng.choice(KEYS[:3] if rng.random() < 0.6 else KEYS)
     target = f"/v1/tables/{rng.choice(TABLES)}/rows/{key}{rng.choice(QUERIES)}".encode()
     if rng.random() < 0.02:
-        target = rng.choice([b"http://x" + target, b"/" + target, target + b"/", b"*", b"/health/live"])
-    names = [b"Host", *rng.choices(list(VALUES), k=rng.choice((0, 0, 1, 1, 2, 3, 5)))]
+        target = rng.choice([b"http://localhost" + target, b"/" + target, target + b"/", b"*", b"/health/live"])
+    names = [*[b"Host"] * rng.choice((0, 2, *[1] * 40)), *rng.choices(OFTEN, k=rng.choice((0, 0, 1, 1, 2, 3, 5)))]
     headers = [(rng.choice((name, name.lower(), name.upper())), rng.choice(VALUES[name])) for name in names]
-    if rng.random() < 0.6 and method in (b"PUT", b"PATCH", b"POST"):
+    if rng.random() < 0.85 and method in (b"PUT", b"PATCH", b"POST"):
         headers.append((b"Content-Type", b"application/json"))
     if last and rng.random() < 0.2:
         headers.append((b"Connection", b"close"))
@@ -171,7 +180,7 @@ def _broken(rng: random.Random, request: Drawn) -> bytes:
             return whole[: rng.randrange(1, len(whole))] if len(whole) > 1 else whole
         case 1:
             line = rng.choice(LINES)
-            return (line % request.target if b"%b" in line else line) + b"\r\nhost: x\r\n\r\n"
+            return (line % request.target if b"%b" in line else line) + b"\r\nhost: localhost\r\n\r\n"
         case 2:
             return request._head(request.headers + rng.choice(FRAMES)) + (request.body or b"")
         case _:
@@ -217,9 +226,9 @@ class Door:
 
     async def open(self) -> None:
         await self.service.tables.create(FLIGHTS)
-        app = build_app(self.service.ports, HttpSettings(), now_s=time.perf_counter, new_id=lambda: "incident-1")
+        app = build_app(self.service.ports, SETTINGS, now_s=time.perf_counter, new_id=lambda: "incident-1")
         plain = type("Plain", (DoorProtocol,), {"limits": self._limits, "addresses": Counter()})
-        kind = hot_protocol(app.context, self._limits) if self._hot else plain
+        kind = hot_protocol(app, self._limits) if self._hot else plain
         self._config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
         self._config.load()
         self._kind, self._state = kind, ServerState()

@@ -11,7 +11,7 @@ from gateway.http.protocol import PIECE_BYTES, ConnectionLimits, DoorProtocol
 from tests.gateway.door_client import ROWS, DoorClient, served_door
 from tests.gateway.http.differential import Door, Wire, answers
 
-HEAD = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+HEAD = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 CHUNKED = f"PUT {ROWS}/UA,1? {HEAD}transfer-encoding: chunked\r\n\r\n".encode()
 BODY = b"2\r\n{}\r\n0\r\n"
 
@@ -65,7 +65,7 @@ async def test_few_pipelined_requests_are_held_as_such() -> None:
             super().on_headers_complete()
             most = max(most, len(self.pipeline))
 
-    short = b"GET / HTTP/1.1\r\n\r\n"
+    short = b"GET /x HTTP/1.1\r\nhost:[::]\r\n\r\n"
     count = (256 << 10) // len(short)
     door._kind = type("Bound", (Watched,), {"limits": ConnectionLimits(), "addresses": Counter()})
     found = answers(await door.converse(iter([short * count])), [b"GET"] * count)
@@ -132,7 +132,7 @@ async def test_a_delete_that_is_broken_behind_its_head_deletes_nothing() -> None
     """It is refused, so it must not act, though it needs no body."""
     door = Door(hot=True)
     await door.open()
-    delete = f"DELETE {ROWS}/UA,1 HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabc\r\n".encode()
+    delete = f"DELETE {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabc\r\n".encode()
     found = answers(await door.converse(iter([_put("UA,1"), delete])), [b"PUT", b"DELETE"])
     assert [status for status, _, _ in found] == [200, 400]
     assert len(await door.rows()) == 1

@@ -66,7 +66,7 @@ async def test_one_address_leaves_connections_to_others() -> None:
         async def status(address: str) -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", door.port, local_addr=(address, 0))
             stack.callback(writer.close)
-            writer.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
+            writer.write(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n")
             return (await reader.readline())[9:12]
 
         assert [await status("127.0.0.1") for _ in range(5)] == [b"200"] * 3 + [b"503"] * 2

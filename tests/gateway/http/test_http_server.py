@@ -16,7 +16,7 @@ from gateway.service.port import WriteRequest, WriteResult
 from tests.gateway.door_client import ROWS, DoorClient, served_door
 from twinlog.errors import ConfigError
 
-HEAD = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+HEAD = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 def _put(key: str, body: str = "{}", more: str = "") -> bytes:

@@ -9,8 +9,8 @@ from tests.gateway.door_client import ROWS, DoorClient
 JAVA = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nUpgrade: h2c\r\n"
 CURL = "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
 BROWSER = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
-DROP = "DELETE /v1/tables/flights HTTP/1.1\r\nhost: x\r\n\r\n"
-HEAD = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+DROP = "DELETE /v1/tables/flights HTTP/1.1\r\nhost: localhost\r\n\r\n"
+HEAD = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 LAST = f"GET {ROWS}/UA,1 {HEAD}connection: close\r\n\r\n"
 asks = pytest.mark.parametrize("upgrade", [JAVA, CURL, BROWSER], ids=["java", "curl", "websocket"])
 paths = pytest.mark.parametrize("query", ["", "?"], ids=["hot", "plain"])
