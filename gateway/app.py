@@ -1,7 +1,7 @@
 """The composition root: opens the real parts of one site, wires them, and serves until it is asked to stop.
 
 What always holds: the data directory is locked first and let go last; whatever was opened is closed, in reverse order, also
-when the start fails; SIGINT and SIGTERM end the open epoch cleanly. This is the only place where real ports are chosen.
+when the start fails; SIGINT and SIGTERM end the open epoch cleanly, SIGHUP ends nothing. Only here are real ports chosen.
 """
 
 from __future__ import annotations
@@ -148,6 +148,10 @@ async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) 
     await site.close_epoch(Unavailable(f"site {site.site} is stopping: try again at the other site, or later", retry_after_s=1))
 
 
+def _outlive_terminal() -> None:
+    log.warning("SIGHUP is ignored: the site serves on; SIGTERM stops it, and a start reads its configuration anew")
+
+
 async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> None:
     """Run one site until SIGINT or SIGTERM. Raises DataDirectoryError and ConfigError when it cannot start."""
     os.umask(OWNER_ONLY)
@@ -156,6 +160,7 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, _outlive_terminal)
     async with opened_site(config, failpoints or Failpoints()) as (site, operations):
         app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
         async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from functools import cache
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -34,6 +35,8 @@ class _Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         called = find_verb(args[0])
         if called is not None:
+            if args[0] not in VERBS:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what runs a site, or changes a role, outlives its terminal
             return args[0], command_of(args[0], called), args[1:]
         if not args[0].startswith("-") and not added_verbs() and not ctx.resilient_parsing:  # at a Tab nothing is said
             problem = f"`twinlog {args[0]}` is no command of the client; the server's come with the distribution {SERVER}"

@@ -24,6 +24,15 @@ NOT_IN_A_FAILOVER = {
     "prometheus_client", "psycopg", "pyarrow", "pyspark", "rich._emoji_codes", "rich.live", "rocksdict", "spark_jobs",
     "sqlalchemy", "starlette", "storage", "structlog", "tenacity", "twinlog.cli.data", "uvicorn", "uvloop",
 }
+HUNG_UP = """
+import os, signal, sys
+from twinlog.cli.main import make_app
+from typer.main import get_command
+group = get_command(make_app())
+group.resolve_command(group.make_context("twinlog", sys.argv[1:], resilient_parsing=True), sys.argv[1:])
+os.kill(os.getpid(), signal.SIGHUP)
+print("lives")
+"""
 IMPORTED = """
 import sys
 from twinlog.cli.main import main
@@ -114,3 +123,10 @@ def test_so_does_a_tab_there(line: str) -> None:
     assert (done.returncode, bool(done.stdout.strip())) == (0, True), done.stderr
     imported = set(done.stderr.splitlines()[-1].split())
     assert sorted(({name.split(".")[0] for name in imported} | imported) & NOT_IN_A_FAILOVER) == []
+
+
+@pytest.mark.parametrize("verb", ["serve", "demo", "monitor", "failover", "audit", "load"])
+def test_a_verb_of_the_server_outlives_its_terminal(verb: str) -> None:
+    """The end of a terminal, or of the connection to a machine, is no decision about a site."""
+    done = subprocess.run([sys.executable, "-c", HUNG_UP, verb], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "lives\n"), done.stderr
