@@ -1,12 +1,14 @@
 """A real standalone Spark cluster on this machine, out of the PySpark package: one master and some workers as child processes.
 
-What always holds: all of it lies in one folder and listens on 127.0.0.1; `start` returns when the master counts every worker
-alive; every wait has a deadline and raises Unavailable with the end of a log. Executors are children of their worker, and end
-with it. All calls block.
+What always holds: all of it lies in one folder and listens on 127.0.0.1; whoever speaks to it needs the secret that stands in
+`spark-defaults.conf` of that folder (give a job SPARK_CONF_DIR), which nobody else may read; `start` returns when the master
+counts every worker alive; every wait has a deadline and raises Unavailable with the end of a log. Executors are children of
+their worker, and end with it. All calls block.
 """
 
 from __future__ import annotations
 
+import secrets
 import socket
 import sys
 import time
@@ -26,7 +28,7 @@ ANSWER_DEADLINE_S = 5.0
 POLL_S = 0.1
 _DEPLOY = "org.apache.spark.deploy"
 # A small heap, one collector thread and only the quick compiler: these live for seconds, next to others.
-_JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true"
 
 
 class SparkCluster:
@@ -36,6 +38,7 @@ class SparkCluster:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._port, self._web, *webs = _free_ports(2 + workers)
+        self._keep_secret()
         master = ("--host", HOST, "--port", str(self._port), "--webui-port", str(self._web))
         self.master = self._daemon("master", f"{_DEPLOY}.master.Master", *master)
         self.workers = [
@@ -44,6 +47,15 @@ class SparkCluster:
                 "--memory", f"{memory_mb}m", "--work-dir", str(self.folder / f"work-{number}"), self.url,
             ) for number, web in enumerate(webs)
         ]
+
+    @property
+    def settings(self) -> Path:
+        """The file with Spark's settings, and the secret, for everybody who takes part."""
+        return self.folder / "spark-defaults.conf"
+
+    def _keep_secret(self) -> None:
+        self.settings.touch(mode=0o600)
+        self.settings.write_text(f"spark.authenticate true\nspark.authenticate.secret {secrets.token_hex(32)}\n")
 
     @property
     def url(self) -> str:
@@ -78,10 +90,12 @@ class SparkCluster:
     def _daemon(self, name: str, class_name: str, *arguments: str) -> Daemon:
         """Returns a daemon with Spark's home, where a worker finds its executors' programs, and this interpreter for their
         Python."""
-        environ = (f"SPARK_HOME={pyspark_jars().parent}", f"PYSPARK_PYTHON={sys.executable}", f"SPARK_LOCAL_IP={HOST}",
-                   "SPARK_SCALA_VERSION=2.13")  # of PySpark 4; else it is looked for in a build tree
-        java = (str(java_program()), *_JAVA_OPTIONS, "-cp", f"{pyspark_jars()}/*", class_name)
-        return Daemon(name, ["env", *environ, *java, *arguments], self.folder)
+        home = pyspark_jars().parent
+        environ = (
+            f"SPARK_HOME={home}", f"SPARK_CONF_DIR={self.folder}", f"PYSPARK_PYTHON={sys.executable}", f"SPARK_LOCAL_IP={HOST}",
+            f"JAVA_HOME={java_program().parents[1]}", f"SPARK_DAEMON_JAVA_OPTS={_JAVA_OPTIONS}", "SPARK_DAEMON_MEMORY=256m",
+        )
+        return Daemon(name, ["env", *environ, f"{home}/bin/spark-class", class_name, *arguments], self.folder)
 
     def _wait_ready(self) -> None:
         until_s = time.monotonic() + READY_DEADLINE_S

@@ -32,7 +32,7 @@ def operator_file(folder: Path, pair: StubPair) -> Path:
     return path
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(900)
 def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
     need_spark()
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -42,11 +42,14 @@ def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
     )
     options = [word for setting in settings for word in ("--conf", setting)]
     with SparkCluster(tmp_path / "cluster") as cluster, StubPair() as pair:
+        command = [
+            sys.executable, "-c", _MAIN, "probe", "--config", str(operator_file(tmp_path, pair)), "--master", cluster.url,
+            "--audits", str(tmp_path / "audits"), "--set", "where=yes", "--json", *options,
+        ]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         run = subprocess.run(
-            [sys.executable, "-c", _MAIN, "probe", "--config", str(operator_file(tmp_path, pair)), "--master", cluster.url,
-             "--audits", str(tmp_path / "audits"), "--set", "where=yes", "--json", *options],
-            capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path, check=False,
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONPATH": str(ROOT)},
+            command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path, check=False,
+            env={**environ, "SPARK_CONF_DIR": str(cluster.folder)},
         )
         assert run.returncode == 0, run.stderr + run.stdout
         summary = json.loads(run.stdout)
@@ -55,3 +58,15 @@ def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
         assert summary["counters"]["EXECUTORS"] == 2
         assert summary["counters"]["SENT"] == 2, "the packages come from the job"
         assert cluster.applications() == [f"twinlog probe {summary['id']}"]
+
+        secret = cluster.settings.read_text().split()[-1]
+        assert cluster.settings.stat().st_mode & 0o077 == 0
+        assert [file for file in tmp_path.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()] == [
+            cluster.settings
+        ]
+        stranger = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path, check=False, env=environ,
+        )
+        assert stranger.returncode == 2, stranger.stderr + stranger.stdout
+        assert f"Spark cannot be started on {cluster.url}" in stranger.stderr + stranger.stdout
+        assert len(cluster.applications()) == 1

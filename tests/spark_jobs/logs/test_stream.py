@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.stream import LogStreamReader, latest
@@ -17,7 +19,8 @@ from tests.storage.log.frames import run, segment_bytes
 from twinlog.errors import DamagedLog, InvalidInput, LogGap
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 START = {"segments": {}, "epoch": 0, "seq": 0}
 FRAMES = run(1, 30, count=2)
@@ -108,3 +111,44 @@ def test_every_record_comes_once_over_restarts(spark: SparkSession, tmp_path: Pa
     rows = spark.read.parquet(str(out)).orderBy("seq").collect()
     assert [row["seq"] for row in rows] == list(range(1, 61))
     assert {row["seq"]: (row["segment"], row["offset"]) for row in rows}[47] == (wal_name(1, 2), offset_of(FRAMES[12:], 11))
+
+
+def test_a_query_that_was_stopped_or_failed_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """The sink keeps a batch by its id, as Spark asks of one: a batch that failed comes again under the same id."""
+    wal, taken, failing = tmp_path / "wal", dict[int, list[int]](), list[bool]()
+
+    def take(batch: DataFrame, number: int) -> None:
+        seqs = [row["seq"] for row in batch.select("seq").collect()]
+        if failing and failing.pop():
+            raise RuntimeError("the sink is away")
+        taken[number] = seqs
+
+    def query() -> StreamingQuery:
+        log = spark.readStream.format("twinlog").option("path", str(wal)).load()
+        return log.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    put(wal, 1, FRAMES[:8], torn=FRAMES[8].data[:40])
+    first = query()
+    first.processAllAvailable()
+    put(wal, 1, FRAMES[:10])
+    first.processAllAvailable()
+    first.stop()
+    assert sorted(chain.from_iterable(taken.values())) == list(range(1, 21))
+
+    put(wal, 1, FRAMES[:12])
+    put(wal, 2, FRAMES[12:16])
+    failing.append(True)
+    second = query()
+    with pytest.raises(StreamingQueryException, match="the sink is away"):
+        second.processAllAvailable()
+    assert not second.isActive
+    assert sorted(chain.from_iterable(taken.values())) == list(range(1, 21)), "the batch that failed left nothing"
+
+    put(wal, 2, FRAMES[12:25])
+    third = query()
+    third.processAllAvailable()
+    os.unlink(wal / wal_name(1, 1))
+    put(wal, 3, FRAMES[25:])
+    third.processAllAvailable()
+    third.stop()
+    assert sorted(chain.from_iterable(taken.values())) == list(range(1, 61)), "nothing twice, nothing missing"
