@@ -35,6 +35,7 @@ from twinlog.errors import DfsError, DfsNotFound
 T = TypeVar("T")
 CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up
 READ_BYTES = 1 << 20
+COLD_DEADLINE_S = 20.0  # at least, until Java has loaded Hadoop's classes: 1 s of CPU, and many where others want it too
 YIELD_S = 0.5  # how long a writer has to close its file itself
 YIELD_POLL_S = 0.05
 
@@ -271,6 +272,8 @@ class HdfsDfs:
     # ---- deadlines
     async def _call(self, doing: str, path: str, work: Callable[[Any], T], late: Callable[[T], None] | None = None) -> T:
         """`late` takes back what `work` made when nobody waits for it any more."""
+        deadline_s = self._settings.deadline_s if self._java.is_warm else max(COLD_DEADLINE_S, self._settings.deadline_s)
+
         def guarded() -> T:
             try:
                 fs = self._fs()
@@ -283,17 +286,19 @@ class HdfsDfs:
                     raise found from error
             except self._java.Throwable as error:
                 raise mapped(error, doing, path, self._settings) from error
+            finally:
+                self._java.is_warm = True
 
         if self._login is not None:
             self._login.keep()
         running: asyncio.Future[T] | None = None
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            async with asyncio.timeout(deadline_s):
                 running = await self._crew.start(guarded)
                 return await asyncio.shield(running)
         except TimeoutError as error:
             raise DfsError(
-                f"cannot {doing} {path} below {self._settings.where}: no answer within {self._settings.deadline_s} s, so it is"
+                f"cannot {doing} {path} below {self._settings.where}: no answer within {deadline_s} s, so it is"
                 f" unknown whether it happened; check that HDFS, the network, or {self._settings.section}.url",
                 path=path, setting=self._settings.section,
             ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
@@ -155,6 +156,18 @@ async def test_a_data_node_that_hangs_fails_its_writer_alone(faulty_hdfs: HdfsCl
     with pytest.raises(DfsError):
         await writer.append(b"not even now")
     await writer.close()
+
+
+async def test_a_first_call_waits_until_java_has_its_classes(open_dfs: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    dfs, loaded = open_dfs(deadline_s=0.2), threading.Event()
+    monkeypatch.setattr(dfs, "_fs", lambda: None)
+    monkeypatch.setattr(dfs._java, "is_warm", False)
+    asyncio.get_running_loop().call_later(0.5, loaded.set)
+    assert await dfs._call("look at", "/p", lambda _: loaded.wait(60))
+    loaded.clear()
+    with pytest.raises(DfsError, match=r"no answer within 0\.2 s"):
+        await dfs._call("look at", "/p", lambda _: loaded.wait(60))
+    loaded.set()
 
 
 async def test_a_name_node_that_hangs_ends_every_call_at_the_deadline(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
