@@ -15,11 +15,12 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs import writer as hdfs_writer
-from remote_log.dfs.hdfs.client import HdfsSettings, configuration
+from remote_log.dfs.hdfs.client import CHUNK_KEY, HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
 from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
+from storage.log.segment import REMOTE_ALIGNMENT
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.dfs.hdfs.rig import HEAP_BYTES, Open, be_unwilling, opener
 from twinlog.errors import DfsError, LeaseLost, LeaseNotRecovered
@@ -302,13 +303,16 @@ async def test_hadoops_own_files_and_keys(tmp_path: Any) -> None:
     """The site's files over our defaults, single keys over both; observers, whose reads may be old, are refused."""
     (tmp_path / "hdfs-site.xml").write_text(
         "<configuration><property><name>dfs.client.socket-timeout</name><value>77</value></property>"
-        "<property><name>dfs.replication</name><value>2</value></property></configuration>"
+        "<property><name>dfs.replication</name><value>2</value></property>"
+        "<property><name>dfs.bytes-per-checksum</name><value>4096</value></property></configuration>"
     )
     settings = HdfsSettings("hdfs://pair/x", "dfs.own", conf_dir=tmp_path, options={"dfs.replication": "3"})
     conf = configuration(java(HEAP_BYTES), settings)
     shown = [str(conf.get(key)) for key in (
-        "dfs.client.socket-timeout", "dfs.replication", "dfs.client.block.write.replace-datanode-on-failure.policy")]
-    assert shown == ["77", "3", "NEVER"]
+        "dfs.client.socket-timeout", "dfs.replication", "dfs.client.block.write.replace-datanode-on-failure.policy", CHUNK_KEY)]
+    assert shown == ["77", "3", "NEVER", str(REMOTE_ALIGNMENT)], "the last one whatever the files say"
+    with pytest.raises(DfsError, match=r"dfs\.bytes-per-checksum is 4096 under dfs\.own\.options, .*; remove that option"):
+        configuration(java(HEAP_BYTES), replace(settings, options={CHUNK_KEY: "4096"}))
     provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider"
     observing = {"dfs.client.failover.proxy.provider.pair": provider}
     with pytest.raises(DfsError, match=r"observer NameNodes.*dfs\.own\.options"):
