@@ -94,7 +94,7 @@ async def test_hdfs_keeps_what_ends_with_a_chunk_and_nothing_else_is_promised(
             await writer.append(append % i)
         acknowledged = b"".join(append % i for i in range(100))
         await tear(faulty_hdfs, other, "/p/0/s", b"torn")
-        with pytest.raises(DfsError, match="All datanodes .* are bad"):
+        with pytest.raises(DfsError, match=r"All datanodes .* are bad"):
             await writer.close()
         await close_by_recovery(other, "/p/0/s", SystemClock(), RECOVERY_S)
         kept = len(acknowledged) // REMOTE_ALIGNMENT * REMOTE_ALIGNMENT
