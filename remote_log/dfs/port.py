@@ -56,7 +56,7 @@ class Dfs(Protocol):
         """Raises DfsNotFound."""
 
     async def delete(self, path: str) -> None:
-        """File or whole folder; absent is fine. A writer of a file that was not closed may go on for a moment (HDFS)."""
+        """File or whole folder; absent is fine. A writer of a file that was not closed may append for another moment (HDFS)."""
 
     async def recover_lease(self, path: str) -> None:
         """Begin to close the file under its writer, then poll `is_closed`; calling again may begin anew. Raises DfsNotFound."""

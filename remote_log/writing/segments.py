@@ -75,7 +75,7 @@ class RemoteSegments:
         return await self.open_next()
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
-        """Returns what must be durable in the segment before its first frame, of which `first_seq` is the sequence, is sent."""
+        """Returns what must be durable in the segment before its first frame, with the sequence `first_seq`, is sent."""
         data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT))
         segment.first_seq, segment.last_seq, segment.bytes = first_seq, first_seq - 1, len(data)
         return data
@@ -84,7 +84,7 @@ class RemoteSegments:
         """Close a segment that is full; by lease recovery when its writer cannot. Raises DfsError: call again."""
         if segment.writer is not None:
             writer, segment.writer = segment.writer, None
-            with suppress(DfsError):  # the proof that follows tells
+            with suppress(DfsError):  # the proof that follows shows it
                 await writer.close()
         await self._prove_closed(segment)
         await self._close_uncertain()

@@ -53,7 +53,7 @@ def sound_offsets(data: bytes, offset: int, alignment: int) -> tuple[Offsets, in
 
 
 def headers_at(data: bytes, offsets: Offsets) -> Headers:
-    """A header for each of the offsets, all of which have one."""
+    """A header for each of the offsets; each has one."""
     if not len(offsets):
         return np.empty(0, HEADER)
     everywhere: Headers = np.ndarray((len(data) - HEADER_BYTES + 1,), HEADER, data, strides=(1,))

@@ -2,7 +2,7 @@
 
 What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
 `torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
-does; then the walk goes on at the next sound frame. The proof is storage/log/segment.py's.
+does; then the walk continues at the next sound frame. The proof is storage/log/segment.py's.
 """
 
 from __future__ import annotations

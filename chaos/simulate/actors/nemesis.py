@@ -81,7 +81,7 @@ class Nemesis:
             here = world.machines[site]
             here.disk.heal()
             here.dfs.heal()
-            here.engine.mend()
+            here.engine.repair()
             self._boot(site)
             life = world.lives[site]
             if life.process.paused:
@@ -159,7 +159,7 @@ class Nemesis:
     def _engine_fails(self, site: str, fault: Fault) -> Undo:
         engine = self._world.machines[site].engine
         engine.break_down("the disk is full")
-        return engine.mend
+        return engine.repair
 
     # ---- DFS and witness
     def _fail_append(self, site: str, fault: Fault) -> None:

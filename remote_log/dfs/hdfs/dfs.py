@@ -142,7 +142,7 @@ class HdfsDfs:
         self._recovering.pop(path, None)
 
     async def recover_lease(self, path: str) -> None:
-        """Ask the writer to close; then take its lease. What was begun before goes on, as `is_closed` has it."""
+        """Ask the writer to close; then take its lease. What was begun before continues, as `is_closed` has it."""
         if path not in self._recovering:
             if await self._call("recover the lease of", path, lambda fs: self._mark(fs, path)):
                 return
@@ -242,7 +242,7 @@ class HdfsDfs:
         return False
 
     def _has_replica(self, fs: Any, path: str) -> bool:
-        """True once a DataNode has told the NameNode of the last block. Recovery before that does nothing, and counts."""
+        """True once a DataNode has reported the last block to the NameNode. Recovery before that does nothing, and counts."""
         last = fs.getClient().getLocatedBlocks(f"{self._settings.root}{path}", 0).getLastLocatedBlock()
         return last is None or len(last.getLocations()) > 0
 
