@@ -20,7 +20,7 @@ FORMAT = "twinlog"  # of spark.read.format
 
 @dataclass(frozen=True, slots=True)
 class SiteSource:
-    """One site, as far as this job was told. An empty text: not known here."""
+    """One site, as far as this job knows. An empty text: not known here."""
 
     name: str
     url: str  # of its gateway, without a final slash

@@ -1,6 +1,6 @@
 """The command of the Spark jobs: `python -m spark_jobs.run JOB --config FILE`; also for spark-submit, and for `twinlog audit`.
 
-What always holds: exit code 0 says that the audit was done and nothing is to mend, 1 that something is, 2 that it could not be
+What always holds: exit code 0 says that the audit was done and all is sound, 1 that something is not, 2 that it could not be
 done, 130 that a signal stopped it; standard output carries the outcome, with --json exactly one document; errors are one line.
 """
 

@@ -151,7 +151,7 @@ class KeptSnapshot:
     """A snapshot with a name, which another process can read without the engine.
 
     `seq` and `epoch`: of the last frame that it holds. `place`: `rocksdb:<absolute folder>`, `postgresql:<exported snapshot>`,
-    `sqlite:<absolute file>` or `memory:`. `taken_ms`: milliseconds since 1970, as the engine was told.
+    `sqlite:<absolute file>` or `memory:`. `taken_ms`: milliseconds since 1970, as its caller gave it.
     """
 
     name: str

@@ -151,7 +151,7 @@ class Rejoin:
         await self._quarantine(diverging, self._attested(frames))
         touched = [frame for frame in diverging if frame.last_seq <= engine.applied.seq]
         reaches_back = bool(touched) and touched[0].previous <= end
-        if reaches_back:  # what this site's WAL failed to keep, and went on without, the active may have from the remote log
+        if reaches_back:  # what this site's WAL failed to keep, and continued without, the active may have from the remote log
             end = touched[0].previous
         self.report.end_seq = end
         if end == engine.applied.seq and not needs_base(engine):

@@ -42,4 +42,4 @@ class SiteParts:
     failpoints: Failpoints
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
     stand_in: StandInCoordinator | None = None  # the door below `coordinator`, where one is configured that may be given up
-    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: nobody can tell
+    free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: not known

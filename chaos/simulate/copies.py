@@ -23,6 +23,8 @@ from storage.log.segment import HEADER_BYTES
 from storage.prefix import needs_base
 from twinlog.errors import TwinlogError
 
+ALIGNMENT_AT = 5  # in a segment's header, as a power of two
+
 
 class Read(msgspec.Struct, gc=False):
     """The last look at a segment: its bytes, and the frames in front of `end`."""
@@ -82,8 +84,9 @@ def _frames(read: Segments, site: str, path: str, data: bytearray) -> list[Frame
     known = read.setdefault((site, path), Read())
     if data == known.data:
         return known.frames
-    if not data.startswith(known.data[: known.end]):
-        known.end, known.frames = HEADER_BYTES, []
+    alignment = 1 << data[ALIGNMENT_AT] if len(data) > ALIGNMENT_AT else 1
+    if known.end == HEADER_BYTES or not data.startswith(known.data[: known.end]):
+        known.end, known.frames = HEADER_BYTES + -HEADER_BYTES % alignment, []
     known.data = whole = bytes(data)
     while True:
         try:
@@ -91,4 +94,4 @@ def _frames(read: Segments, site: str, path: str, data: bytearray) -> list[Frame
         except TwinlogError:
             return known.frames
         known.frames.append(frame)
-        known.end += len(frame.data)
+        known.end += len(frame.data) + -len(frame.data) % alignment

@@ -87,6 +87,7 @@ KINDS = (
     Kind("fail-append", SITES, 2.0, how=("none", "part", "flipped", "all")),
     Kind("hang-dfs", SITES, 1.0, 0.2, 4.0),
     Kind("dfs-down", SITES, 1.5, 0.2, 5.0),
+    Kind("crash-dfs", SITES, 1.5, 0.5, 5.0),  # at its next append, in the middle of it
     Kind("slow-recovery", SITES, 0.7, 2.0, 8.0),
     Kind("stuck-recovery", SITES, 0.4, 2.0, 8.0),
     Kind("witness-down", ("w",), 1.0, 0.2, 5.0),

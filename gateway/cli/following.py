@@ -114,7 +114,7 @@ def follow(pair: Sites, site: str, document: dict[str, Any], *, as_json: bool) -
 
 
 def _way_back(document: Mapping[str, Any]) -> str:
-    """Says whether an operation that nobody follows any more can be given up, and until when it may go on by itself."""
+    """Says whether an operation that nobody follows any more can be given up, and until when it may continue by itself."""
     steps = document.get("steps") or ()
     barrier = next((step for step in steps if not step.get("abortable")), None)
     if not may_abort(document):

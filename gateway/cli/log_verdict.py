@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from storage.log.chain import gaps, misplaced
 from storage.log.frame import Frame
-from storage.log.segment import HEADER_BYTES, SegmentScan
+from storage.log.segment import SegmentScan, aligned
 from storage.log.wal_found import FoundWal
 from twinlog.errors import DamagedLog, LogError, LogGap
 
@@ -31,10 +31,13 @@ class ScannedFile:
 
     def placed(self) -> list[tuple[int, Frame]]:
         """Each frame with the offset at which it begins."""
-        found, offset = [], HEADER_BYTES
+        header, found = self.scan.header, list[tuple[int, Frame]]()
+        if header is None:
+            return found
+        offset = header.begin
         for frame in self.scan.frames:
             found.append((offset, frame))
-            offset += len(frame.data)
+            offset = aligned(offset + len(frame.data), header.alignment)
         return found
 
 

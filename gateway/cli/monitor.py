@@ -71,7 +71,7 @@ def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None
     """One look, as two a moment apart, or a few more until what calls for action has held for as long as it must. Leaves with
     the exit code of what was found."""
     at_once = replace(thresholds, look_after_s=0, resync_after_s=0, degrade_after_s=0, failover_after_s=0)
-    watcher = _watcher(pair, at_once, check_pair, act=False, tell=lambda advice, became: None)
+    watcher = _watcher(pair, at_once, check_pair, act=False, report=lambda advice, became: None)
 
     async def look() -> Advice:
         advice, waited_s, apart_s = await watcher.round(), 0.0, LOOKS_APART_S
@@ -95,7 +95,7 @@ def advise(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None
 
 def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], None], *, act: bool, as_json: bool) -> None:
     """Until Ctrl-C. Each change is a line, with --json a JSON document in a line."""
-    def tell(advice: Advice, became: str) -> None:
+    def report(advice: Advice, became: str) -> None:
         at = datetime.now(UTC)
         if as_json:
             line = {"at": at.isoformat(timespec="milliseconds"), **msgspec.to_builtins(advice), "became": became}
@@ -103,11 +103,11 @@ def monitor(pair: Sites, thresholds: Thresholds, check_pair: Callable[[str], Non
         else:
             out().print(advice_lines(at, advice, became), soft_wrap=True)
 
-    asyncio.run(_watcher(pair, thresholds, check_pair, act=act, tell=tell).run())
+    asyncio.run(_watcher(pair, thresholds, check_pair, act=act, report=report).run())
 
 
-def _watcher(pair: Sites, settings: Thresholds, check_pair: Callable[[str], None], *, act: bool, tell: Any) -> Watcher:
-    return Watcher(tuple(pair.urls), PairProbe(pair, check_pair), SystemClock(), settings, act=act, tell=tell)
+def _watcher(pair: Sites, settings: Thresholds, check_pair: Callable[[str], None], *, act: bool, report: Any) -> Watcher:
+    return Watcher(tuple(pair.urls), PairProbe(pair, check_pair), SystemClock(), settings, act=act, report=report)
 
 
 # ---- screens

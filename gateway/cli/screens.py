@@ -114,10 +114,10 @@ def checks_screen(found: Mapping[str, Any]) -> Group:
         if check["fix"]:
             table.add_row("", "", f"[bold]{escape('-> ' + check['fix'])}[/]")
     counts = [(sum(check["status"] == status for check in checks), status) for status in _CHECK_STYLES]
-    told = ", ".join(f"{count} {status}" for count, status in counts if count)
+    shown = ", ".join(f"{count} {status}" for count, status in counts if count)
     what = f"{found['for']} {'of' if found['for'] == 'rejoin' else 'to'} {found['to']}"
     end = f"[green]A {what} would begin now[/]" if found["ok"] else f"[bold red]A {what} would be refused now[/]"
-    return Group(table, Text(), Text.from_markup(f"{end}: {told}. Nothing was changed.", emoji=False))
+    return Group(table, Text(), Text.from_markup(f"{end}: {shown}. Nothing was changed.", emoji=False))
 
 
 def loss_screen(manifest: Mapping[str, Any]) -> Group:

@@ -74,7 +74,7 @@ class Reader:
             self.faults.append({"file": file or str(self.file), "key": key, "problem": problem, "allowed": allowed})
 
     def read(self, cls: type[_T], table: Mapping[str, Any], prefix: str = "") -> _T | None:
-        """An instance of `cls`, with defaults in place of faulty values, so that the checks across keys can go on.
+        """An instance of `cls`, with defaults in place of faulty values, so that the checks across keys can continue.
 
         None when a key without a default is missing or faulty.
         """

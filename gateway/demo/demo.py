@@ -2,7 +2,7 @@
 
 What always holds: nothing is started while a port is in use; demo.json appears, whole, only when both sites answer and one
 is active; whatever was started is stopped, by its process id, when the demo ends for whatever reason; DIR is kept, and the
-next start goes on from it, whichever site was active. A site that dies is reported and not started again: that is what a
+next start continues from it, whichever site was active. A site that dies is reported and not started again: that is what a
 demo of failover is about.
 """
 
@@ -214,7 +214,7 @@ def _announce(
 
 
 def _load(note: Path, *, as_json: bool) -> None:
-    """A real table. What goes wrong here is told and ends nothing."""
+    """A real table. A fault here is reported and ends nothing."""
     from gateway.load.loading import LoadPlan, run_load
 
     plan = LoadPlan("flights", str(note), rows_max=LOAD_ROWS, deadline_s=LOAD_DEADLINE_S, state=note.parent / "load.state")

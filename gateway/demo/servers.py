@@ -1,7 +1,7 @@
 """The servers below a demo's sites, other than plain folders: two real HDFS, or a PostgreSQL with a database for each site.
 
 What always holds: they are ready, with their roots or databases, before a site starts; they are stopped after the sites;
-their folder is kept, and the next demo goes on from it. Each is a process of its own: `python -m chaos hdfs`, `postgres`.
+their folder is kept, and the next demo continues from it. Each is a process of its own: `python -m chaos hdfs`, `postgres`.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class DoorProtocol(HttpToolsProtocol):
     def _feed_without_upgrade(self, rest: memoryview) -> None:
         """Parses a request that asks for another protocol as what it is without that wish.
 
-        The library stops behind such a head, as if there were no body, and cannot be told otherwise. So a fresh parser gets
+        The library stops behind such a head, as if there were no body, and has no switch for that. So a fresh parser gets
         the same head without `Upgrade`, and then the rest.
         """
         self._is_upgrade = False

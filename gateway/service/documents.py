@@ -157,7 +157,7 @@ class BarrierDocument(Struct, frozen=True):
 
 
 class BarrierList(Struct, frozen=True):
-    """The barriers of which `site` holds the snapshot, the oldest first."""
+    """The barriers whose snapshot `site` holds, the oldest first."""
 
     site: str
     barriers: list[BarrierDocument]

@@ -105,7 +105,7 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
 
 
 async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
-    """Marks the log of the active's epoch, on this site's own DFS. Lengths alone do not tell: a DFS may zero a file ahead of
+    """Marks the log of the active's epoch, on this site's own DFS. Lengths alone prove nothing: a DFS may zero a file ahead of
     its data, or learn the length of an open one late."""
     if state is None or state.active in (None, site.site):
         return None

@@ -91,10 +91,10 @@ def _unproved(facts: ServingFacts) -> tuple[str, str]:
     why += f" ({error})" if error else ""
     if coordinator is not None:
         return f"{why}, nor does it reach the coordinator", \
-            f"mend that DFS or the network; or `twinlog failover --to {peer}`, if `twinlog validate --for failover` allows it"
+            f"repair that DFS or the network; or `twinlog failover --to {peer}`, if `twinlog validate --for failover` allows it"
     if facts.degrades:
-        return why, "nothing: it goes on with its own log by itself"
-    return why, "mend that DFS; or `twinlog degrade`, and writes go on with one copy"
+        return why, "nothing: it continues with its own log by itself"
+    return why, "repair that DFS; or `twinlog degrade`: writes then continue with one copy"
 
 
 def site_troubles(facts: ServingFacts, serving: ServingDocument) -> list[SiteTrouble]:
@@ -106,8 +106,8 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
     site, peer, words = facts.site, facts.peer, facts.words
     is_active = facts.proof_age_s is not None
     ways = {
-        OWN_DFS: (f"the DFS of site {site} takes no files", f"mend it: site {peer} writes its log there, a takeover its claim"),
-        PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "mend that DFS, or the network"),
+        OWN_DFS: (f"the DFS of site {site} takes no files", f"repair it: site {peer} writes its log there"),
+        PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "repair that DFS, or the network"),
         COORDINATOR: (f"site {site} does not reach the coordinator", "bring it back: until then no role changes by itself"),
         PEER: (f"site {peer} does not take what site {site} ships", f"see to the gateway of site {peer}, and the network"),
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),

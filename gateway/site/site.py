@@ -1,7 +1,7 @@
 """One site: its role, and what runs in each role. The routes, the peer's calls and the plans all act through it.
 
 What always holds: every change of role goes through the one table (switchover/roles/table.py); a site that boots is CLOSED
-until coordinator and peer tell it what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
+until coordinator and peer say what it is; an open epoch exists exactly in the roles ACTIVE, DOWNGRADE_ACTIVE and DRAINING.
 Everything outside comes in through ports, so that the same code runs in a simulation. Source: protocol.md sections 5, 6, 8.
 """
 
@@ -243,7 +243,7 @@ class Site:
             self._epoch_ended(EngineFailed(f"the storage failed: {failure}"))
 
     def end_by_register(self, error: RegisterWentBack) -> None:
-        """An epoch of which the register knows too little has lost its proof: another site may have been given the pair."""
+        """An epoch that the register does not know has lost its proof: another site may have been given the pair."""
         self._epoch_ended(error)
 
     async def halt(self, why: str) -> None:

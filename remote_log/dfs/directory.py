@@ -3,7 +3,7 @@
 What always holds: the promises of dfs.py, with directory_lease.py in the place of leases. Nothing is made, listed or
 read when the root itself is missing or is another directory than at first (an unmounted disk must not look like an
 empty DFS, for "no claims" would mean "not fenced"). The gateway whose own DFS it is marks the directory that it finds when
-it starts; the other site goes on with another directory that has this mark, and with no other one.
+it starts; the other site accepts another directory that has this mark, and with no other one.
 An open file is zeroed up to 64 KiB ahead of its data, so that most syncs change no metadata (measured: the zeros cost
 least when they go out with the append that needs them; larger steps only lengthen the tail). So the length of an open
 file, and of one that was closed by recovery, may include as many zeros behind the data, which readers of segments cut

@@ -52,7 +52,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_all(fd: int, data: bytes, offset: int) -> None:
-    """A positioned write that goes on after a short one."""
+    """A positioned write that continues after a short one."""
     view = memoryview(data)
     while view:
         count = os.pwrite(fd, view, offset)

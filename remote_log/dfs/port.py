@@ -4,7 +4,8 @@ What always holds, and the contract suite (tests/remote_log/dfs/dfs_contract.py)
 - `create_file` and `create` are exclusive and atomic: of several callers exactly one succeeds; a file made by
   `create_file` is never seen without its content.
 - after `recover_lease` was called and `is_closed` has answered True, no append of an earlier writer succeeds and the
-  length never changes again; every append that did succeed is in it.
+  length never changes again; every append that did succeed is in it, if each one began at a multiple of 512 bytes: on HDFS
+  one that is cut off in the middle may take along what stood before it in its checksum chunk.
 - a failed append leaves the bytes absent, in part or whole: readers check CRCs.
 - a reader sees the synced bytes of a file that is still open.
 Source: protocol.md section 5, reference hdfs-clients.md.
@@ -57,7 +58,7 @@ class Dfs(Protocol):
         """Raises DfsNotFound."""
 
     async def delete(self, path: str) -> None:
-        """File or whole folder; absent is fine. A writer of a file that was not closed may go on for a moment (HDFS)."""
+        """File or whole folder; absent is fine. A writer of a file that was not closed may append for another moment (HDFS)."""
 
     async def recover_lease(self, path: str) -> None:
         """Begin to close the file under its writer, then poll `is_closed`; calling again may begin anew. Raises DfsNotFound."""

@@ -29,7 +29,7 @@ class QueuedWriter:
         self.path = path
         self._answers, self._deadline_s = answers, deadline_s
         self._failure: DfsError | None = None
-        self._unsaid: DfsError | None = None  # a failure that no append has told of
+        self._unsaid: DfsError | None = None  # a failure that no append has reported
         self._closed = False
         self._worker: GroupWorker[bytes | _Order] = GroupWorker(f"dfs {path}", self._handle)
         self._outstanding: deque[tuple[float, asyncio.Future[None]]] = deque()

@@ -16,7 +16,7 @@ from storage.log.segment import HEADER_BYTES, SegmentScan, frames_before_damage,
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
-FIRST_BYTES = 64 << 10, 8 << 20  # read for a first frame: the usual need, then the most; a larger frame proves nothing
+FIRST_BYTES = 64 << 10, 8 << 20  # read up to the end of a first frame: the usual need, then the most
 
 
 async def segments_below(dfs: Dfs, layout: RemoteLayout, below_epoch: int) -> list[str]:
@@ -104,11 +104,12 @@ async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None
     """The sequence that the oldest frame of this log there continues, up to `epoch`, also while it is written; whoever holds
     less cannot follow it. None: no frame proves anything."""
     for path in await segments_below(dfs, layout, epoch + 1):
-        data = b""
+        data, begin = b"", HEADER_BYTES
         for length in FIRST_BYTES:
-            with suppress(BrokenFrame, DfsNotFound):  # it is trimmed meanwhile
-                data = await dfs.read(path, HEADER_BYTES, length)
-                return parse_frame(data, 0).previous
-        if any(data):  # else nothing was written into it yet
+            with suppress(BrokenHeader, BrokenFrame, DfsNotFound):  # it is trimmed meanwhile
+                data = await dfs.read(path, 0, length)
+                begin = parse_header(data).begin
+                return parse_frame(data, begin).previous
+        if any(data[begin:]):  # else nothing was written into it yet
             return None
     return None

@@ -43,7 +43,7 @@ from twinlog.errors import EngineFailed, Refused
 class BaseSettings:
     part_entries: int = 2_000  # rows and request outcomes
     part_bytes: int = 2 << 20  # of rows
-    hold_s: float = 600.0  # a snapshot of which nothing was taken for so long is let go
+    hold_s: float = 600.0  # a snapshot that nothing was taken from for so long is let go
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from twinlog.errors import Refused
 
 def common_end(history: Sequence[EpochEntry], epoch: int, seq: int) -> int:
     """The highest sequence at or below `seq` that a site at (`epoch`, `seq`) shares with the log of `history`, as far as
-    numbers tell: where its own log leaves that one it may have gone on without a frame that failed (switchover/rejoin.py).
+    numbers say: where its own log leaves that one it may have continued without a frame that failed (switchover/rejoin.py).
 
     `history` is ascending. A site at epoch 0 (empty) shares nothing: 0. Raises Refused when the recorded history has no such
     epoch, so that nothing can be said: it may lie outside, or be one that a forced takeover gave up as a whole, whose

@@ -89,8 +89,8 @@ class FollowRequest(msgspec.Struct):
 class BaseProgress(msgspec.Struct, frozen=True):
     """The progress of a follower's base data. It is stored with the rows, so no two states of a base have the same one.
 
-    `epoch`, `load`, `part`: `part` parts of the sender's base number `load` in `epoch` are in, on top of what `load` went on
-    from. The log goes on after (`seq_epoch`, `seq`), the point of the first snapshot; at (`floor_epoch`, `floor`), that of
+    `epoch`, `load`, `part`: `part` parts of the sender's base number `load` in `epoch` are in, on top of what `load` began
+    with. The log continues after (`seq_epoch`, `seq`), the point of the first snapshot; at (`floor_epoch`, `floor`), that of
     the latest, the storage is a prefix again. Rows up to (`table`, `key`) are in, then the outcomes up to `request`.
     """
 

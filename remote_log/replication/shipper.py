@@ -3,7 +3,7 @@
 It reads the WAL behind what the engine has applied and posts frames to the other site's sink; a follower that is empty, or
 behind the oldest kept frame, gets base data first: a snapshot in key order, then the log from there.
 
-What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to go on,
+What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to continue,
 never a memory of ours, once this log was found to hold it: a position above its end, or at another frame, is that of a follower
 that has diverged, and nothing is trimmed by it; nothing here ever waits on the write path, nor it on this. Batches adapt: what
 gathered while the last one travelled goes next. Source: protocol.md section 7.

@@ -6,7 +6,7 @@ What always holds:
 - frames are applied in order, without gaps, exactly once (the watermark is in the engine's transaction), so the storage is
   always a prefix of the active's committed log (P4);
 - a part of base data is taken only behind the part that it names, and the progress is in the engine's transaction with its
-  rows: so a base has no holes, two never mix, and one that was cut off goes on where it stands, also after a crash;
+  rows: so a base has no holes, two never mix, and one that was cut off continues where it stands, also after a crash;
 - nothing has an effect before it was checked (verification.py); a higher epoch counts once this site has seen for itself that
   it was given away (`confirm`); base data is taken under the nonce that this very process asked for it with;
 - a site that has diverged, or that is busy becoming something else, accepts nothing and says so.

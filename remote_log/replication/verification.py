@@ -147,7 +147,7 @@ class Verifier:
                 raise InvalidInput(f"{where}: its rows do not ascend behind what is in already")
             at = (table, key)
             if table not in checks:
-                raise InvalidInput(f"{where}: it has a row of table {table}, of which there is no schema", table=table)
+                raise InvalidInput(f"{where}: it has a row of table {table}, which has no schema", table=table)
             checks[table].row(key, value)
             if not 0 < version <= latest:
                 raise _no_time(version, where)
@@ -159,7 +159,7 @@ class Verifier:
         if upto.epoch != request.epoch or upto.part != (after.part + 1 if after is not None else 1):
             raise InvalidInput(f"{where}: it does not come behind the part that it names, or is of another epoch")
         if after is not None and (upto.seq, upto.seq_epoch) != (after.seq, after.seq_epoch):
-            raise InvalidInput(f"{where}: the log goes on after {upto.seq}, and after {after.seq} by the part before")
+            raise InvalidInput(f"{where}: the log continues after {upto.seq}, and after {after.seq} by the part before")
         if not (upto.seq <= upto.floor and upto.seq_epoch <= upto.floor_epoch <= request.epoch):
             raise InvalidInput(f"{where}: its point {upto.seq} lies behind {upto.floor}, or in a later epoch than its sender's")
         before = (after.table, after.key, after.request) if after is not None else (0, b"", None)

@@ -1,7 +1,8 @@
 """The segments of one remote writer: made, checked against the claims, closed, remembered for the trimmer.
 
 What always holds: no frame goes into a segment before the claims were listed after its creation; a segment's header is
-durable before the first frame is sent; a segment is marked closed only when the DFS has proven it; only a file that
+durable before the first frame is sent; every append begins at a multiple of ALIGNMENT, so that it cannot harm, whatever
+becomes of it, what was acknowledged before; a segment is marked closed only when the DFS has proven it; only a file that
 this writer has surely made itself is in its list, for the trimmer deletes by that list what it does not read first. A
 file whose creation may have happened is closed like the others, and left to the trimmer's eyes.
 Source: protocol.md sections 3 and 5, storage/log/segment.py.
@@ -10,7 +11,7 @@ Source: protocol.md sections 3 and 5, storage/log/segment.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,14 +20,17 @@ from remote_log.fencing.claims import check_not_fenced
 from remote_log.fencing.fence import close_by_recovery
 from remote_log.layout import RemoteLayout
 from storage.clock import Clock
-from storage.log.segment import SegmentHeader, encode_header
+from storage.log.frame import Frame
+from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, aligned, encode_frames, encode_header
 from twinlog.errors import DfsError, DfsExists
+
+ALIGNMENT = REMOTE_ALIGNMENT  # bytes
 
 
 @dataclass(slots=True)
 class RemoteSegment:
     """`last_seq`: of the last frame that was SENT, so that nothing that may be in the file is overlooked; below
-    `first_seq` when none was. `writer` None: given back."""
+    `first_seq` when none was. `writer` None: given back. `bytes`: as sent, header and padding included."""
 
     path: str
     wal_name: str
@@ -71,8 +75,8 @@ class RemoteSegments:
         return await self.open_next()
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
-        """Returns what must be durable in the segment before its first frame, of which `first_seq` is the sequence, is sent."""
-        data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name))
+        """Returns what must be durable in the segment before its first frame, with the sequence `first_seq`, is sent."""
+        data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT))
         segment.first_seq, segment.last_seq, segment.bytes = first_seq, first_seq - 1, len(data)
         return data
 
@@ -80,7 +84,7 @@ class RemoteSegments:
         """Close a segment that is full; by lease recovery when its writer cannot. Raises DfsError: call again."""
         if segment.writer is not None:
             writer, segment.writer = segment.writer, None
-            with suppress(DfsError):  # the proof that follows tells
+            with suppress(DfsError):  # the proof that follows shows it
                 await writer.close()
         await self._prove_closed(segment)
         await self._close_uncertain()
@@ -142,3 +146,13 @@ class RemoteSegments:
         task = asyncio.create_task(release())
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)
+
+
+def stored(frames: Iterable[Frame]) -> bytes:
+    """The bytes of `frames` in a segment. HOT."""
+    return encode_frames(frames, ALIGNMENT)
+
+
+def stored_bytes(frame: Frame) -> int:
+    """The length of a frame in a segment, with its padding. HOT."""
+    return aligned(len(frame.data), ALIGNMENT)

@@ -43,7 +43,7 @@ class Trimmer:
         self._dfs, self._layout, self._epoch, self._start_seq = dfs, layout, epoch, start_seq
         self._recovering: set[str] = set()
         self._last_seqs: dict[str, int] = {}
-        self._failures: dict[str, int] = {}  # segments of which a call has failed, by the number of the last failure
+        self._failures: dict[str, int] = {}  # segments with a call that failed, by the number of the last failure
         self._claims_left = True
         self.damaged: tuple[str, ...] = ()  # segments that the last whole round could not read, and so kept
 

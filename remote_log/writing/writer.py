@@ -25,7 +25,7 @@ import msgspec
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
-from remote_log.writing.segments import RemoteSegment, RemoteSegments
+from remote_log.writing.segments import RemoteSegment, RemoteSegments, stored, stored_bytes
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, Within
@@ -42,7 +42,7 @@ class RemoteWriterSettings:
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
-    """`last_seq` is below `first_seq` when no frame was sent to it."""
+    """`last_seq` is below `first_seq` when no frame was sent to it. `bytes`: as sent, header and padding included."""
 
     path: str
     first_seq: int
@@ -54,7 +54,8 @@ class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """The frames that were submitted and are not known to be durable; `age_s` of its oldest part, 0 when there is none."""
+    """The frames that were submitted and are not known to be durable; `bytes` with padding; `age_s` of its oldest part, 0 when
+    there is none."""
 
     frames: int
     bytes: int
@@ -125,7 +126,7 @@ class RemoteWriter:
         if not self._pending:
             self._pending_since_s = self._clock.monotonic_s()
         self._pending.append(frame)
-        self._pending_bytes += len(frame.data)
+        self._pending_bytes += stored_bytes(frame)
         self._next_seq = frame.last_seq + 1
         if self._writable and not self._pump_due and len(self._in_flight) < self._settings.in_flight_max:
             self._pump_due = True
@@ -180,7 +181,7 @@ class RemoteWriter:
                 return
             frames, size = self._take_group()
             try:
-                self._send(segment, frames, b"".join([frame.data for frame in frames]), size)
+                self._send(segment, frames, stored(frames), size)
             except Exception as error:  # none of it is on its way, and what came behind it would prove it all the same
                 self._take_back([*frames, *self._pending], self._pending_since_s)
                 self._failed(error)
@@ -198,7 +199,7 @@ class RemoteWriter:
         frames = self._first_group()
         for _ in frames:
             self._pending.popleft()
-        size = sum(len(frame.data) for frame in frames)
+        size = sum(map(stored_bytes, frames))
         self._pending_bytes -= size
         return frames, size
 
@@ -289,9 +290,10 @@ class RemoteWriter:
         assert segment.writer is not None
         last = group[-1]
         segment.last_seq = max(segment.last_seq, last.last_seq)
-        segment.bytes += sum(len(frame.data) for frame in group)
+        data = stored(group)
+        segment.bytes += len(data)
         started_s = self._clock.monotonic_s()
-        await segment.writer.append(b"".join([frame.data for frame in group]))
+        await segment.writer.append(data)
         sent = set(group)
         self._take_back([frame for frame in self._pending if frame not in sent], self._pending_since_s)
         self._report(last.last_seq, started_s)
@@ -302,7 +304,7 @@ class RemoteWriter:
         group: list[Frame] = []
         size = 0
         for frame in self._pending:
-            size += len(frame.data)
+            size += stored_bytes(frame)
             if group and (size > self._settings.segment_bytes or frame.epoch != group[0].epoch):
                 break
             group.append(frame)
@@ -311,7 +313,7 @@ class RemoteWriter:
     # ---- small parts
     def _take_back(self, frames: list[Frame], since_s: float) -> None:
         self._pending = deque(frames)
-        self._pending_bytes = sum(len(frame.data) for frame in frames)
+        self._pending_bytes = sum(map(stored_bytes, frames))
         self._pending_since_s = since_s
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:

@@ -106,7 +106,7 @@ def perform(plan: AuditPlan, steps: Steps, session: OpenSession = own_session) -
     """Run it; `session` opens Spark.
 
     Raises ConfigError before anything is written, KeyboardInterrupt after a signal, Unavailable when the folder cannot be
-    written: then there is no folder, and the sites were told that the audit failed.
+    written: then there is no folder, and the sites know that the audit failed.
     """
     folder = AuditFolder(plan.out)
     started = datetime.now(UTC)

@@ -75,7 +75,7 @@ class Gateways:
     ) -> Iterator[Held]:
         """A barrier called `name` that both sites hold; released at the end.
 
-        `waiting` is told whom we wait for. Raises Unavailable (a site is down, the peer did not get there within the deadline),
+        `waiting` gets whom we wait for. Raises Unavailable (a site is down, the peer did not get there within the deadline),
         Refused (the active moved meanwhile), and what the active answered.
         """
         until_s = time.monotonic() + deadline_s

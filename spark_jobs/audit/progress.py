@@ -47,7 +47,7 @@ class Steps:
         self._task = self._bar.add_task("", total=None, figures="") if self._bar is not None else None
 
     def step(self, what: str) -> None:
-        """Ends the step before. The same words again go on with it."""
+        """Ends the step before. The same words again continue it."""
         with self._lock:
             if what == self._what:
                 return

@@ -2,7 +2,7 @@
 
 What always holds: only the keys that a job needs are read, with the gateway's own rules for them (paths beside the file,
 secrets by reference, TWINLOG_<SECTION>__<KEY> over the file given first); whether a file is sound as a whole is the business of
-`twinlog config check`. What a file does not tell stays empty, and the job that needs it says which file would.
+`twinlog config check`. What a file does not say stays empty, and the job that needs it says which file would.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AuditedPair:
 
 
 def load_pair(config: Path | str, peer_config: Path | None = None) -> AuditedPair:
-    """Both sites, as far as the files tell; sites given by addresses are asked for the pair's name.
+    """Both sites, as far as the files say; sites given by addresses are asked for the pair's name.
 
     Raises ConfigError, InvalidInput, PeerError.
     """

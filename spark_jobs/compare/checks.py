@@ -1,7 +1,7 @@
 """Checks that two snapshots can be compared: taken at the same barrier, of the same tables.
 
 What always holds: what is compared has one schema on both sites; anything else is an error that names table and columns, not
-a difference, for rows of different schemas cannot be told apart from damaged ones.
+a difference, for rows of different schemas cannot be distinguished from damaged ones.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def _committed(own: DataFrame) -> DataFrame:
 
 
 def _asked(runs: DataFrame, remote: DataFrame, trimmed_to: int | None, above: str) -> DataFrame:
-    """Those that were not trimmed; of runs: of which something was not. `above`: their end that lies above what was, then."""
+    """Those that were not trimmed; of runs: those with a part left. `above`: their end that lies above what was, then."""
     if trimmed_to is not None:
         return runs.where(f.col("last_seq") > trimmed_to)
     floors = remote.where(f.col("entry") == SEGMENT).groupBy("segment_epoch").agg(f.min("seq").alias("floor"))

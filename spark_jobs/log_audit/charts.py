@@ -20,7 +20,7 @@ from spark_jobs.logs.columns import COUNTER_BITS, RUN
 
 POINTS_MAX = 200
 CHART_SPANS = 200
-UNKNOWN = 1 << 62  # a last sequence above it: nobody can tell how many are lost
+UNKNOWN = 1 << 62  # a last sequence above it: nobody knows how many are lost
 Point = tuple[int, int]
 
 

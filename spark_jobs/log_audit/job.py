@@ -114,8 +114,8 @@ def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outc
             if place is not None and (read := _read(spark, progress, site.name, log, place, remarks)) is not None:
                 logs.append(read)
     if not logs:  # never taken for sound
-        told = "; ".join(remarks) or "none is known"
-        raise ConfigError(f"no log to look at: {told}; give --config FILE of a site, and --peer-config FILE of the other one")
+        known = "; ".join(remarks) or "none is known"
+        raise ConfigError(f"no log to look at: {known}; give --config FILE of a site, and --peer-config FILE of the other one")
     after = _facts(request, []) if before else {}
     progress.step("checking the chains")
     own = {

@@ -2,7 +2,7 @@
 
 What always holds: a start of the gateway and this agree about which link is missing; this only knows more. Below `trimmed_to`,
 which the other site holds durably, and around a segment that was deleted while the log was read, nothing is missing. A torn
-tail is one, unless the log goes on and what it held is missing: then it is damage. What a damaged place accounts for is no
+tail is one, unless the log continues and what it held is missing: then it is damage. What a damaged place accounts for is no
 second finding. It needs no Spark.
 """
 

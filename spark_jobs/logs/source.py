@@ -35,7 +35,7 @@ from spark_jobs.logs.runs import run_batch
 from spark_jobs.logs.stream import LogStreamReader
 from spark_jobs.logs.walk import GONE, UNREADABLE, Mark, Walk, walk
 from storage.log.frame import sound_header
-from storage.log.segment import HEADER_BYTES, parse_header
+from storage.log.segment import parse_header
 from twinlog.errors import BrokenFrame, DfsError, LogError
 
 SITE = "site"
@@ -185,7 +185,7 @@ def _head(log: Log, segment: Segment) -> tuple[int | None, int | None]:
     except (OSError, DfsError, LogError):
         return None, None  # whoever reads it will say so
     try:
-        frame = sound_header(memoryview(data), HEADER_BYTES)
+        frame = sound_header(memoryview(data), header.begin)
     except (BrokenFrame, LogError):
         return header.first_seq, None
     return header.first_seq, frame[6] if frame[5] == header.epoch else None

@@ -28,7 +28,7 @@ _BAD = (DAMAGED, MISPLACED, UNREADABLE, GONE)
 
 
 class PlacedFrame(Frame):
-    """A frame's header, and where the whole of it stands. `data` is no frame here: CRC and length, which tell two apart."""
+    """A frame's header, and where the whole of it stands. `data` is no frame here: CRC and length, which distinguish two."""
 
     __slots__ = ("offset", "segment")
 

@@ -74,9 +74,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PiecePartition)
-        begin, end, name = partition.begin, partition.end, partition.segment.name
+        end, name = partition.end, partition.segment.name
+        header = parse_header(_read(self._place, partition.segment, 0, HEADER_BYTES))
+        begin = max(partition.begin, header.begin)
         data = _read(self._place, partition.segment, begin, end - begin)
-        found = Walk()
+        found = Walk(alignment=header.alignment)
         reached = begin + add_frames(data, 0, found)
         if reached != end:
             file = self._place.file(name)
@@ -99,7 +101,7 @@ def latest(log: Log, start: Mapping[str, Any]) -> Offset:
     for segment in log.segments:
         end = before.get(segment.name, HEADER_BYTES)
         try:
-            found = _grown(place, segment, end)
+            begin, found = _grown(place, segment, end)
         except FileNotFoundError:
             trimmed = trimmed or bool(before)
             continue
@@ -115,28 +117,34 @@ def latest(log: Log, start: Mapping[str, Any]) -> Offset:
                 )
             trimmed = False
             at = max(at, (int(found.frames["epoch"][-1]), found.last_seq))
-            end += found.end
+            end = begin + found.end
         ends[segment.name] = end
     return {"segments": ends, "epoch": at[0], "seq": at[1]}
 
 
-def _grown(place: LogFolder, segment: Segment, begin: int) -> Walk:
-    """The frames from `begin` on, with offsets from there. Raises BrokenHeader, FileNotFoundError, DamagedLog."""
+def _grown(place: LogFolder, segment: Segment, end: int) -> tuple[int, Walk]:
+    """Returns where the frames behind `end` begin, and those frames, with offsets from there. Raises BrokenHeader,
+    FileNotFoundError, DamagedLog."""
     try:
-        if begin == HEADER_BYTES:
-            parse_header(_read(place, segment, 0, HEADER_BYTES))
-        found = Walk()
-        if _read(place, segment, begin, len(MAGIC)) in (b"", bytes(len(MAGIC))):
-            return found
+        if end > HEADER_BYTES and not _has_more(place, segment, end):  # most segments, at most looks
+            return end, Walk()
+        header = parse_header(_read(place, segment, 0, HEADER_BYTES))
+        begin, found = max(end, header.begin), Walk(alignment=header.alignment)
+        if not _has_more(place, segment, begin):
+            return begin, found
         data = _read(place, segment, begin, None)
         reached = add_frames(data, 0, found)
-        sound = data[reached:] == bytes(len(data) - reached)
+        sound = data[reached:] == bytes(max(0, len(data) - reached))
     except BrokenHeader:
         _check(place, segment)
         raise
     if not sound:
         _check(place, segment)
-    return found
+    return begin, found
+
+
+def _has_more(place: LogFolder, segment: Segment, at: int) -> bool:
+    return _read(place, segment, at, len(MAGIC)) not in (b"", bytes(len(MAGIC)))
 
 
 def _check(place: LogFolder, segment: Segment) -> None:

@@ -2,7 +2,7 @@
 
 What always holds: nothing that stands in a file makes this raise. What is no sound frame becomes a mark that names its offset:
 `torn` where nothing proves that it ever was durable (so readers end there, and so does this), `damaged` where a later frame
-does; then the walk goes on at the next sound frame. The proof is storage/log/segment.py's.
+does; then the walk continues at the next sound frame. The proof is storage/log/segment.py's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ from storage.log.frame import parse_frame, sound_header
 from storage.log.record import RecordKind, decode_epoch_start
 from storage.log.segment import (
     HEADER_BYTES,
+    REMOTE_ALIGNMENT,
     SegmentHeader,
+    aligned,
     attests,
+    is_padding,
     parse_header,
     parse_remote_name,
     scan_segment,
+    seq_of,
     sound_frames,
 )
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
@@ -50,9 +54,11 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Walk:
-    """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`."""
+    """`header` None: there is none that can be read. Frame i has header `frames[i]` and begins at `offsets[i]`. `alignment`: of
+    the segment's frames, in bytes."""
 
     header: SegmentHeader | None = None
+    alignment: int = 1
     frames: Headers = field(default_factory=lambda: np.empty(0, HEADER))
     offsets: Offsets = field(default_factory=lambda: np.empty(0, np.int64))
     marks: list[Mark] = field(default_factory=list)
@@ -64,9 +70,9 @@ class Walk:
 
     @property
     def ends(self) -> Offsets:
-        """Behind each frame, as offsets count."""
+        """Behind each frame and its padding, as offsets count: where the next one begins."""
         end: Offsets = self.offsets + FRAME_HEADER_BYTES + self.frames["payload_bytes"]
-        return end
+        return end + -end % self.alignment
 
     @property
     def last_seq(self) -> int:
@@ -75,7 +81,7 @@ class Walk:
     @property
     def end(self) -> int:
         """Behind the last frame; where the first one of a file should begin when there is none."""
-        return int(self.ends[-1]) if len(self.frames) else HEADER_BYTES
+        return int(self.ends[-1]) if len(self.frames) else aligned(HEADER_BYTES, self.alignment)
 
 
 def walk(data: bytes, file: str, segment: Segment) -> Walk:
@@ -85,7 +91,7 @@ def walk(data: bytes, file: str, segment: Segment) -> Walk:
         header, offset = _header(data, file, segment, found)
         while header is not None:
             offset = add_frames(data, offset, found)
-            if data[offset:] == bytes(len(data) - offset):
+            if data[offset:] == bytes(max(0, len(data) - offset)):
                 break
             sound = _judged(data, offset, file, header, found)
             if sound is None:
@@ -104,8 +110,9 @@ _ALL = (1 << 63) - 1  # as last sequence: nobody knows how many
 
 
 def add_frames(data: bytes, offset: int, found: Walk) -> int:
-    """Adds the sound frames that follow one another from `offset` on; where they end. Raises LogError. HOT."""
-    offsets, end = sound_offsets(data, offset)
+    """Adds the sound frames that follow one another from `offset` on; returns where they end, as `sound_offsets` does. Raises
+    LogError. HOT."""
+    offsets, end = sound_offsets(data, offset, found.alignment)
     found.offsets = np.concatenate((found.offsets, offsets))
     found.frames = np.concatenate((found.frames, headers_at(data, offsets)))
     with suppress(BrokenFrame):
@@ -117,30 +124,37 @@ def _header(data: bytes, file: str, segment: Segment, found: Walk) -> tuple[Segm
     """The header and where frames begin. One that is damaged is made up from what the file's name and first frame say."""
     try:
         found.header = parse_header(data)
-        return found.header, HEADER_BYTES
+        found.alignment = found.header.alignment
+        return found.header, found.header.begin
     except BrokenHeader as error:
         for at, frame in sound_frames(data, 0, file):
-            lost_to = frame.previous if at > HEADER_BYTES else -1
+            found.alignment = REMOTE_ALIGNMENT if _is_remote(file) and at % REMOTE_ALIGNMENT == 0 else 1
+            lost_to = frame.previous if at > aligned(HEADER_BYTES, found.alignment) else -1
             detail = f"the segment header{' and what followed it are' if lost_to >= 0 else ' is'} damaged: {error.message}"
             found.marks.append(Mark(DAMAGED, 0, at, segment.epoch, 0, lost_to, detail))
-            return SegmentHeader(frame.log, segment.epoch, frame.first_seq, segment.wal), at
+            return SegmentHeader(frame.log, segment.epoch, frame.first_seq, segment.wal, found.alignment), at
         scan_segment(data, file)
         if data:
             found.marks.append(Mark(TORN, 0, len(data), segment.epoch, detail="torn before anything was in it"))
         return None, 0
 
 
+def _is_remote(file: str) -> bool:
+    return parse_remote_name(file.rpartition("/")[2]) is not None
+
+
 def _judged(data: bytes, offset: int, file: str, header: SegmentHeader, found: Walk) -> int | None:
-    """Judges bytes at `offset` that are no frame: None when torn; when damaged, the place of the next sound frame."""
-    last_seq = max(found.last_seq, header.first_seq - 1)
-    remote = parse_remote_name(file.rpartition("/")[2]) is not None
+    """Judges bytes at `offset` that are no frame, or no zeros behind one: None when torn; when damaged, the place of the next
+    sound frame."""
+    last_seq, remote = max(found.last_seq, header.first_seq - 1), _is_remote(file)
     first: tuple[int, int] | None = None
     for at, frame in sound_frames(data, offset, file):
         first = first or (at, frame.previous)
-        if frame.committed > last_seq and attests(frame, header, remote=remote):
+        if frame.committed >= seq_of(offset, last_seq, header) and attests(frame, header, remote=remote):
             sound, lost_to = first
             lost = f"sequences {last_seq + 1} to {lost_to} stood there" if lost_to > last_seq else "nothing that stands is lost"
-            detail = f"{sound - offset} bytes are no sound frame: {lost}, as the sound frames behind them say"
+            what = "padding, and not all zero" if is_padding(offset, header) else "no sound frame"
+            detail = f"{sound - offset} bytes are {what}: {lost}, as the sound frames behind them say"
             found.marks.append(Mark(DAMAGED, offset, sound, frame.epoch, last_seq + 1, lost_to, detail))
             return sound
     found.marks.append(Mark(TORN, offset, len(data), header.epoch, last_seq + 1, detail="a torn tail: never durable"))

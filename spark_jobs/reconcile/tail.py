@@ -2,7 +2,7 @@
 
 A tail is one of: a quarantine's file (`.frames`) or its manifest (`.json`, which knows keys and no rows), a folder of `.frames`
 files, a folder of WAL segments.
-What always holds: each change is of one row, (table, key), and tells the version of the tail's last record of it; a file that
+What always holds: each change is of one row, (table, key), and has the version of the tail's last record of it; a file that
 is damaged anywhere is an error: half a tail must not be taken for the whole.
 """
 
@@ -31,7 +31,7 @@ _SHAPES = "a quarantine's .frames file or .json manifest, a folder of .frames fi
 
 class Change(NamedTuple):
     """The sum of the tail's records of one row. `value`: of an upsert the whole row, of an update the columns that it
-    changed, of a delete None; None too where only a manifest tells of it. `version`, `seq`, `epoch`: of the last record."""
+    changed, of a delete None; None too where only a manifest names it. `version`, `seq`, `epoch`: of the last record."""
 
     operation: str
     value: bytes | None

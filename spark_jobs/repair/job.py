@@ -1,7 +1,7 @@
 """The job `repair`: writes the rows that a `compare` found different, through the active, as ordinary writes.
 
 Settings: `audit` (name, its beginning, or folder, of a compare that found differences), `write` (yes: write; without it
-nothing is written, and it is told what would be), `truth` (the site whose rows are right; without it the active's, where it
+nothing is written, and it says what would be), `truth` (the site whose rows are right; without it the active's, where it
 was the active at the comparison too, and rows of the kind `damaged` are left).
 
 What always holds: nothing is written without `write=yes`; a row that has changed since the audit is left as it is. Findings

@@ -85,7 +85,7 @@ class AuditFolder:
         self.write_text(SUMMARY, json.dumps(summary, indent=2, default=str) + "\n")
 
     def clear_results(self) -> None:
-        """Before an audit that failed is told: nothing that looks like a result stays."""
+        """Before a failed audit is reported: nothing that looks like a result stays."""
         for path in self.part.iterdir():
             if path.name != SPARK_LOG:
                 path.unlink()

@@ -77,7 +77,7 @@ class Frame:
 
     @property
     def crc(self) -> int:
-        """Returns the CRC of header and payload, as in the bytes: with the position it tells this frame from any other."""
+        """Returns the CRC of header and payload, as in the bytes: with the position it is this frame's alone."""
         return int.from_bytes(self.data[_CRC_OFFSET:HEADER_BYTES], "little")
 
     @property

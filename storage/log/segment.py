@@ -1,10 +1,12 @@
 """Segment files: names, header, and what stands in one file after a crash.
 
-A segment is a 64-byte header and then frames, back to back; a local one is preallocated with zeros behind them. Remote
-segments have the same format and the WAL segment's name as prefix: `<epoch>-<index>` and `<epoch>-<index>.<n>`.
-Header, little endian: magic 4s | version B | zero B | log H | epoch Q | first_seq Q | WAL name 36s | crc32c I
+A segment is a 64-byte header and then frames. A local one has them back to back, and is preallocated with zeros behind them.
+Remote segments have the WAL segment's name as prefix, `<epoch>-<index>` and `<epoch>-<index>.<n>`, and each of their frames
+begins at a multiple of REMOTE_ALIGNMENT, with zeros (padding) between.
+Header, little endian: magic 4s | version B | log2 of the alignment B | log H | epoch Q | first_seq Q | WAL name 36s | crc32c I
 
-What always holds: a header is synced before the first frame is written; frames lie in the order they were made in;
+What always holds: a header is synced before the first frame is written; frames lie in the order they were made in; a frame's
+padding goes out in one append with it, so that no append writes into the 512 bytes in which an acknowledged frame ends;
 a torn TAIL is cut, DAMAGE is an error that names file and offset. The difference: several frames may go out in one
 write and one sync, so a power loss may tear one and leave later ones whole, though none was ever durable. But a frame's
 `committed` names a sequence that was durable before the frame was made; a whole frame that attests anything of what is
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import crc32c
@@ -30,6 +32,8 @@ from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 MAGIC = b"TLS1"
 VERSION = 1
+REMOTE_ALIGNMENT = 512  # HDFS's checksum chunk: a DataNode that dies in mid append loses all that stands in the last one
+_ALIGNMENT_BITS_MAX = 16
 _HEADER = struct.Struct("<4sBBHQQ36sI")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
@@ -63,18 +67,26 @@ def parse_remote_name(name: str) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """`first_seq`: no frame in this file is below it (the next one expected when the file was made)."""
+    """`first_seq`: no frame in this file is below it (the next one expected when the file was made). `alignment`: a power of
+    two, in bytes; each frame begins at a multiple of it."""
 
     log: int
     epoch: int
     first_seq: int
     wal: str
+    alignment: int = 1
+
+    @property
+    def begin(self) -> int:
+        """The offset of the first frame."""
+        return aligned(HEADER_BYTES, self.alignment)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """The content of one file. `header` None: the file was torn before anything was in it. `end`: offset behind the
-    last whole frame. `torn`: something that is not zero follows `end`."""
+    """The content of one file. `header` None: the file was torn before anything was in it. `end`: the offset where the next
+    frame would begin, which a file that was cut off may not reach; behind the last frame itself when its padding is not zero.
+    `torn`: something that is not zero follows `end`."""
 
     header: SegmentHeader | None
     frames: list[Frame]
@@ -82,22 +94,40 @@ class SegmentScan:
     torn: bool
 
 
+def aligned(offset: int, alignment: int) -> int:
+    """The first multiple of `alignment` that is not below `offset`."""
+    return offset + -offset % alignment
+
+
 def encode_header(header: SegmentHeader) -> bytes:
-    """64 bytes, CRC at their end."""
-    bare = _HEADER.pack(MAGIC, VERSION, 0, header.log, header.epoch, header.first_seq, header.wal.encode("ascii"), 0)
-    return bare[:_CRC_OFFSET] + crc32c.crc32c(bare[:_CRC_OFFSET]).to_bytes(4, "little")
+    """64 bytes, CRC at their end, and zeros up to the place of the first frame."""
+    bits, wal = header.alignment.bit_length() - 1, header.wal.encode("ascii")
+    bare = _HEADER.pack(MAGIC, VERSION, bits, header.log, header.epoch, header.first_seq, wal, 0)
+    whole = bare[:_CRC_OFFSET] + crc32c.crc32c(bare[:_CRC_OFFSET]).to_bytes(4, "little")
+    return whole.ljust(header.begin, b"\0")
+
+
+def encode_frames(frames: Iterable[Frame], alignment: int) -> bytes:
+    """The bytes of `frames` in a segment: each with zeros behind it, up to where another one may begin. HOT."""
+    return b"".join([part for frame in frames for part in (frame.data, _ZEROS[: -len(frame.data) % alignment])])
 
 
 def parse_header(data: bytes) -> SegmentHeader:
-    """The inverse of `encode_header`. Raises BrokenHeader; LogError for a format version of another release."""
+    """The inverse of `encode_header`; frames may follow, and the zeros may be missing. Raises BrokenHeader; LogError for a
+    format of another release."""
     if len(data) < HEADER_BYTES:
         raise BrokenHeader("the file ends inside its segment header", offset=0)
-    magic, version, _, log, epoch, first_seq, wal, crc = _HEADER.unpack_from(data)
+    magic, version, bits, log, epoch, first_seq, wal, crc = _HEADER.unpack_from(data)
     if magic != MAGIC or crc32c.crc32c(data[:_CRC_OFFSET]) != crc:
         raise BrokenHeader("no sound segment header begins here", offset=0)
     if version != VERSION:
         raise LogError(f"segment format version {version} is not known to this release (it knows {VERSION})")
-    return SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"))
+    if bits > _ALIGNMENT_BITS_MAX:
+        raise LogError(f"segment alignment 2^{bits} is not known to this release (it knows 2^{_ALIGNMENT_BITS_MAX} at most)")
+    header = SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"), 1 << bits)
+    if data[HEADER_BYTES : header.begin].strip(b"\0"):
+        raise BrokenHeader("something other than zeros stands between the segment header and the first frame", offset=0)
+    return header
 
 
 def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan:
@@ -116,28 +146,43 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
                 file=file_name, offset=0, sound_offset=at,
             ) from error
         return SegmentScan(None, [], 0, torn=not _is_zero(data, 0))
-    frames, end = _read_frames(data, file_name)
+    frames, end = _read_frames(data, file_name, header)
     if _is_zero(data, end):
         return SegmentScan(header, frames, end, torn=False)
     last_seq = frames[-1].last_seq if frames else max(after_seq, header.first_seq - 1)
     remote = parse_remote_name(file_name.rpartition("/")[2]) is not None
     for at, frame in sound_frames(data, end, file_name):
-        if frame.committed > last_seq and attests(frame, header, remote=remote):
+        if frame.committed >= seq_of(end, last_seq, header) and attests(frame, header, remote=remote):
+            damaged = (
+                f"the padding at offset {end} is damaged, it is not all zero" if is_padding(end, header)
+                else f"the frame at offset {end} is damaged: sequence {last_seq + 1} should follow there"
+            )
             raise DamagedLog(
-                f"{file_name}: the frame at offset {end} is damaged: sequence {last_seq + 1} should follow there, and the"
-                f" sound {frame!r} at offset {at} proves that {frame.committed} had been committed; {_REMEDY}",
+                f"{file_name}: {damaged}, and the sound {frame!r} at offset {at} proves that {frame.committed} had been"
+                f" committed; {_REMEDY}",
                 file=file_name, offset=end, sound_offset=at, committed=frame.committed,
             )
     return SegmentScan(header, frames, end, torn=True)
 
 
+def is_padding(offset: int, header: SegmentHeader) -> bool:
+    """Returns True when no frame may begin at `offset`, where reading ended: the padding there is not zero."""
+    return offset % header.alignment != 0
+
+
+def seq_of(offset: int, last_seq: int, header: SegmentHeader) -> int:
+    """The sequence that was not durable before the bytes at `offset` were, where reading ended behind `last_seq`: padding goes
+    out with the frame before it."""
+    return last_seq if is_padding(offset, header) else last_seq + 1
+
+
 def frames_before_damage(data: bytes, file_name: str) -> list[Frame]:
     """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none."""
     try:
-        parse_header(data)
+        header = parse_header(data)
     except BrokenHeader:
         return []
-    return _read_frames(data, file_name)[0]
+    return _read_frames(data, file_name, header)[0]
 
 
 def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:
@@ -155,12 +200,16 @@ def _parse_at(data: bytes, offset: int, file_name: str) -> Frame | None:
         raise LogError(f"{file_name}, offset {offset}: {error.message}", file=file_name, offset=offset) from error
 
 
-def _read_frames(data: bytes, file_name: str) -> tuple[list[Frame], int]:
+def _read_frames(data: bytes, file_name: str, header: SegmentHeader) -> tuple[list[Frame], int]:
+    """The frames up to the first place that holds none, and that place, or the first padding that is not zero."""
     frames: list[Frame] = []
-    offset = HEADER_BYTES
+    offset = header.begin
     while (frame := _parse_at(data, offset, file_name)) is not None:
         frames.append(frame)
-        offset += len(frame.data)
+        end = offset + len(frame.data)
+        offset = aligned(end, header.alignment)
+        if data[end:offset].strip(b"\0"):
+            return frames, end
     return frames, offset
 
 

@@ -1,6 +1,6 @@
 """Column predicates: the `where` of a scan and the conditions of check-and-mutate, compiled against a schema.
 
-The JSON form is a list, all of which must hold: [{"column": "carrier", "op": "=", "value": "UA"}, ...].
+The JSON form is a list whose every member must hold: [{"column": "carrier", "op": "=", "value": "UA"}, ...].
 
 | op | value | columns |
 |---|---|---|

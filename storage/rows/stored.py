@@ -2,7 +2,7 @@
 
 What always holds: what passes is what this release itself would have stored. A key is the canonical key of its values; a value
 is the canonical map of columns that the table has, or had, each as its type's reader leaves it; a schema passes the rules of
-the door (schema.py), and each of its column ids is its own. Nothing is changed, and nothing is mended.
+the door (schema.py), and each of its column ids is its own. Nothing is changed, and nothing is repaired.
 Source: protocol.md section 7 (what is checked before it has an effect).
 This module is pure.
 """

@@ -191,7 +191,7 @@ class Activation:
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])
         if self._takes_over:
             for start in unopened_starts(local, remote, self.parts.site, self.parts.engine.applied.epoch):
-                await self.parts.wal.withdraw(start)  # behind it, a copy of what the old active went on from would be cut off
+                await self.parts.wal.withdraw(start)  # behind it, a copy of what the old active continued from would be cut off
                 local.remove(start)
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)

@@ -75,11 +75,11 @@ def _begins_epoch(frame: Frame) -> bool:
 
 
 def check_told(site: str, beat: Beat | None, held: int) -> None:
-    """Raises LogGap when the active `site`, which restarts, holds less than it told the register with its last renewal, while
+    """Raises LogGap when the active `site`, which restarts, holds less than its last renewal in the register says, while
     it acknowledged alone: that was on its disk then, and an older copy of the disk lacks it."""
     if beat is not None and beat.committed_seq > held:
         raise LogGap(
-            f"site {site} acknowledged alone, and told the register that it had committed {beat.committed_seq}, but its "
+            f"site {site} acknowledged alone, and reported to the register that it had committed {beat.committed_seq}, but its "
             f"storage and log end at {held}: they are an older copy, or lack a part; put the newest one back, or give up what "
             f"is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`", held_seq=held,
         )
@@ -89,7 +89,7 @@ def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq:
     """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
 
     The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed. Not
-    `whole`: it is damaged, so where it began cannot be told, and everything from the beginning of the own log is needed.
+    `whole`: it is damaged, so where it began is unknown, and everything from the beginning of the own log is needed.
     """
     if not local:
         return []

@@ -52,8 +52,8 @@ class Opening:
             now = await self._read()
             if self.lease_wait_s is None or now is None or now.home is None or now == waited_on or self.begun == (now, True):
                 return now
-            told = self.begun is None or self.begun[0] != now  # by the old active, which sees this site's register
-            self.blind = self.coordinator.unseen is not None and not told
+            known = self.begun is None or self.begun[0] != now  # by the old active, which sees this site's register
+            self.blind = self.coordinator.unseen is not None and not known
             if self.blind:
                 return now
             await self.clock.sleep(self.lease_wait_s)

@@ -3,7 +3,7 @@
 What always holds (tests/switchover/monitor/test_monitor.py):
 - nothing is advised, and nothing done, before its condition has been seen in every look for its whole time; a gap in the
   looks begins the time anew;
-- it acts only when told to, with a coordinator and the policy `available`; never within the quiet time after any role change,
+- it acts only where set to, with a coordinator and the policy `available`; never within the quiet time after any role change,
   whoever asked for it, and never more often in a window than it may;
 - the state that comes with an action holds it already, so that one step's action is never taken for two.
 Source: protocol.md section 8; switchover-lessons.md (20).
@@ -90,7 +90,7 @@ def step(settings: Thresholds, state: MonitorState, seen: Observation, *, act: b
     if why_not:
         return after, replace(advice, acts_not=why_not)
     done, name = RecentChange(now_s, True, f"{advice.kind} at {advice.site}"), operation_of_key(key)
-    # the site has told of nothing since: what was asked for with the same key before counts, too
+    # the site has reported nothing since: what was asked for with the same key before counts, too
     before = {f"{name} at {asked.at_s}": asked} if (asked := recent.get(name)) is not None else {}
     return (
         MonitorState(now_s, since, after.marks, answers, {**recent, **before, name: done}),

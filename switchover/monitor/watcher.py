@@ -20,17 +20,17 @@ from twinlog.errors import PeerError, TwinlogError
 
 ORDER_ATTEMPTS = 3
 ORDER_RETRY_S = 0.5
-Tell = Callable[[Advice, str], None]  # the advice, and what became of the action, if there was one
+Report = Callable[[Advice, str], None]  # the advice, and what became of the action, if there was one
 
 
 class Watcher:
-    """Calls `tell` with each advice that differs from the one before, and with each action."""
+    """Calls `report` with each advice that differs from the one before, and with each action."""
 
     def __init__(
-        self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, settings: Thresholds, *, act: bool, tell: Tell
+        self, sites: tuple[str, ...], probe: SiteProbe, clock: Clock, settings: Thresholds, *, act: bool, report: Report
     ) -> None:
         self._sites, self._probe, self._clock = sites, probe, clock
-        self._settings, self._act, self._tell = settings, act, tell
+        self._settings, self._act, self._report = settings, act, report
         self._state = MonitorState()
         self._told: tuple[object, ...] = ()
         self._wanted: str | None = None  # the site whose checks the last look needed
@@ -50,7 +50,7 @@ class Watcher:
         face = (advice.kind, advice.id, advice.holds_in_s == 0, bool(advice.acts_not), became)
         if face != self._told:
             self._told = face
-            self._tell(advice, became)
+            self._report(advice, became)
         return advice
 
     async def look(self) -> Observation:

@@ -1,4 +1,4 @@
-"""A role change as a plan: named, idempotent steps, some of which can be undone.
+"""A role change as a plan: named, idempotent steps; some can be undone.
 
 What always holds: a step may be run again after a crash in the middle of it; one that cannot be taken back is not abortable.
 Source: protocol.md section 8.
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one role change, in order. Made anew for each attempt: it may keep what its steps tell each other."""
+    """The steps of one role change, in order. Made anew for each attempt: it may keep what its steps hand to each other."""
 
     kind: str
     steps: Sequence[Step]

@@ -1,4 +1,4 @@
-"""The plan that lets a site go on behind a schema change that its database refuses: the change is applied, and not shown.
+"""The plan that lets a site continue behind a schema change that its database refuses: the change is applied, and not shown.
 
 What always holds: only the change at which this site's storage stands is left out of sight, and only by its epoch and
 sequence; the journal keeps what the database said. Nothing is left out of the log, and no row: both sites mean the same.

@@ -49,7 +49,7 @@ class SwitchoverSettings:
     """Says how close the standby comes, while writes continue, before a switchover stops them for the rest."""
 
     lag_records_max: Annotated[int, Within(0, 100_000_000)] = 10_000
-    lag_max_s: Annotated[float, Within(0.5, 3600)] = 10.0  # since it last heard the active, of which it has applied all before
+    lag_max_s: Annotated[float, Within(0.5, 3600)] = 10.0  # since it last heard the active, whose log up to then it has
 
 
 class Takeover:

@@ -374,8 +374,8 @@ def _journal(facts: CheckFacts) -> Judgement:
 
 def _audit(facts: CheckFacts) -> Judgement:
     """A warning at most: an audit proves what was, and a failover must not wait for one."""
-    own, told = facts.own, [site.last_good_audit_ms for site in (facts.own, facts.peer) if site is not None]
-    known_ms = [ms for ms in told if ms is not None]
+    own, known = facts.own, [site.last_good_audit_ms for site in (facts.own, facts.peer) if site is not None]
+    known_ms = [ms for ms in known if ms is not None]
     if not own.audit_recent_s:
         return Judgement("ok", "not asked for (audits.recent_s is 0)")
     fix = "`twinlog audit run compare`, when there is time for it"

@@ -3,7 +3,7 @@
 What always holds:
 - an entry goes behind the one that its author had read, or nowhere: the name of the next file is taken once; a file that an
   author with old knowledge makes below the newest, where others were deleted, is found out by its author and counts for nobody;
-- each file holds the digest of the one before, which is how an author who was overtaken at once tells that it did go in;
+- each file holds the digest of the one before, by which an author who was overtaken at once sees that it did go in;
 - old files are deleted from the lowest on, by whoever added one.
 Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md.
 """

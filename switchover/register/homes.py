@@ -3,7 +3,7 @@
 What always holds:
 - each value names its home and was decided at the home that the value before it names: a move is decided once, at the old home;
 - the home of a synchronous pair is the DFS of the site that would take over, that of an asynchronous one the active's own:
-  whoever may go on alone reaches the register alone, and a takeover, a restart and a change of mode meet there;
+  whoever may continue alone reaches the register alone, and a takeover, a restart and a change of mode meet there;
 - of two values that were decided apart (an operator forced the home of one) the higher `rank` rules, and what the other one
   gave away or acknowledged stays given away and acknowledged (`reconciled`).
 Source: protocol.md section 5, docs/decisions/2026-11-21-a-register-on-two-dfs.md.
@@ -46,7 +46,7 @@ def next_home(before: PairState | None, new: PairState, first_home: str, sites: 
 
 def stale_takeover(value: PairState | None, site: str) -> str | None:
     """The plan of a takeover by `site` that still has the pair although the old active was degraded by command, out of its
-    sight: that one holds everything, and must be able to go on."""
+    sight: that one holds everything, and must be able to continue."""
     running = value.switching if value is not None and value.home is not None and value.mode == "async" else None
     return running.plan_id if running is not None and (running.site, running.kind) == (site, "takeover") else None
 

@@ -30,7 +30,7 @@ async def known_epochs(engine: StorageEngine, wal: Wal, dfs_by_site: Mapping[str
 
 
 def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
-    """Epochs of which this disk has the log in its own right: applied, or begun in a WAL segment of their own. What was copied
+    """Epochs whose log this disk has in its own right: applied, or begun in a WAL segment of their own. What was copied
     out of a remote log stands in a segment of the epoch that copied it, and may be the beginning only."""
     return {engine.applied.epoch, *(segment.epoch for segment in wal.segments())}
 

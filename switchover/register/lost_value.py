@@ -22,7 +22,7 @@ class KnownEpochs(NamedTuple):
 
 
 def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | None:
-    """The highest epoch known here, of a pair that was open before and of which the register has no record, or none but that
+    """The highest epoch known here, of a pair that was open before and that the register has no record of, or none but that
     it is begun anew. None: it names the active, or the pair is fresh: then a first opening may have stopped half-way."""
     if state is not None and state.active is not None:
         return None

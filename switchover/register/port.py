@@ -34,7 +34,7 @@ class Beat(msgspec.Struct, frozen=True):
 
     committed_seq: int  # it had committed up to here, by its own log alone
     wall_ms: int  # by its clock
-    lease_s: float  # it may go on to acknowledge for so long without another renewal
+    lease_s: float  # it may acknowledge for so long without another renewal
 
 
 class PairState(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class Coordinator(Protocol):
     # ---- where the value can be out of reach alone (two_dfs.py); a register in one place knows all, or does not answer
     @property
     def known(self) -> PairState | None:
-        """The highest value met, to go on from when the value cannot be read: by an operator's command, or as a hint."""
+        """The highest value met, to continue from when the value cannot be read: by an operator's command, or as a hint."""
 
     @property
     def unseen(self) -> str | None:

@@ -82,8 +82,8 @@ def begin_plan(
 
     Refused: another site's plan has the pair (unless `supersede`: an operator's command), a takeover from an asynchronous
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
-    superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, from which this one goes
-    on, does not have the pair any more. `lost_epoch`: a bootstrap by command of a pair whose value was lost (known_epochs.py).
+    superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, which this one continues,
+    does not have the pair any more. `lost_epoch`: a bootstrap by command of a pair whose value was lost (known_epochs.py).
     """
     current = state or PairState()
     running = current.switching
@@ -194,7 +194,7 @@ def downgrade(state: PairState | None, site: str, epoch: int, async_since_seq: i
 def downgrade_closed(state: PairState | None, site: str, async_since_seq: int, opened_here: set[int]) -> PairState:
     """The active that is not open opens its next epoch asynchronously, without the other site's DFS; a restart of its own that
     was begun loses the pair. `async_since_seq`: what its storage holds. Only frames that both logs had were acknowledged below.
-    `opened_here`: the epochs of which this disk has the log (known_epochs.py).
+    `opened_here`: the epochs whose log this disk has (known_epochs.py).
 
     Refused: another site is the active, or its disk was replaced: it could not open, and nobody else without force any more.
     PlanSuperseded: a plan other than its own restart has the pair.

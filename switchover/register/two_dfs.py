@@ -2,7 +2,7 @@
 
 What always holds:
 - a change is decided by one exclusive file on the DFS that the value before it names as home, and copied to the other one, so
-  that each DFS can tell where the value is;
+  that each DFS shows where the value is;
 - a value found on a DFS counts only if it names that DFS as its home, or once it is found at its home; when the home does not
   answer, also that of a higher value met before, nothing is read or changed, except by an operator's command (`force`), which
   makes the own DFS the home;
@@ -82,7 +82,7 @@ class DfsCoordinator:
         return value
 
     async def held(self, value: PairState) -> bool:
-        """Lines that are brought together do not hold each other's values: their rank alone tells."""
+        """Lines that are brought together do not hold each other's values: their rank alone decides."""
         return True
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
@@ -107,7 +107,7 @@ class DfsCoordinator:
             tips = await self._look()
             known = self._known
             if known is None or self._home_of(known) in tips or self._site not in tips:
-                raise  # there is nothing to go on from, or no need to, or nowhere to write it
+                raise  # there is nothing to continue from, or no need to, or nowhere to write it
         # the home first: the change may depend on where it is decided
         new = change(replace(known, home=self._site, home_forced=known.home_forced + 1))
         value = replace(

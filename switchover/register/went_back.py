@@ -17,7 +17,7 @@ from switchover.register.port import PairState
 
 
 def leads_on(value: PairState, met: PairState) -> bool:
-    """False: `value` is older than `met`. True proves nothing where another site went on from an older value."""
+    """False: `value` is older than `met`. True proves nothing where another site continued from an older value."""
     return begun_anew_since(value, met) or rank(value) >= rank(met)
 
 
@@ -43,7 +43,7 @@ def on_another_line(value: PairState, met: PairState) -> str:
 
 
 def never_given(value: PairState, epoch: int) -> str:
-    return f"it is at {_at(value)} and never gave away epoch {epoch}, of which a claim, a log or a storage here knows"
+    return f"it is at {_at(value)} and never gave away epoch {epoch}, which a claim, a log or a storage here knows"
 
 
 def _at(value: PairState) -> str:

@@ -75,7 +75,7 @@ class Rounds:
 def watcher(probe: PairProbe, *, act: bool = True) -> tuple[Watcher, list[tuple[Advice, str]]]:
     told: list[tuple[Advice, str]] = []
     watching = Watcher(
-        ("a", "b"), probe, Rounds(), SETTINGS, act=act, tell=lambda advice, became: told.append((advice, became))
+        ("a", "b"), probe, Rounds(), SETTINGS, act=act, report=lambda advice, became: told.append((advice, became))
     )
     return watching, told
 

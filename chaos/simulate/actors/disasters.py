@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from itertools import pairwise
 
 from chaos.simulate.plan import Fault
 from chaos.simulate.twins.coordinator import PLACE as WITNESS
@@ -19,7 +20,7 @@ from chaos.simulate.twins.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.frame import Flags, Frame, parse_frame
-from storage.log.segment import HEADER_BYTES
+from storage.log.segment import aligned, parse_header
 from twinlog.errors import TwinlogError
 
 Undo = Callable[[], None]
@@ -168,13 +169,14 @@ def _places(data: bytes) -> list[tuple[int, int]]:
     """Returns the ranges where a segment can rot so that later bytes prove it. At its end, damage and a torn write are alike:
     there no reader could know, and whoever stores the file has to."""
     frames: list[tuple[int, Frame]] = []
-    offset = HEADER_BYTES
-    while True:
-        try:
+    try:
+        header = parse_header(data)
+        offset = header.begin
+        while True:
             frames.append((offset, parse_frame(data, offset)))
-        except TwinlogError:
-            break
-        offset += len(frames[-1][1].data)
+            offset = aligned(offset + len(frames[-1][1].data), header.alignment)
+    except TwinlogError:  # it ends there
+        pass
     attested = max((frame.committed for _, frame in frames if not frame.flags & Flags.ASYNC), default=0)
-    found = [(at, at + len(frame.data)) for at, frame in frames[:-1] if frame.last_seq <= attested]
-    return [(0, HEADER_BYTES), *found] if found else []
+    found = [(at, behind) for (at, frame), (behind, _) in pairwise(frames) if frame.last_seq <= attested]
+    return [(0, frames[0][0]), *found] if found else []

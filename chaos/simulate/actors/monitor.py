@@ -97,11 +97,11 @@ class SimMonitor:
         self._process = Process(f"monitor at {place}")
         watcher = Watcher(
             SITES, SimProbe(self._world, place), SimClock(self._world.loop, rate=self._chance.choice((0.95, 1.0, 1.05))),
-            SETTINGS, act=self._world.plan.knobs.monitor == "act", tell=self._tell,
+            SETTINGS, act=self._world.plan.knobs.monitor == "act", report=self._report,
         )
         self._process.spawn(watcher.run(), "watch")
 
-    def _tell(self, advice: Advice, became: str) -> None:
+    def _report(self, advice: Advice, became: str) -> None:
         if became:
             self.acted += 1
             self._note(f"monitor: {advice.kind} at {advice.site}: {became}")

@@ -36,7 +36,8 @@ class Nemesis:
             "crash": self._crash, "pause": self._pause, "cut": self._cut, "isolate": self._isolate,
             "slow-link": self._slow_link, "fail-sync": self._fail_sync, "hang-disk": self._hang_disk,
             "slow-disk": self._slow_disk, "full-disk": self._full_disk, "fail-append": self._fail_append,
-            "hang-dfs": self._hang_dfs, "dfs-down": self._dfs_down, "slow-recovery": self._slow_recovery,
+            "hang-dfs": self._hang_dfs, "dfs-down": self._dfs_down, "crash-dfs": self._crash_dfs,
+            "slow-recovery": self._slow_recovery,
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
             "refuse-change": self._refuse_change,
@@ -80,7 +81,7 @@ class Nemesis:
             here = world.machines[site]
             here.disk.heal()
             here.dfs.heal()
-            here.engine.mend()
+            here.engine.repair()
             self._boot(site)
             life = world.lives[site]
             if life.process.paused:
@@ -158,7 +159,7 @@ class Nemesis:
     def _engine_fails(self, site: str, fault: Fault) -> Undo:
         engine = self._world.machines[site].engine
         engine.break_down("the disk is full")
-        return engine.mend
+        return engine.repair
 
     # ---- DFS and witness
     def _fail_append(self, site: str, fault: Fault) -> None:
@@ -170,6 +171,10 @@ class Nemesis:
 
     def _dfs_down(self, site: str, fault: Fault) -> Undo:
         self._world.machines[site].dfs.down = True
+        return self._world.machines[site].dfs.heal
+
+    def _crash_dfs(self, site: str, fault: Fault) -> Undo:
+        self._world.machines[site].dfs.arm("append", DfsFault(crashes=True))
         return self._world.machines[site].dfs.heal
 
     def _slow_recovery(self, site: str, fault: Fault) -> Undo:

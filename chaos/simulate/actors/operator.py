@@ -30,7 +30,7 @@ from switchover.preflight.loss import at_risk
 from twinlog.errors import LogError, TwinlogError, Unavailable
 
 COMMAND_TIMEOUT_S = 10.0
-PATIENCE_S = 5.0  # how long the handbook lets the pair mend itself before a command
+PATIENCE_S = 5.0  # how long the handbook lets the pair repair itself before a command
 
 
 class Operator:
@@ -107,7 +107,7 @@ class Operator:
 
     # ---- the handbook
     async def on_call(self, healthy: Callable[[], bool], within_s: float) -> bool:
-        """Mend what does not mend itself; whether the pair became healthy in time."""
+        """Repairs what does not repair itself; whether the pair became healthy in time."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + within_s
         last_command_s = loop.time()
@@ -117,12 +117,12 @@ class Operator:
                 self._restore_holders(site)
             if healthy() and not any(self._is_damaged(site) for site in SITES):
                 return True
-            if loop.time() - last_command_s > PATIENCE_S and await self._mend():
+            if loop.time() - last_command_s > PATIENCE_S and await self._repair():
                 last_command_s = loop.time()
             await asyncio.sleep(0.25)
         return healthy() and not any(self._is_damaged(site) for site in SITES)
 
-    async def _mend(self) -> bool:
+    async def _repair(self) -> bool:
         """One command, if there is one to give."""
         state, last = self._world.watch.value, self._world.watch.remembered
         is_lost = state is None or (state.active is None and not state.switching) or self._went_back()

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 import gateway.epoch.commit_rule
+import remote_log.writing.segments
 import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
 from gateway.epoch.commit_log import CommitLog
@@ -30,6 +31,7 @@ _EARLY = "early"
 DISK = ("crash", "fail-sync", "hang-disk", "failover", "degrade")
 TORN = ("crash", "hang-disk", "fail-append", "failover")
 DFS = ("cut", "fail-append", "hang-dfs", "dfs-down", "failover")
+POWER = ("crash-dfs",)
 
 
 # ---- the commit rule
@@ -111,7 +113,7 @@ BUGS = (
         ("two_copies", "liveness"), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 3, 30,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 125, 10,
         ((storage.log.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(
@@ -121,6 +123,10 @@ BUGS = (
     Bug(
         "trim-above-safepoint", "The remote log loses segments that the standby has not applied.", "P9",
         ("two_copies",), 1, 20, ((Trimmer, "trim", _trim_too_much),),
+    ),
+    Bug(
+        "append-beside-acknowledged", "Frames of the remote log follow one another without padding.", "P1",
+        ("two_copies",), 0, 10, ((remote_log.writing.segments, "ALIGNMENT", 1),), POWER,
     ),
     Bug(
         "snapshot-behind-the-group", "A barrier's snapshot is kept when all the frames that came together are applied.", "P4",

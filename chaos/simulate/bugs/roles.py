@@ -129,7 +129,7 @@ async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
 BUGS = (
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
-        ("one_active", "acknowledged", "linearizable"), 2, 20,
+        ("one_active", "acknowledged", "linearizable"), 42, 25,
         (
             (switchover.activation.activation, "fence", _no_fence),
             (remote_log.fencing.reading, "read_segment", _read_though_open),

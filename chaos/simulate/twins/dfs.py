@@ -1,9 +1,10 @@
 """The simulated DFS of one place, with leases as HDFS has them, and its clients.
 
 What always holds: names are given once; appends of one writer land in call order, over one connection, and after the first
-that fails none lands; synced bytes survive everything but `wipe`; until lease recovery has ended, which takes its time, the
-old writer's appends still succeed and are kept, and then none does. What a client is told of a failure says nothing about
-what has happened. Source: remote_log/dfs/port.py, reference for leases: HDFS's recoverLease and isFileClosed.
+that fails none lands; synced bytes survive everything but `wipe` and, in a file's last chunk, a crash of the nodes in mid
+append (DfsFault); until lease recovery has ended, which takes its time, the old writer's appends still succeed and are kept,
+and then none does. What a client is told of a failure says nothing about what has happened.
+Source: remote_log/dfs/port.py, reference for leases: HDFS's recoverLease and isFileClosed.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ from twinlog.errors import DfsError, DfsExists, DfsNotFound, LeaseLost
 CALL_S = (0.0002, 0.0008)  # at least, and so much more at most
 APPEND_S = (0.0003, 0.001)
 RECOVERY_S = (0.005, 0.1)  # least and most
+CHUNK_BYTES = 512  # for which HDFS keeps one CRC
 
 
 @dataclass(frozen=True, slots=True)
 class DfsFault:
     """The fate of one call: `done` says how much of an append's bytes lands (None: some), and from 0.5 on that anything
-    else does happen. Then it fails, or is never `answered`. `flips`: a bit of what landed of an append is wrong."""
+    else does happen. Then it fails, or is never `answered`. `flips`: a bit of what landed of an append is wrong. `crashes`: all
+    nodes die between the data of an append and its CRC, as HDFS keeps it, and are down until `heal`: what stood in the last
+    chunk of the file, if the append writes into that, is lost although it was synced."""
 
     done: float | None = 0.0
     answered: bool = True
     flips: bool = False
+    crashes: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +148,11 @@ class SimDfsCluster:
                 return
             writer.severed = True  # nothing behind it lands
             if error is None and fault is not None:
-                writer.file.data += self._landed(fault, data)
+                if fault.crashes:
+                    self.down = True
+                    del writer.file.data[len(writer.file.data) // CHUNK_BYTES * CHUNK_BYTES :]
+                else:
+                    writer.file.data += self._landed(fault, data)
                 error = DfsError("injected: the append failed")
             if fault is None or fault.answered:
                 writer.answer(error)

@@ -2,7 +2,7 @@
 
 What always holds: a crash, or opening it anew, goes back to the end of some transaction between the last flush and now, for
 a flush in the background may have kept more than was asked for; what was under way has happened wholly or not at all. It
-outlives the processes of its site: call `crash` when one was killed. `break_down` and `mend` (memory.py): a full disk.
+outlives the processes of its site: call `crash` when one was killed. `break_down` and `repair` (memory.py): a full disk.
 Source: storage/engine.py.
 """
 
@@ -40,9 +40,9 @@ class SimEngine(MemoryEngine):
         """The database behind it refuses the next schema change for ever, and whoever asks before is not told."""
         self._will_refuse = True
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undoes `break_down`; what is refused already stays so, and nothing more will be."""
-        super().mend()
+        super().repair()
         self._will_refuse = False
 
     def _check_not_refused(self, frames: Sequence[Frame]) -> None:

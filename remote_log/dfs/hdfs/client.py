@@ -1,7 +1,8 @@
 """Hadoop's client for one HDFS: its settings, its login, and the settings that it must not have.
 
 What always holds: the site's own Hadoop files come first, then what is set here for a log's sake where those say nothing,
-and over both the keys that the configuration names one by one; nothing is read from the environment's class path. Reads that
+and over both the keys that the configuration names one by one; a file's checksum chunk is what the remote log's frames are
+aligned to, whatever any of them says; nothing is read from the environment's class path. Reads that
 may be stale are refused: a writer that lists the claims must see the newest. Source: reference hdfs-clients.md.
 """
 
@@ -14,10 +15,12 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from remote_log.dfs.hdfs.jvm import Java
+from storage.log.segment import REMOTE_ALIGNMENT
 from storage.settings import NotInFile, OneOf, Within
 from twinlog.errors import DfsError
 
 SITE_FILES = ("core-site.xml", "hdfs-site.xml")
+CHUNK_KEY = "dfs.bytes-per-checksum"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def configuration(java: Java, settings: HdfsSettings) -> Any:
             conf.set(key, value)
     for key, value in settings.options.items():
         conf.set(key, value)
+    _pin_chunk(conf, settings)
     authority = urlsplit(settings.url).netloc
     provider = conf.get(f"dfs.client.failover.proxy.provider.{authority}")
     if provider is not None and "Observer" in str(provider):
@@ -92,6 +96,17 @@ def configuration(java: Java, settings: HdfsSettings) -> Any:
             f" ConfiguredFailoverProxyProvider under {settings.section}.options", section=settings.section,
         )
     return conf
+
+
+def _pin_chunk(conf: Any, settings: HdfsSettings) -> None:
+    """Sets the checksum chunk, over the site's Hadoop files too. Raises DfsError for an option that names another one."""
+    wanted = settings.options.get(CHUNK_KEY, str(REMOTE_ALIGNMENT))
+    if wanted != str(REMOTE_ALIGNMENT):
+        raise DfsError(
+            f"{CHUNK_KEY} is {wanted} under {settings.section}.options, and the remote log needs {REMOTE_ALIGNMENT}: a DataNode"
+            " that dies in mid append loses what stands in the last chunk; remove that option", section=settings.section,
+        )
+    conf.set(CHUNK_KEY, wanted)
 
 
 def connect(java: Java, settings: HdfsSettings, user: Any = None) -> Any:

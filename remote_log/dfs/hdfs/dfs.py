@@ -2,7 +2,7 @@
 
 What always holds: the promises of dfs.py, by HDFS's own leases. Nothing is made, listed or read when the root is missing or is
 another folder than at first: an HDFS that was set up anew must not look like an empty one, for "no claims" would mean "not
-fenced"; who may go on with another one, and when, is as in directory.py. A whole small file is written under a hidden name,
+fenced"; who accepts another one, and when, is as in directory.py. A whole small file is written under a hidden name,
 synced, closed, and renamed to a name that must not exist. An append is acknowledged after `hsync` (by setting `hflush`) of
 everything that was queued with it. A file on which HDFS could not sync is never written. Every Java call is made on a thread
 of its own crew and given up at the deadline; then it is unknown whether it happened, and a writer has failed for good.
@@ -35,6 +35,7 @@ from twinlog.errors import DfsError, DfsNotFound
 T = TypeVar("T")
 CALLS_MAX = 32  # at once; one that hangs counts until Java gives it up
 READ_BYTES = 1 << 20
+COLD_DEADLINE_S = 20.0  # at least, until Java has loaded Hadoop's classes: 1 s of CPU, and many where others want it too
 YIELD_S = 0.5  # how long a writer has to close its file itself
 YIELD_POLL_S = 0.05
 
@@ -143,7 +144,7 @@ class HdfsDfs:
         self._recovering.pop(path, None)
 
     async def recover_lease(self, path: str) -> None:
-        """Ask the writer to close; then take its lease. What was begun before goes on, as `is_closed` has it."""
+        """Ask the writer to close; then take its lease. What was begun before continues, as `is_closed` has it."""
         if path not in self._recovering:
             if await self._call("recover the lease of", path, lambda fs: self._mark(fs, path)):
                 return
@@ -243,7 +244,7 @@ class HdfsDfs:
         return False
 
     def _has_replica(self, fs: Any, path: str) -> bool:
-        """True once a DataNode has told the NameNode of the last block. Recovery before that does nothing, and counts."""
+        """True once a DataNode has reported the last block to the NameNode. Recovery before that does nothing, and counts."""
         last = fs.getClient().getLocatedBlocks(f"{self._settings.root}{path}", 0).getLastLocatedBlock()
         return last is None or len(last.getLocations()) > 0
 
@@ -279,6 +280,8 @@ class HdfsDfs:
     # ---- deadlines
     async def _call(self, doing: str, path: str, work: Callable[[Any], T], late: Callable[[T], None] | None = None) -> T:
         """`late` takes back what `work` made when nobody waits for it any more."""
+        deadline_s = self._settings.deadline_s if self._java.is_warm else max(COLD_DEADLINE_S, self._settings.deadline_s)
+
         def guarded() -> T:
             try:
                 fs = self._fs()
@@ -291,17 +294,19 @@ class HdfsDfs:
                     raise found from error
             except self._java.Throwable as error:
                 raise mapped(error, doing, path, self._settings) from error
+            finally:
+                self._java.is_warm = True
 
         if self._login is not None:
             self._login.keep()
         running: asyncio.Future[T] | None = None
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            async with asyncio.timeout(deadline_s):
                 running = await self._crew.start(guarded)
                 return await asyncio.shield(running)
         except TimeoutError as error:
             raise DfsError(
-                f"cannot {doing} {path} below {self._settings.where}: no answer within {self._settings.deadline_s} s, so it is"
+                f"cannot {doing} {path} below {self._settings.where}: no answer within {deadline_s} s, so it is"
                 f" unknown whether it happened; check that HDFS, the network, or {self._settings.section}.url",
                 path=path, setting=self._settings.section,
             ) from error

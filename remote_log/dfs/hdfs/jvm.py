@@ -62,9 +62,11 @@ _started: Java | None = None
 
 
 class Java:
-    """The running machine. Attributes are Java classes by their usual short names."""
+    """The running machine. Attributes are Java classes by their usual short names. `is_warm`: a call has ended, so that the
+    classes which every call needs are loaded."""
 
     def __init__(self, jpype: Any) -> None:
+        self.is_warm = False
         hadoop = "org.apache.hadoop."
         self.bytes = jpype.JArray(jpype.JByte)
         self.direct_buffer = jpype.nio.convertToDirectBuffer

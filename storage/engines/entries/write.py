@@ -27,7 +27,7 @@ class EngineWrite(NamedTuple):
     `emptied`: everything goes but notes, watermark and the progress of a base. `dropped`: tables that lose their rows,
     `without_history`: tables that lose their replaced versions. `history`: for each table, by key and by the version of the
     record that replaced it, the row as it was. `schemas`: tables as they are from now on, None where one is gone. `requests`:
-    idempotency keys with what they answered, in order: one that comes twice is told by its last.
+    idempotency keys with what they answered, in order: one that comes twice counts by its last.
     """
 
     state: EngineState

@@ -27,7 +27,7 @@ REQUEST_TTL_S = 24 * 3600
 
 
 class MemoryEngine:
-    """StorageEngine. `crash`, `break_down` and `mend` are what tests and the simulator do to it."""
+    """StorageEngine. `crash`, `break_down` and `repair` are what tests and the simulator do to it."""
 
     def __init__(self) -> None:
         self._state = MemoryState()
@@ -54,7 +54,7 @@ class MemoryEngine:
         """From here on every write fails, and so does `reopen`."""
         self._broken = why
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Undoes `break_down`. A write that failed meanwhile still has to be followed by `reopen`."""
         self._broken = None
 

@@ -242,7 +242,7 @@ class RocksEngine:
         return self.durable_seq
 
     def _flush(self) -> None:
-        """Applies go on meanwhile; what they add is not counted."""
+        """Applies continue meanwhile; what they add is not counted."""
         refuse_when_failed(self.failure)
         seq = self.applied.seq
         with ROCKS_ERRORS:

@@ -26,7 +26,7 @@ Get = Callable[[bytes], bytes | None]
 
 
 def old_history(view: RocksView, tables: TableSet, now_ms: int, begin: bytes) -> tuple[list[bytes], bytes | None]:
-    """Entries that may go among the next CHUNK from `begin` on, and where to go on (None: all were seen)."""
+    """Entries that may go among the next CHUNK from `begin` on, and where to continue (None: all were seen)."""
     horizons = {number: horizon(now_ms, table.history_s) for number, table in tables.by_id.items()}
     gone: list[bytes] = []
     for seen, (key, _) in enumerate(view.walk((begin, HISTORY[1]))):

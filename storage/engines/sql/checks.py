@@ -87,8 +87,8 @@ def check_shape(dialect: Dialect, table: SqlTable, there: Sequence[Any], key: Se
     for name, column in found.items():
         free = name not in wanted or wanted[name].nullable
         if free and not column["nullable"] and (name in wanted or column["default"] is None):
-            mend = f"ALTER TABLE {table.name} ALTER COLUMN {name} DROP NOT NULL"
-            raise refused(f"has a table {table.name} that refuses rows: {name} is NOT NULL", mend)
+            remedy = f"ALTER TABLE {table.name} ALTER COLUMN {name} DROP NOT NULL"
+            raise refused(f"has a table {table.name} that refuses rows: {name} is NOT NULL", remedy)
 
 
 def _type_name(kind: Any, dialect: Dialect) -> str:

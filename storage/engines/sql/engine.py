@@ -174,7 +174,7 @@ class SqlEngine:
 
     @property
     def _unshown(self) -> Collection[int]:
-        """The tables of which a change is not shown: base data and a rejoin bring schemas that have no sequence."""
+        """The tables with a change that is not shown: base data and a rejoin bring schemas that have no sequence."""
         return unshown.unshown_upto(self._notes.get(unshown.UNSHOWN)).keys()
 
     def _hold(self, state: EngineState, places: TablePlaces) -> None:

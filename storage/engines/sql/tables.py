@@ -6,8 +6,8 @@
     flights, ...       typed columns under the schema's names, then twinlog_key, twinlog_version, twinlog_value
 
 What always holds: `twinlog_key` is the encoded key and the primary key, so the database orders rows as every engine does, with
-no collation in between; `twinlog_value` holds the stored bytes, and what the engine answers comes from there; a table of
-which no schema has come (base data before its end) has only these three columns; a schema that came is shown by
+no collation in between; `twinlog_value` holds the stored bytes, and what the engine answers comes from there; a table
+whose schema has not come (base data before its end) has only these three columns; a schema that came is shown by
 ALTER TABLE, and where that cannot say it (columns of rows that are there already), by a new table that takes the rows.
 Source: storage/engine.py, docs/decisions/2026-11-21-rows-in-sql.md.
 """

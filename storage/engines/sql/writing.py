@@ -1,7 +1,7 @@
 """One write of an engine (entries/write.py), done in the open transaction of an SQL database.
 
 What always holds: what goes goes before anything is put, as everywhere; rows of one table go in one batch; the watermark is
-changed only where it is what the engine believes it to be, so two processes on one database cannot both go on.
+changed only where it is what the engine believes it to be, so two processes on one database cannot both continue.
 On PostgreSQL a batch is copied to a temporary table and upserted from there (the fastest of what was measured:
 docs/performance.md); a small one, and SQLite, take a multiple INSERT ... ON CONFLICT. Blocking.
 """

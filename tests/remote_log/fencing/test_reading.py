@@ -80,6 +80,14 @@ async def test_where_a_remote_log_begins(dfs: Dfs) -> None:
     assert await begins_after(dfs, LAYOUT, 2) is None, "it cannot be told, so nothing is said"
 
 
+async def test_where_a_remote_log_begins_whose_frames_are_padded(dfs: Dfs) -> None:
+    await closed_segment(dfs, segment(1), segment_bytes([], alignment=512))
+    assert await begins_after(dfs, LAYOUT, 2) is None
+    await closed_segment(dfs, segment(1, 1), segment_bytes(run(5, 2), alignment=512))
+    assert await begins_after(dfs, LAYOUT, 2) == 4
+    assert await read_frames(dfs, LAYOUT, 2) == run(5, 2)
+
+
 async def test_what_is_missing_from_a_remote_log_is_named(dfs: Dfs) -> None:
     assert await missing_from(dfs, LAYOUT, 2) == f"the claim {LAYOUT.claim(2)}"
     await claim(dfs, LAYOUT, 2, content_of("p"))

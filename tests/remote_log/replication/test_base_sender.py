@@ -262,7 +262,7 @@ async def test_after_the_storage_was_opened_anew_the_base_begins_again() -> None
     standby.engine.break_down("the disk is full")  # a flush finds it out, between two parts
     with pytest.raises(EngineFailed):
         await standby.sink.reopen_storage()
-    standby.engine.mend()
+    standby.engine.repair()
     await standby.sink.reopen_storage()
     assert await standby.follow() == "loading"
     for call in (standby.part(2), standby.done(2)):

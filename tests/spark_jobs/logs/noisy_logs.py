@@ -16,7 +16,7 @@ from spark_jobs.logs.runs import fold, run_begins
 from spark_jobs.logs.walk import Walk, walk
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
-from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
+from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, encode_frames, encode_header, remote_name, wal_name
 
 FIRST_SEQ = (1 << 20) - 150  # so that sequences cross from one bucket into another
 Segments = dict[tuple[int, int], list[Frame]]  # (epoch, index) -> what was written there
@@ -101,8 +101,9 @@ def write(noise: random.Random, folder: Path, segments: Segments, damaged: int, 
     chosen = noise.sample(list(segments), min(damaged, len(segments)))
     for (epoch, index), frames in segments.items():
         first_seq = min(frame.first_seq for frame in frames)
-        data = bytearray(encode_header(SegmentHeader(0, epoch, first_seq, wal_name(epoch, index))))
-        data += b"".join(frame.data for frame in frames)
+        alignment = REMOTE_ALIGNMENT if remote else 1
+        data = bytearray(encode_header(SegmentHeader(0, epoch, first_seq, wal_name(epoch, index), alignment)))
+        data += encode_frames(frames, alignment)
         if (epoch, index) in chosen:
             place = noise.randrange(len(data))
             data[place] ^= 1

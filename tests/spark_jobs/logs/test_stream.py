@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from spark_jobs.logs.columns import LOG_SCHEMA
 from spark_jobs.logs.files import LogFolder, list_log
 from spark_jobs.logs.stream import LogStreamReader, latest
 from storage.log.frame import Frame
-from storage.log.segment import HEADER_BYTES, wal_name
+from storage.log.segment import HEADER_BYTES, remote_name, wal_name
 from tests.spark_jobs.log_rig import flip, offset_of
 from tests.storage.log.frames import run, segment_bytes
 from twinlog.errors import DamagedLog, InvalidInput, LogGap
@@ -46,6 +47,27 @@ def test_a_write_on_its_way_is_read_when_it_is_there(tmp_path: Path) -> None:
     assert far(tmp_path, first) == first
     put(tmp_path, 1, FRAMES[:7])
     assert far(tmp_path, first) == {"segments": {wal_name(1, 1): offset_of(FRAMES, 7)}, "epoch": 1, "seq": 14}
+
+
+@pytest.mark.parametrize("torn", [0, 40, 200])
+def test_padded_frames_are_read_each_once_also_when_an_append_is_on_its_way(tmp_path: Path, torn: int) -> None:
+    """`torn`: how much of a frame and its padding is there; the frame has fewer bytes than 200."""
+    folder = tmp_path / "000000000001"
+    folder.mkdir()
+    file, name = folder / remote_name(wal_name(1, 1), 0), f"000000000001/{remote_name(wal_name(1, 1), 0)}"
+    file.write_bytes(segment_bytes([], first_seq=1, alignment=512, zeros=0))
+    offset = far(tmp_path)
+    assert offset["segments"] == {name: HEADER_BYTES}
+    read: list[int] = []
+    reader = LogStreamReader(LogFolder(str(tmp_path)), LOG_SCHEMA, "")
+    for held in (5, 5, 6, 12):
+        file.write_bytes(segment_bytes(FRAMES[:held], alignment=512, zeros=0) + FRAMES[held].data.ljust(512, b"\0")[:torn])
+        before, offset = offset, far(tmp_path, offset)
+        for part in reader.partitions(before, offset):  # type: ignore[arg-type]
+            read += [seq for batch in reader.read(part) for seq in batch.column("seq").to_pylist()]
+    assert read == list(range(1, len(read) + 1))
+    assert len(read) == (26 if torn == 200 else 24)
+    assert offset["segments"] == {name: 512 * (len(read) // 2 + 1)}
 
 
 def test_segments_come_and_go(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import DAMAGED, EPOCH, MISPLACED, TORN, UNREADABLE, Mark, Walk, walk
-from storage.log.frame import Flags, Frame, make_frame
+from storage.log.frame import Flags, Frame, make_frame, parse_frame
 from storage.log.record import EpochStart, Record, RecordKind
-from storage.log.segment import HEADER_BYTES, SegmentScan, scan_segment, wal_name
-from tests.spark_jobs.log_rig import places
+from storage.log.segment import HEADER_BYTES, SegmentScan, remote_name, scan_segment, wal_name
 from tests.storage.log.frames import a_frame, run, segment_bytes
 from twinlog.errors import DamagedLog
 
 NAME = wal_name(1, 1)
+REMOTE = remote_name(NAME, 1)
 SEGMENT = Segment(NAME, 0, 1, NAME, 0)
 FRAMES = run(1, 12, count=2)
 
@@ -131,17 +131,19 @@ def test_the_start_of_an_epoch_is_marked() -> None:
     assert found.marks == [Mark(EPOCH, HEADER_BYTES, HEADER_BYTES + len(start.data), 1, 5, 3, "takeover by b")]
 
 
-PLACES = st.integers(0, begin(12) - 1)
-
-
+@pytest.mark.parametrize("alignment", [1, 512])
 @settings(max_examples=300, deadline=None)
-@given(place=PLACES, more=PLACES, bit=st.integers(0, 7), cut=st.integers(0, begin(12) + 200))
-def test_readers_and_the_walk_agree_on_every_flip(place: int, more: int, bit: int, cut: int) -> None:
+@given(source=st.data(), bit=st.integers(0, 7))
+def test_readers_and_the_walk_agree_on_every_flip(alignment: int, source: st.DataObject, bit: int) -> None:
     """storage/log/segment.py's scan is what readers take: its frames come first, and damage is what it calls damage."""
-    data = flipped(flipped(segment_bytes(FRAMES), place, bit), more, 7 - bit)[:cut]
-    found = walked(data)
+    whole = segment_bytes(FRAMES, alignment=alignment)
+    places = st.integers(0, len(whole) - 201)
+    data = flipped(flipped(whole, source.draw(places), bit), source.draw(places), 7 - bit)
+    data = data[: source.draw(st.integers(0, len(whole)))]
+    name = NAME if alignment == 1 else REMOTE
+    found = walk(data, f"/log/{name}", Segment(name, 0, 1, NAME, 0))
     bad = [mark for mark in found.marks if mark.kind in (DAMAGED, UNREADABLE)]
-    scan, damage = _scanned(data)
+    scan, damage = _scanned(data, name)
     if scan is None:
         assert (bad[0].kind, bad[0].offset) == (DAMAGED, damage)
     else:
@@ -149,14 +151,25 @@ def test_readers_and_the_walk_agree_on_every_flip(place: int, more: int, bit: in
         assert seqs(found) == [frame.first_seq for frame in scan.frames]
         assert any(mark.kind == TORN for mark in found.marks) == scan.torn
     sound = {frame.data for frame in FRAMES}
-    for at, to in places(found):
-        assert data[at:to] in sound
+    for at in found.offsets.tolist():
+        assert parse_frame(data, at).data in sound
+    assert all(end % alignment == 0 for end in found.ends)
 
 
-def _scanned(data: bytes) -> tuple[SegmentScan | None, object]:
+@pytest.mark.parametrize(("place", "offset"), [(-1, "end"), (0, "end"), (100, "header")])
+def test_padding_that_is_not_zero_is_marked_and_the_frames_behind_are_found(place: int, offset: str) -> None:
+    data = segment_bytes(FRAMES, alignment=512)
+    end = 512 + len(FRAMES[0].data)
+    at, marked = (place, 0) if offset == "header" else ((end if place == 0 else 1023), end)
+    found = walk(flipped(data, at), f"/log/{REMOTE}", Segment(REMOTE, 0, 1, NAME, 0))
+    assert seqs(found) == [frame.first_seq for frame in FRAMES]
+    assert [(mark.kind, mark.offset, mark.last_seq < mark.seq) for mark in found.marks] == [(DAMAGED, marked, True)]
+
+
+def _scanned(data: bytes, name: str) -> tuple[SegmentScan | None, object]:
     """Returns the scan of the product's readers, or the place where they find damage."""
     try:
-        return scan_segment(data, f"/wal/{NAME}"), None
+        return scan_segment(data, f"/log/{name}"), None
     except DamagedLog as error:
         return None, error.fields["offset"]
 

@@ -133,6 +133,6 @@ class EngineKeptContract:
                 await rig.engine.keep_snapshot("kept", 1)
             assert held(rig.engine) == []
         finally:
-            rig.mend()
+            rig.repair()
         await rig.engine.reopen()
         assert held(rig.engine) == []

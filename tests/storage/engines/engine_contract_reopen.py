@@ -79,7 +79,7 @@ class EngineReopenContract:
                 await engine.flush()
             await engine.apply([frame])
         await fail(rig)
-        rig.mend()
+        rig.repair()
         await engine.reopen()
         assert engine.failure is None
         held = await check_prefix(engine, frames, durable)
@@ -95,7 +95,7 @@ class EngineReopenContract:
         await engine.apply(frames[1:2])
         await fail(rig)
         assert engine.failure
-        rig.mend()
+        rig.repair()
         base, cut = engine.load_base([], [], b"", True, {}), engine.replace_rows([], 1, 1, 1)
         for attempt in (engine.apply(frames[2:3]), engine.flush(), base, cut):
             with pytest.raises(EngineFailed, match="opened anew"):
@@ -118,7 +118,7 @@ class EngineReopenContract:
             with pytest.raises(EngineFailed):
                 await engine.apply(frames[3:])
             engine.counters()
-        rig.mend()
+        rig.repair()
         await engine.reopen()
         assert await check_prefix(engine, frames, 2) < 4
 

@@ -55,7 +55,7 @@ class EngineTrialContract:
             with pytest.raises(EngineFailed):
                 await rig.engine.prepare_schema(1, encode_schema(CHANGES["swap"]))
         finally:
-            rig.mend()
+            rig.repair()
 
 
 async def apply_and_flush(rig: Rig, frame: Frame) -> None:

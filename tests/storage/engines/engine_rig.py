@@ -32,7 +32,7 @@ class Rig(Protocol):
     def break_down(self) -> None:
         """From here on the engine cannot make anything durable, nor be opened."""
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Takes away what was in the way."""
 
 

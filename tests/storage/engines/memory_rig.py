@@ -19,5 +19,5 @@ class MemoryRig:
     def break_down(self) -> None:
         self.engine.break_down("injected")
 
-    def mend(self) -> None:
-        self.engine.mend()
+    def repair(self) -> None:
+        self.engine.repair()

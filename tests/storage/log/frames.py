@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
-from storage.log.segment import SegmentHeader, encode_header, wal_name
+from storage.log.segment import SegmentHeader, encode_frames, encode_header, wal_name
 
 
 def a_frame(
@@ -32,8 +32,9 @@ def run(first_seq: int, frames: int, *, epoch: int = 1, count: int = 1, lag: int
 
 
 def segment_bytes(
-    frames: Sequence[Frame], *, epoch: int = 1, index: int = 1, first_seq: int | None = None, zeros: int = 200
+    frames: Sequence[Frame], *, epoch: int = 1, index: int = 1, first_seq: int | None = None, zeros: int = 200,
+    alignment: int = 1,
 ) -> bytes:
     first = first_seq if first_seq is not None else frames[0].first_seq if frames else 1
-    header = encode_header(SegmentHeader(0, epoch, first, wal_name(epoch, index)))
-    return header + b"".join(frame.data for frame in frames) + bytes(zeros)
+    header = encode_header(SegmentHeader(0, epoch, first, wal_name(epoch, index), alignment))
+    return header + encode_frames(frames, alignment) + bytes(zeros)

@@ -141,7 +141,7 @@ def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeyp
         return value
 
     monkeypatch.setattr(RememberingCoordinator, "_judged", believed)
-    result = Run(parse(BACK + "at 4.1 crash a for 0.5\n")).execute()
+    result = Run(parse(BACK + "at 4.2 crash a for 0.5\n")).execute()
     assert {violation.promise for violation in result.violations} & {"P1", "P2", "P3"}
 
 

@@ -114,7 +114,7 @@ def test_it_fails_until_it_is_opened_anew() -> None:
         for refused in (engine.apply(frames[2:]), engine.flush(), engine.reopen()):
             with pytest.raises(EngineFailed, match="disk is full"):
                 await refused
-        engine.mend()
+        engine.repair()
         with pytest.raises(EngineFailed):
             await engine.apply(frames[2:])
         await engine.reopen()

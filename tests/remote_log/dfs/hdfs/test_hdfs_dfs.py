@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
@@ -14,11 +15,12 @@ import pytest
 
 from chaos.servers.hdfs_cluster import HdfsCluster
 from remote_log.dfs.hdfs import writer as hdfs_writer
-from remote_log.dfs.hdfs.client import HdfsSettings, configuration
+from remote_log.dfs.hdfs.client import CHUNK_KEY, HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
 from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
+from storage.log.segment import REMOTE_ALIGNMENT
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.dfs.hdfs.rig import HEAP_BYTES, Open, be_unwilling, opener
 from twinlog.errors import DfsError, LeaseLost, LeaseNotRecovered
@@ -155,6 +157,18 @@ async def test_a_data_node_that_hangs_fails_its_writer_alone(faulty_hdfs: HdfsCl
     with pytest.raises(DfsError):
         await writer.append(b"not even now")
     await writer.close()
+
+
+async def test_a_first_call_waits_until_java_has_its_classes(open_dfs: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    dfs, loaded = open_dfs(deadline_s=0.2), threading.Event()
+    monkeypatch.setattr(dfs, "_fs", lambda: None)
+    monkeypatch.setattr(dfs._java, "is_warm", False)
+    asyncio.get_running_loop().call_later(0.5, loaded.set)
+    assert await dfs._call("look at", "/p", lambda _: loaded.wait(60))
+    loaded.clear()
+    with pytest.raises(DfsError, match=r"no answer within 0\.2 s"):
+        await dfs._call("look at", "/p", lambda _: loaded.wait(60))
+    loaded.set()
 
 
 async def test_a_name_node_that_hangs_ends_every_call_at_the_deadline(faulty_hdfs: HdfsCluster, open_dfs: Open) -> None:
@@ -296,13 +310,16 @@ async def test_hadoops_own_files_and_keys(tmp_path: Any) -> None:
     """The site's files over our defaults, single keys over both; observers, whose reads may be old, are refused."""
     (tmp_path / "hdfs-site.xml").write_text(
         "<configuration><property><name>dfs.client.socket-timeout</name><value>77</value></property>"
-        "<property><name>dfs.replication</name><value>2</value></property></configuration>"
+        "<property><name>dfs.replication</name><value>2</value></property>"
+        "<property><name>dfs.bytes-per-checksum</name><value>4096</value></property></configuration>"
     )
     settings = HdfsSettings("hdfs://pair/x", "dfs.own", conf_dir=tmp_path, options={"dfs.replication": "3"})
     conf = configuration(java(HEAP_BYTES), settings)
     shown = [str(conf.get(key)) for key in (
-        "dfs.client.socket-timeout", "dfs.replication", "dfs.client.block.write.replace-datanode-on-failure.policy")]
-    assert shown == ["77", "3", "NEVER"]
+        "dfs.client.socket-timeout", "dfs.replication", "dfs.client.block.write.replace-datanode-on-failure.policy", CHUNK_KEY)]
+    assert shown == ["77", "3", "NEVER", str(REMOTE_ALIGNMENT)], "the last one whatever the files say"
+    with pytest.raises(DfsError, match=r"dfs\.bytes-per-checksum is 4096 under dfs\.own\.options, .*; remove that option"):
+        configuration(java(HEAP_BYTES), replace(settings, options={CHUNK_KEY: "4096"}))
     provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider"
     observing = {"dfs.client.failover.proxy.provider.pair": provider}
     with pytest.raises(DfsError, match=r"observer NameNodes.*dfs\.own\.options"):

@@ -1,5 +1,5 @@
 """Faults of HDFS under a log: nothing that was acknowledged is lost, nothing is written behind a fence, every error is
-clear."""
+clear. The appends are aligned, as those of the remote log are (test_hdfs_torn_chunk.py says what becomes of others)."""
 
 from __future__ import annotations
 

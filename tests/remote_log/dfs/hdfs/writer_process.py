@@ -14,7 +14,7 @@ from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import end_process, java
 from twinlog.errors import DfsError
 
-FRAME = b"%06d."
+FRAME = b"%06d." + bytes(505)  # with the number in it a whole checksum chunk, as the remote log appends
 
 
 async def main(url: str, path: str) -> None:

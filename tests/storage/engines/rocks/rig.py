@@ -58,7 +58,7 @@ class RocksRig:
         folder = self._root / str(self._life)
         folder.rename(folder.with_name("away"))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         folder = self._root / str(self._life)
         shutil.rmtree(folder, ignore_errors=True)  # attempts to open it left an empty one
         folder.with_name("away").rename(folder)

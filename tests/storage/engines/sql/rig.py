@@ -117,7 +117,7 @@ class PostgresRig:
         self._allow(False)
         self._throw_out()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self._allow(True)
 
     def _allow(self, yes: bool) -> None:
@@ -162,6 +162,6 @@ class SqliteRig:
         self._lock = sqlite3.connect(self._file, isolation_level=None)
         self._lock.execute("BEGIN IMMEDIATE")
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         assert self._lock is not None
         self._lock.close()
