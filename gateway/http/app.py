@@ -23,7 +23,7 @@ from gateway.api import openapi
 from gateway.api.api_context import BODY_HOLD, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
-from gateway.api.routes import barriers, checks, cluster, health, internal, operations, rows, scans, tables
+from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables
 from gateway.api.routes.common import to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
@@ -121,6 +121,7 @@ def build_app(
     )
     routers = [room.router(context) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
     routers += [checks.view_router(context), barriers.router(context), barriers.audits_router(context)]
+    routers.append(pages.router(context, app))
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -134,7 +135,7 @@ def build_app(
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
-    openapi.install(app, every_route)
+    openapi.install(app, [route for route in every_route if route.include_in_schema])
     return door
 
 

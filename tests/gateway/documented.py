@@ -57,8 +57,8 @@ class Documented:
         """Returns the faults of this answer by the document; `body` is whole, or the next events of a stream."""
         media = content_type.partition(";")[0]
         path, _, query = path.partition("?")
-        if path == "/openapi.json":
-            return None  # the document itself
+        if path in ("/openapi.json", "/docs", "/") and status == 200:
+            return None  # the document itself, and pages for people
         operations = next((methods for pattern, methods in self._paths if pattern.fullmatch(path)), {})
         if method == "OPTIONS" and status == 204:
             return _text(method, path, status, ["a body"] if body else [])

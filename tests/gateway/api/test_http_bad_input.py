@@ -170,7 +170,7 @@ async def test_a_wrong_method_names_those_that_are_right(plain: DoorClient, meth
     assert set(answer.headers["allow"].split(", ")) == allowed | others
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/tables", "/v1/tables/flights/row/1", "/v1/tables/", "/v1/tables/flights/"])
+@pytest.mark.parametrize("path", ["/x", "/v1", "/v2/tables", "/v1/tables/flights/row/1", "/v1/tables/", "/v1/tables/flights/"])
 async def test_nothing_there(door: DoorClient, path: str) -> None:
     problem(await door.http.get(path), 404, "no-such-path")
 
