@@ -75,7 +75,7 @@ def _of_file(path: Path, document: Mapping[str, Any]) -> AuditedPair:
 
 
 def _of_addresses(address: str) -> AuditedPair:
-    """The gateways say of which pair they are: an address does not, or it is only a word in it."""
+    """The gateways name their pair: an address does not, or it is only a word in it."""
     with closing(Sites(address)) as sites:
         urls = dict(sites.urls)
         if sorted(urls) != ["a", "b"]:
