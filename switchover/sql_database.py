@@ -15,14 +15,14 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, MetaData, create_engine, event, inspect, text
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Connection, MetaData, Table, create_engine, event, inspect, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.schema import CreateSchema, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateSchema, CreateTable
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from storage.disk.workers import Worker
-from twinlog.errors import Unavailable
+from twinlog.errors import ConfigError, Unavailable
 
 T = TypeVar("T")
 
@@ -89,7 +89,8 @@ class Database:
         except IntegrityError as error:
             raise AlreadyThere from error
         except SQLAlchemyError as error:
-            raise self._silent(str(error)) from error
+            said = error.orig if isinstance(error, DBAPIError) else error  # without the statement
+            raise self._silent(str(said)) from error
         if self._file != self._file_there():
             raise self._silent("its file was replaced in this moment")
         return result
@@ -110,12 +111,31 @@ class Database:
                 connection.execute(CreateSchema(self._schema))
         for table in self._metadata.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
+            self._add_columns(connection, table)
+
+    def _add_columns(self, connection: Connection, table: Table) -> None:
+        """A database of an earlier release gets the columns that it lacks and that may be empty. Raises ConfigError."""
+        there = {column["name"] for column in inspect(connection).get_columns(table.name, schema=self._schema)}
+        quoted, dialect = connection.dialect.identifier_preparer.quote, connection.dialect
+        place = quoted(table.name) if self._schema is None else f"{quoted(self._schema)}.{quoted(table.name)}"
+        for column in table.columns:
+            if column.name in there:
+                continue
+            if not column.nullable:
+                raise ConfigError(
+                    f"the {self._name} at {self._url} is of another release: its table {table.name} has no column "
+                    f"{column.name}; stop the site, move that database away, and start the site: it makes a new one"
+                )
+            connection.execute(text(f"ALTER TABLE {place} ADD COLUMN {CreateColumn(column).compile(dialect=dialect)}"))
+
+    @property
+    def _url(self) -> str:
+        return self._engine.url.render_as_string(hide_password=True)
 
     def _silent(self, why: str) -> Unavailable:
-        url = self._engine.url.render_as_string(hide_password=True)
         return Unavailable(
-            f"the {self._name} at {url} does not answer: {why}; check that the database is up, can be reached from here, takes "
-            f"writes, and knows the user and password of {self._name}.url",
+            f"the {self._name} at {self._url} does not answer: {why}; check that the database is up, can be reached from here, "
+            f"takes writes, and knows the user and password of {self._name}.url",
             waiting_for=self._name,
         )
 

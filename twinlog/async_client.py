@@ -69,6 +69,9 @@ class AsyncClient(AsyncAuditCalls):
     async def tables(self) -> list[dict[str, Any]]:
         return await self._run(calls.list_tables())
 
+    async def dropped_tables(self) -> list[dict[str, Any]]:
+        return await self._run(calls.list_dropped_tables())
+
     # rows
     async def put(
         self, table: str, key: Any, row: Mapping[str, Any], *, if_version: int | None = None, if_absent: bool = False,

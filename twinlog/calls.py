@@ -81,6 +81,7 @@ class KnownColumns(msgspec.Struct, frozen=True):
 
 class _Tables(msgspec.Struct, frozen=True):
     tables: list[dict[str, Any]]
+    dropped: list[dict[str, Any]] = []
 
 
 class _Barriers(msgspec.Struct, frozen=True):
@@ -155,6 +156,10 @@ def schema_of(reply: Reply) -> str:
 
 def list_tables() -> TypedCall[list[dict[str, Any]]]:
     return TypedCall(_read("/v1/tables"), lambda reply: _tables(reply).tables)
+
+
+def list_dropped_tables() -> TypedCall[list[dict[str, Any]]]:
+    return TypedCall(_read("/v1/tables?dropped=true"), lambda reply: _tables(reply).dropped)
 
 
 def put(table: str, key: Any, row: Mapping[str, Any], request_key: str, conditions: Mapping[str, str]) -> TypedCall[Ack]:

@@ -90,6 +90,10 @@ class Client(AuditCalls):
     def tables(self) -> list[dict[str, Any]]:
         return self._run(calls.list_tables())
 
+    def dropped_tables(self) -> list[dict[str, Any]]:
+        """Those that `restore_table` brings back, the last one first: name, kept_as, dropped_at, kept_until and columns."""
+        return self._run(calls.list_dropped_tables())
+
     # rows
     def put(
         self, table: str, key: Any, row: Mapping[str, Any], *, if_version: int | None = None, if_absent: bool = False,

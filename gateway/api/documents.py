@@ -6,12 +6,22 @@ table, so here they are objects; the codecs of storage/ check them. Source: prod
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from storage.log.record import BARRIER_NAME
-from storage.rows.schema import COLUMNS_MAX, HISTORY_S_MAX, KEY_COLUMNS_MAX, NAME, Replication, TableDocument, TypeName
+from storage.rows.schema import (
+    COLUMNS_MAX,
+    HISTORY_S_MAX,
+    KEY_COLUMNS_MAX,
+    NAME,
+    ColumnDocument,
+    Replication,
+    TableDocument,
+    TypeName,
+)
 from switchover.operations.document import OperationDocument
 
 Row = dict[str, Any]
@@ -52,8 +62,23 @@ class TableChange(Struct, forbid_unknown_fields=True):
     history_s: HistoryS | UnsetType = UNSET
 
 
+class KeptTableDocument(Struct):
+    """A table that was dropped. `name`: the one that it had, and `{name}:restore` restores the last of them; `kept_as` names
+    this very one there. `kept_until`: its rows may be gone after that."""
+
+    name: str
+    kept_as: str
+    dropped_at: datetime
+    kept_until: datetime
+    columns: list[ColumnDocument]
+    primary_key: list[str]
+
+
 class TableList(Struct):
+    """`dropped`: where they were asked for, the last one first."""
+
     tables: list[TableDocument]
+    dropped: list[KeptTableDocument] | UnsetType = UNSET
 
 
 class MutationBody(Struct, forbid_unknown_fields=True):

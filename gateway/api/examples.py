@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.api.documents import BatchAnswer, HealthAnswer, OperationList, PageAnswer, RowAnswer, TableList, WriteAnswer
+from gateway.api.documents import (
+    BatchAnswer,
+    HealthAnswer,
+    KeptTableDocument,
+    OperationList,
+    PageAnswer,
+    RowAnswer,
+    TableList,
+    WriteAnswer,
+)
 from gateway.epoch.commit_rule import CommitMode
 from gateway.service.audits import AuditRun, Audits
 from gateway.service.documents import (
@@ -74,7 +83,10 @@ TABLE = TableDocument(
     ],
     ["carrier", "flight"], None, "sync", 0,
 )
-TABLES = TableList([TABLE])
+TABLES = TableList([TABLE], [KeptTableDocument(
+    "planes", "planes~3145729", datetime(2013, 1, 1, 5, tzinfo=UTC), datetime(2013, 1, 2, 5, tzinfo=UTC),
+    [ColumnDocument("tail", "string", False, None)], ["tail"],
+)])
 WRITTEN = WriteAnswer(_VERSION, _RECEIPT, "sync")
 MUTATED = BatchAnswer(_VERSION, _RECEIPT, "sync", 3)
 ROW_READ = RowAnswer(ROW, _VERSION)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -97,6 +97,13 @@ class Rows(Protocol):
         """Raises InvalidInput when it is none."""
 
 
+class KeptTable(NamedTuple):
+    """A table that was dropped. Its rows are kept until `until_ms`, in milliseconds since 1970, and may go after that."""
+
+    schema: TableSchema
+    until_ms: int
+
+
 class Tables(Protocol):
     """Schemas and their changes. A port for data."""
 
@@ -104,6 +111,9 @@ class Tables(Protocol):
         """Raises NotFound, NotActive."""
 
     def all(self) -> list[TableSchema]: ...
+    def dropped(self) -> list[KeptTable]:
+        """Those that were dropped and can be restored, the last one first."""
+
     async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
         """Returns (schema, created); an equal one that exists: created is False; a different one: Conflict.
 

@@ -22,6 +22,7 @@ from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.pending import Pending
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import check_same_request
+from gateway.service.port import KeptTable
 from gateway.service.serving import Serving
 from storage.clock import Clock
 from storage.engine import StorageEngine
@@ -78,6 +79,12 @@ class TablesService:
         if self._serving.reading is None and not self._serving.reads_stale:
             self._serving.for_reads()
         return self._catalog.all()
+
+    def dropped(self) -> list[KeptTable]:
+        if self._serving.reading is None and not self._serving.reads_stale:
+            self._serving.for_reads()
+        kept_ms = round(self._settings.drop_kept_s * 1000)
+        return [KeptTable(table, (table.dropped_ms or 0) + kept_ms) for table in self._catalog.dropped]
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[ActiveEpoch]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.service.port import Rows, SiteService, Tables, WriteRequest, WriteResult
+from gateway.service.port import KeptTable, Rows, SiteService, Tables, WriteRequest, WriteResult
 from storage.engine import StoredRow
 from storage.log.record import RequestMark
 from storage.rows.schema import TableSchema
@@ -67,6 +67,9 @@ class TablesOverBytes:
 
     def all(self) -> list[TableSchema]:
         return over_bytes(self._tables.all(), list[TableSchema])
+
+    def dropped(self) -> list[KeptTable]:
+        return over_bytes(self._tables.dropped(), list[KeptTable])
 
     async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
         made = await self._tables.create(over_bytes(body, dict[str, Any]), over_bytes(mark, RequestMark | None))

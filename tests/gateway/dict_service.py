@@ -19,7 +19,7 @@ from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import Refusals, check_same_request, checks_of
 from gateway.service.documents import ActiveSite, BarrierDocument, ClusterDocument, Outcome, ReceiptDocument, ServingDocument
-from gateway.service.port import SiteService, WriteRequest, WriteResult
+from gateway.service.port import KeptTable, SiteService, WriteRequest, WriteResult
 from gateway.service.receipts import decode_receipt, encode_receipt
 from gateway.service.rows import to_records
 from gateway.service.tables import check_confirmed
@@ -185,6 +185,9 @@ class DictTables:
 
     def all(self) -> list[TableSchema]:
         return self._site.catalog.all()
+
+    def dropped(self) -> list[KeptTable]:
+        return [KeptTable(table, (table.dropped_ms or 0) + 86_400_000) for table in self._site.catalog.dropped]
 
     async def create(self, body: dict[str, Any], mark: RequestMark | None = None) -> tuple[TableSchema, bool]:
         self._site.need_active()

@@ -49,6 +49,13 @@ def tables(ctx: typer.Context) -> list[Offer]:
     return _safe(str(table.get("name")) for table in _tables(ctx))
 
 
+def dropped_tables(ctx: typer.Context) -> list[Offer]:
+    for answer in _answers(ctx, "/v1/tables?dropped=true"):
+        with suppress(KeyError, TypeError):
+            return list(dict.fromkeys(_safe(str(table["name"]) for table in answer["dropped"])))
+    return []
+
+
 def columns(ctx: typer.Context) -> list[Offer]:
     return _safe(_columns(ctx))
 

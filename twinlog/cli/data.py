@@ -64,9 +64,15 @@ def tables(
         help="Show this one's columns.", show_default=False, autocompletion=completion.tables
     )] = "",
     config: ConfigOption = "", as_json: JsonOption = False,
+    dropped: Annotated[bool, typer.Option("--dropped", help="Those that `twinlog restore-table` brings back.")] = False,
 ) -> None:
     """List the tables, or show the columns of one."""
+    if dropped and table:
+        raise InvalidInput("--dropped lists tables: name none")
     with connected(config) as client:
+        if dropped:
+            _show_dropped(client.dropped_tables(), as_json=as_json)
+            return
         found = [client.table(table)] if table else client.tables()
     if as_json:
         print_json(found[0] if table else {"tables": found})
@@ -82,6 +88,21 @@ def tables(
             shown.add_row(
                 escape(one["name"]), escape(", ".join(one["primary_key"])), str(len(one["columns"])), one.get("replication", "")
             )
+        out().print(shown)
+
+
+def _show_dropped(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"dropped": found})
+    elif not found:
+        out().print("No dropped table is kept.")
+    else:
+        shown = Table(box=None, pad_edge=False, header_style="dim")
+        for title in ("table", "dropped (UTC)", "kept until", "columns", "restore as"):
+            shown.add_column(title, overflow="fold")
+        for one in found:
+            moments = [escape(str(one[name])[:19].replace("T", " ")) for name in ("dropped_at", "kept_until")]
+            shown.add_row(escape(one["name"]), *moments, str(len(one["columns"])), escape(one["kept_as"]))
         out().print(shown)
 
 
@@ -179,7 +200,10 @@ def drop_table(
 @app.command("restore-table", epilog=EXIT_CODES)
 @verb
 def restore_table(
-    table: TableArgument, config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
+    table: Annotated[str, typer.Argument(
+        help="The name that it had, or what `twinlog tables --dropped` has under `restore as`.", show_default=False,
+        autocompletion=completion.dropped_tables,
+    )], config: ConfigOption = "", deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Bring back a dropped table with its rows: the last one that had this name."""
     with connected(config, deadline_s) as client:

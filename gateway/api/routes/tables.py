@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -12,16 +13,17 @@ from gateway.api import examples
 from gateway.api import openapi as api
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
-from gateway.api.documents import TableBody, TableChange, TableList
+from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
 from gateway.api.routes.common import SCHEMA, TableName, head_once_whole, json_answer, whole_request
 from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
-from storage.rows.schema import to_public
+from storage.rows.schema import TableSchema, name_before_drop, to_public
 
 Confirm = Annotated[str | None, Query(
     description="the table's name once more: without it a table that holds rows is not dropped", examples=["flights"],
 )]
+Dropped = Annotated[bool, Query(description="show in `dropped` the tables that were dropped and can be restored, too")]
 _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
@@ -46,8 +48,11 @@ def router(context: ApiContext) -> APIRouter:
         "", operation_id="listTables", summary="List the tables",
         responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
-    async def list_tables() -> Response:
-        return json_answer(TableList([to_public(schema) for schema in tables.all()]))
+    async def list_tables(dropped: Dropped = False) -> Response:
+        shown = TableList([to_public(schema) for schema in tables.all()])
+        if dropped:
+            shown.dropped = [_kept(table, until_ms) for table, until_ms in tables.dropped()]
+        return json_answer(shown)
 
     @routes.get(
         "/{table}", operation_id="getTable", summary="Show a table",
@@ -87,6 +92,15 @@ def router(context: ApiContext) -> APIRouter:
         return json_answer(to_public(await tables.restore(decoded_part(table), request_mark(head, b""))))
 
     return routes
+
+
+def _kept(table: TableSchema, until_ms: int) -> KeptTableDocument:
+    shown, (dropped_at, kept_until) = to_public(table), (
+        datetime.fromtimestamp(ms / 1000, UTC) for ms in (table.dropped_ms or 0, until_ms)
+    )
+    return KeptTableDocument(
+        name_before_drop(table.name), table.name, dropped_at, kept_until, shown.columns, shown.primary_key
+    )
 
 
 async def _change(request: Request, context: ApiContext) -> tuple[dict[str, Any], RequestMark | None]:

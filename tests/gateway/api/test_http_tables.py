@@ -76,6 +76,10 @@ async def test_a_table_with_rows_is_dropped_only_by_its_name_said_twice(door: Do
     assert (await door.http.delete("/v1/tables/flights?confirm=flights")).status_code == 204
     problem(await door.http.get("/v1/tables/flights"), 404, "not-found", table="flights")
     problem(await door.http.get("/v1/tables/flights~1/rows/UA,1"), 404, "not-found", table="flights~1")
+    assert "flights" not in str((await door.http.get("/v1/tables")).json())
+    (kept,) = (await door.http.get("/v1/tables?dropped=true")).json()["dropped"]
+    assert (kept["name"], kept["kept_as"], kept["primary_key"]) == ("flights", "flights~1", ["carrier", "flight"])
+    assert kept["dropped_at"] < kept["kept_until"]
     assert (await door.http.post("/v1/tables", json={**NEW, "name": "flights"})).status_code == 201
     problem(await door.http.post("/v1/tables/flights:restore"), 409, "conflict", table="flights")
     assert (await door.http.delete("/v1/tables/flights")).status_code == 204

@@ -207,7 +207,15 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert run("get", "things", "1").exit_code == 0
     assert run("drop-table", "things", typed="things\n").exit_code == 0
     assert run("drop-table", "things").exit_code == 1, "there is none"
+    assert json.loads(run("tables", "--json").stdout) == {"tables": []}
+    shown = run("tables", "--dropped").stdout.splitlines()
+    assert [line.split()[0] for line in shown] == ["table", "things"]
+    kept = json.loads(run("tables", "--dropped", "--json").stdout)["dropped"]
+    assert [(one["name"], len(one["columns"])) for one in kept] == [("things", 3)]
+    assert shown[1].rstrip().endswith(kept[0]["kept_as"])
     assert run("restore-table", "things").exit_code == 0
+    assert run("tables", "--dropped").stdout == "No dropped table is kept.\n"
+    assert run("tables", "things", "--dropped").exit_code == 2
     assert run("get", "things", "1").exit_code == 0
     assert run("restore-table", "things").exit_code == 1, "it is there"
 

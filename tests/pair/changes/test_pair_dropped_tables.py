@@ -62,6 +62,9 @@ async def test_it_is_purged_at_both_sites_once_its_time_is_over(tmp_path: Path) 
         await service.drop("t", confirm="t")
         await service.purge_dropped()
         await pair.until(lambda: caught_up(pair, "a", "b"))
+        assert [(kept.schema.id, kept.until_ms - (kept.schema.dropped_ms or 0)) for kept in service.dropped()] == [
+            (number, 86_400_000)
+        ]
         for name in "ab":
             assert stored_tables(pair, name) == {number}, "kept for a day"
         service._settings = dataclasses.replace(service._settings, drop_kept_s=0.001)

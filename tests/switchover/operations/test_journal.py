@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from sqlalchemy import create_engine, text
 
 from chaos.simulate.twins.journal import MemoryJournal
 from switchover.operations.document import (
@@ -26,9 +28,9 @@ from switchover.operations.document import (
     with_step,
 )
 from switchover.operations.journal import DRY_RUN_KEPT_MS, DRY_RUNS_KEPT, Journal
-from switchover.operations.sql_journal import SqlJournal
+from switchover.operations.sql_journal import SqlJournal, _operations
 from tests.storage.engines.sql.rig import a_database, postgres
-from twinlog.errors import Conflict, NotFound, Unavailable
+from twinlog.errors import ConfigError, Conflict, NotFound, Unavailable
 
 
 def file_journal(folder: Path) -> SqlJournal:
@@ -180,3 +182,58 @@ async def test_dry_runs_do_not_fill_the_journal(journal: Journal) -> None:
     assert {one.operation for one in await journal.history(1000)} == {one.id for one in kept}
     await journal.create(operation("op-late", created_ms=now_ms + 40 + DRY_RUN_KEPT_MS), entry("started", "op-late"))
     assert not any(one.dry_run for one in await journal.operations(1000))
+
+
+@pytest.mark.parametrize("column", [column.name for column in _operations.columns if column.nullable])
+async def test_a_journal_of_an_earlier_release_gets_the_columns_that_it_lacks(tmp_path: Path, column: str) -> None:
+    old = file_journal(tmp_path)
+    await old.create(operation(), entry("created"))
+    await old.close()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as database:
+        database.execute(f'ALTER TABLE operations DROP COLUMN "{column}"')
+        database.commit()
+    journal = file_journal(tmp_path)
+    assert getattr(await journal.load("op-1"), column) is None
+    await journal.create(operation("op-2", expires_ms=7, finished_ms=8), entry("created", "op-2"))
+    assert [(one.id, one.expires_ms, one.finished_ms) for one in await journal.operations(1)] == [("op-2", 7, 8)]
+    await journal.close()
+
+
+async def test_one_on_a_server_too() -> None:
+    with a_database() as name:
+        url = postgres().url(name)
+        old = SqlJournal(url)
+        await old.create(operation(), entry("created"))
+        await old.close()
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE twinlog_journal.operations DROP COLUMN expires_ms"))
+        engine.dispose()
+        journal = SqlJournal(url)
+        assert (await journal.load("op-1")).expires_ms is None
+        await journal.close()
+
+
+async def test_one_that_cannot_be_filled_up_is_an_error_which_says_what_to_do(tmp_path: Path) -> None:
+    old = file_journal(tmp_path)
+    await old.operations(1)
+    await old.close()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as database:
+        database.execute("ALTER TABLE operations DROP COLUMN aborting")
+        database.commit()
+    journal = file_journal(tmp_path)
+    with pytest.raises(ConfigError, match="is of another release: its table operations has no column aborting; stop the site"):
+        await journal.operations(1)
+    await journal.close()
+
+
+async def test_what_a_database_says_is_told_without_its_statement(tmp_path: Path) -> None:
+    journal = file_journal(tmp_path)
+    await journal.operations(1)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as database:
+        database.execute("DROP TABLE operations")
+        database.commit()
+    with pytest.raises(Unavailable, match=r"no such table: main\.operations; check that") as caught:
+        await journal.operations(1)
+    assert "SELECT" not in str(caught.value)
+    await journal.close()
