@@ -6,8 +6,9 @@ finds nothing to do.
 What always holds:
 - a frame above the end that the active recorded for its epoch never stays in the storage or the log of this site;
 - what may have been acknowledged is written to the quarantine, with a manifest, before it is cut (P6);
-- rows that diverging frames had changed are fetched again from the active; until the log has brought this site past the point
-  of that fetch (the floor) it may not take over.
+- rows that diverging frames had changed are fetched again from the active, if the own log still has all these frames; until the
+  log has brought this site past the point of that fetch (the floor) it may not take over;
+- a log that is an older copy, or has a hole, proves nothing by what it lacks: nothing in front of a hole is replayed.
 Source: protocol.md section 8 (Rejoin a).
 """
 
@@ -37,13 +38,13 @@ from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
-from storage.log.chain import standing
+from storage.log.chain import gaps, remaining, unbroken
 from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR, needs_base
 from storage.rows.readable import readable_place, schemas_put_by
-from twinlog.errors import Refused
+from twinlog.errors import LogGap, Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 QUARANTINE = "quarantine"
@@ -120,7 +121,7 @@ class Rejoin:
         attested = self._attested(frames)
         at = self._engine.applied.seq
         good: list[Frame] = []
-        for frame in standing(frames):
+        for frame in unbroken(frames):
             if frame.last_seq <= at:
                 continue
             if frame.last_seq > attested or not self._shared(frame) or frame.previous != (good[-1].last_seq if good else at):
@@ -135,22 +136,27 @@ class Rejoin:
         """Everything that stands up to here was committed: a later frame says so, or the active's history ends an epoch with
         the very frame that is here, and so with all that it links to."""
         ends = {(before.epoch, after.previous) for before, after in pairwise(self._history)}
-        known = [frame.last_seq for frame in standing(frames) if (frame.epoch, frame.last_seq) in ends]
+        known = [frame.last_seq for frame in unbroken(frames) if (frame.epoch, frame.last_seq) in ends]
         opened = {entry.epoch for entry in self._history}  # the start of an epoch that never opened attests nothing
         return max([frame.committed for frame in frames if frame.epoch in opened] + known, default=0)
 
     async def _cut(self, frames: list[Frame]) -> None:
         """Quarantine or drop what diverges; bring the storage back to the common end."""
         engine = self._engine
+        end, why = 0, ""
         try:
             end = common_end(self._history, engine.applied.epoch, engine.applied.seq)
         except Refused as error:
-            await self._ask_for_base(error.message)
-            end = 0
-        diverging = [frame for frame in standing(frames) if not self._shared(frame)]
+            why = error.message
+        diverging, at = [frame for frame in remaining(frames) if not self._shared(frame)], engine.applied.seq
+        touched = [frame for frame in diverging if frame.last_seq <= at] if end < at else []
+        leads = bool(touched) and touched[-1].last_seq == at and not gaps(touched)
+        reaches_back = leads and touched[0].previous <= end
+        if end < at and not (leads if why else reaches_back):
+            self._check_not_lost(end)
+        if why:
+            await self._ask_for_base(why)
         await self._quarantine(diverging, self._attested(frames))
-        touched = [frame for frame in diverging if frame.last_seq <= engine.applied.seq]
-        reaches_back = bool(touched) and touched[0].previous <= end
         if reaches_back:  # what this site's WAL failed to keep, and continued without, the active may have from the remote log
             end = touched[0].previous
         self.report.end_seq = end
@@ -165,6 +171,18 @@ class Rejoin:
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
             return
         await self._refetch(touched, end)
+
+    def _check_not_lost(self, end: int) -> None:
+        """Raises LogGap when this site committed, as the active, what is in its storage only: the active does not have it, and
+        the own log, which had it for the quarantine, is an older copy, or was trimmed by what the active's site had before."""
+        applied, site = self._engine.applied, self._site
+        is_own = any((entry.epoch, entry.site) == (applied.epoch, site) for entry in applied.epochs)
+        if is_own and not needs_base(self._engine):
+            raise LogGap(
+                f"site {site} committed up to {applied.seq} in epoch {applied.epoch}, and the active continues from {end}; the"
+                " log here, which had the rest for the quarantine, lacks a part: put the newest copy of it back, or give up"
+                f" what it had, and give site {site} an empty data directory", held_seq=end, offered_previous=applied.seq,
+            )
 
     async def _ask_for_base(self, why: str) -> None:
         await self._sink.want_base()

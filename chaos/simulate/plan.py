@@ -107,7 +107,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("rot", ("active",), 2.0, how=("wal", "remote", "cursors", "register")),
     Kind("coordinator-lost", ("w",), 2.0, how=SITES),
     Kind("coordinator-back", ("w",), 3.0, how=("1", "2", "3", "5", "8")),
-    Kind("part-back", EITHER, 2.0, 0.5, 5.0, ("journal", "notes")),  # `how wal` is not drawn: docs/protocol.md 5 says why
+    Kind("part-back", EITHER, 2.0, 0.5, 5.0, ("wal", "journal", "notes")),
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
@@ -217,7 +217,7 @@ def hurried(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
 def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
     that may be all there is; but for a lost register, which nobody gets past otherwise. With rot the pair stays synchronous,
-    for the rotten copy may be needed much later."""
+    for the rotten copy may be needed much later; and nobody lets a site open alone by a WAL that was put back."""
     chance = random.Random(f"disaster {plan.seed}")
     drawn = [kind for kind in DISASTERS if kind.name in kinds]
     if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
@@ -228,8 +228,9 @@ def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     faults.append(disaster)
     knobs = plan.knobs
     if kind.name == "rot":
-        faults = [fault for fault in faults if fault.kind != "degrade"]
         knobs = replace(knobs, policy="protect", monitor="observe" if knobs.monitor == "act" else knobs.monitor)
+    if kind.name == "rot" or (kind.name == "part-back" and disaster.how == "wal"):
+        faults = [fault for fault in faults if fault.kind != "degrade"]
     if "failover" in kinds and chance.random() < 0.5:
         after_s, anew = round(disaster.at_s + chance.expovariate(1.0), 3), kind.name == "coordinator-lost"
         anew = anew or (kind.name == "coordinator-back" and chance.random() < 0.5)

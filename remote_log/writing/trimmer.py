@@ -4,7 +4,8 @@ What always holds: only a segment that is proven closed, of this epoch or an old
 is above `durable_seq`; what cannot be read is kept, if it is of an older epoch until the peer has the start of this one
 durably; what cannot be deleted is tried again at the next call, and the call says so. As long as there is a writer, the
 newest of its segments that has a header stays, closed or not: a takeover takes that, and the claim, as the proof that it
-sees the remote log of this epoch (`missing_from`). Claims below this epoch go too, its own and higher ones never.
+sees the remote log of this epoch (`missing_from`). So does the newest that has a frame: without one, nothing would show that a
+storage or a WAL is an older copy. Claims below this epoch go too, its own and higher ones never.
 The caller is the active, and got `durable_seq` from a peer that follows this epoch. It holds no lock: a round waits for the
 DFS, and the writer may come, go and roll meanwhile. So what depends on the writer is asked again in the very step in which
 a call that changes something is sent. In the steady state a round costs two listings, whatever the remote log holds.
@@ -98,8 +99,9 @@ class Trimmer:
             last_seq = await self._last_seq(epoch, path, writers, durable_seq)
         if last_seq is None or last_seq > durable_seq:
             return False
-        begun = [segment.path for segment in _known(writers.remote).values() if segment.begun]
-        return path not in begun[-1:]
+        begun = [each for each in _known(writers.remote).values() if each.begun]
+        written = [each for each in begun if each.last_seq >= each.first_seq]
+        return path not in {each.path for each in (*begun[-1:], *written[-1:])}
 
     async def _delete(self, path: str, writer: RemoteWriter | None) -> None:
         """Forgets what is known of it first: as soon as it is deleted, another writer may give its name to another file."""

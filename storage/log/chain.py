@@ -26,7 +26,7 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
 
     Raises LogGap where a frame between them is missing, DamagedLog when two frames claim one position.
     """
-    kept = _kept(frames)
+    kept = remaining(frames)
     for before, frame in _unlinked(kept):
         raise LogGap(
             f"frames are missing: {frame!r} continues sequence {frame.previous}, but the last one before it is {before!r}",
@@ -37,7 +37,7 @@ def standing(frames: Iterable[Frame]) -> list[Frame]:
 
 def gaps(frames: Iterable[Frame]) -> list[tuple[Frame, Frame]]:
     """The frames before and behind each gap between frames that stand. Raises DamagedLog as `standing`."""
-    return list(_unlinked(_kept(frames)))
+    return list(_unlinked(remaining(frames)))
 
 
 def misplaced(positions: Iterable[tuple[int, int]]) -> list[int]:
@@ -56,7 +56,7 @@ def misplaced(positions: Iterable[tuple[int, int]]) -> list[int]:
 
 def unbroken(frames: Iterable[Frame]) -> list[Frame]:
     """The last frames that stand, in order, as far back as no link is missing between them. Raises DamagedLog as `standing`."""
-    kept = _kept(frames)
+    kept = remaining(frames)
     first = len(kept) - 1
     while first > 0 and kept[first].previous == kept[first - 1].last_seq:
         first -= 1
@@ -67,7 +67,7 @@ def reachable(frames: Iterable[Frame], applied_seq: int, applied_epoch: int = 0)
     """The frames that stand and lead on from `applied_seq` without a gap, whatever lies behind a gap. See `tail_after`."""
     reached: list[Frame] = []
     at = applied_seq
-    for frame in _kept(frame for frame in frames if frame.last_seq > applied_seq and frame.epoch >= applied_epoch):
+    for frame in remaining(frame for frame in frames if frame.last_seq > applied_seq and frame.epoch >= applied_epoch):
         if frame.previous != at:
             break
         reached.append(frame)
@@ -79,8 +79,9 @@ def _unlinked(kept: Sequence[Frame]) -> Iterator[tuple[Frame, Frame]]:
     return ((before, frame) for before, frame in pairwise(kept) if frame.previous != before.last_seq)
 
 
-def _kept(frames: Iterable[Frame]) -> list[Frame]:
-    """The frames that no later one cuts off, in order, with gaps where frames are missing."""
+def remaining(frames: Iterable[Frame]) -> list[Frame]:
+    """The frames that no later one cuts off, in order, with gaps where frames are missing: what is missing there may have cut
+    off what stands right before it. Raises DamagedLog as `standing`."""
     ordered = _distinct(frames)
     kept: list[Frame] = []
     lowest_previous: int | None = None

@@ -31,9 +31,14 @@ from storage.log.record import EpochStart, Record, RecordKind
 from storage.prefix import floor_of
 from switchover.activation.continuation import (
     check_told,
+    ends_before,
     frames_after,
     frames_after_by_force,
     frames_to_copy,
+    from_first_of,
+    is_broken,
+    joined,
+    older_wal,
     unopened_starts,
 )
 from switchover.activation.opening import Opening
@@ -101,6 +106,11 @@ class Activation:
     @property
     def _mode_before(self) -> Mode:
         return self.before.mode if self.before is not None else "sync"
+
+    @property
+    def _applied(self) -> tuple[int, int]:
+        """The storage's epoch and sequence."""
+        return self.parts.engine.applied.epoch, self.parts.engine.applied.seq
 
     def _reached(self, step: str) -> None:
         self._done.add(step)
@@ -185,9 +195,10 @@ class Activation:
         if "replay" in self._done:
             return
         remote = await self._read_remote()
-        await self._check_remote_log_is_there(remote)
         await self.parts.wal.settle()
         local = [frame for frame in await self.parts.wal.read_all() if frame.epoch < self.epoch]
+        if self._takes_over:
+            await self._check_remote_log_is_there(remote, local)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])
         if self._takes_over:
             for start in unopened_starts(local, remote, self.parts.site, self.parts.engine.applied.epoch):
@@ -195,14 +206,17 @@ class Activation:
                 local.remove(start)
         tail = self._tail(remote, local)
         self._check_own_epoch(tail)
+        end = (tail[-1].epoch, tail[-1].last_seq) if tail else self._applied
+        self._tail_read, self._end = tail, end[1]
+        log = self._for_wal(remote, tail, local, end)
         if not self._takes_over and self._mode_before == "sync":
-            self._copies = frames_to_copy(local, remote, self.parts.engine.applied.seq, whole=not self._damaged)
-        self._tail_read, self._end = tail, tail[-1].last_seq if tail else self.parts.engine.applied.seq
+            self._copies = frames_to_copy(log, remote, whole=not self._damaged)
         self._check_old_active()
         if not self._takes_over and not self.request.accept_data_loss and self.before is not None:
             check_told(self.parts.site, self.before.beat, self._end)
-        await self._write_wal(self._for_wal(remote, tail, local), {frame.position for frame in local})
-        await self.parts.engine.flush()  # what was shipped may be in no log here
+            await self._check_remote_log_is_there(remote, local)
+        await self.parts.engine.flush()  # what was shipped may be in no log here, and what a hole leaves out is in none
+        await self._write_wal(log, local, end)
         self.replayed = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         if self._damaged:
             self.replayed["damaged"] = [error.message for error in self._damaged]
@@ -252,9 +266,11 @@ class Activation:
         frames = remote if self._takes_over and not self._anew else [*remote, *local]
         try:
             tail = frames_after(frames, engine.applied.seq, engine.applied.epoch)
-        except LogGap:
+        except LogGap as error:
             if not self.request.accept_data_loss:
                 self._check_own_epoch([])  # a disk that was replaced is called by its name
+                peer = self.parts.peer
+                error.message += "" if self._takes_over else f"; site {peer} may have them: `twinlog failover --to {peer}`"
                 raise
             tail = []  # the operator typed the loss; the manifest in the journal says what
         if not tail and self.request.accept_data_loss:
@@ -274,20 +290,25 @@ class Activation:
                 held_seq=engine.applied.seq,
             )
 
-    async def _check_remote_log_is_there(self, remote: list[Frame]) -> None:
+    async def _check_remote_log_is_there(self, remote: list[Frame], local: list[Frame]) -> None:
         """A takeover reads all of what was acknowledged, or stops: a DFS that was emptied looks like a log without a tail. A
-        restart needs no such proof: what was acknowledged is in its own WAL, and what the peer lacks is copied from there."""
-        before, engine = self.before, self.parts.engine
-        if before is None or before.mode != "sync" or not self._takes_over or self.request.accept_data_loss:
+        restart needs no such proof: what was acknowledged is in its own WAL, and what the peer lacks is copied from there. But
+        it does when its WAL is an older copy; and nothing proves that without a whole remote log."""
+        before, epoch = self.before, self._applied[0]
+        older = not self._takes_over and ends_before(local, self._applied)
+        if before is None or self.request.accept_data_loss or not (older or (self._takes_over and before.mode == "sync")):
             return
+        if older and (before.mode == "async" or self._damaged):
+            raise older_wal(self.parts.site, local, self._applied)
         missing = await missing_from(self._retrying(self._arbiter), self.parts.layout, before.epoch)
-        if missing is None and engine.applied.epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
-            missing = f"its frames, and the storage ends in epoch {engine.applied.epoch}"
+        if missing is None and epoch < before.epoch and all(frame.epoch != before.epoch for frame in remote):
+            missing = f"its frames, and the storage ends in epoch {epoch}"
         if missing is not None:
+            whose = "this" if self._takes_over else "the other"
             raise LogGap(
-                f"the remote log of epoch {before.epoch} is not on this site's DFS (missing: {missing}): acknowledged writes "
-                "would be missing too; bring the DFS back, or the old active, or force: --accept-data-loss --count unknown",
-                held_seq=engine.applied.seq,
+                f"the remote log of epoch {before.epoch} is not on {whose} site's DFS (missing: {missing}): acknowledged writes"
+                " would be missing too; bring the DFS back, or the old active, or force: --accept-data-loss --count unknown",
+                held_seq=self._applied[1],
             )
 
     def _check_own_epoch(self, tail: list[Frame]) -> None:
@@ -307,19 +328,26 @@ class Activation:
             held_seq=engine.applied.seq,
         )
 
-    def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame]) -> list[Frame]:
+    def _for_wal(self, remote: list[Frame], tail: list[Frame], local: list[Frame], end: tuple[int, int]) -> list[Frame]:
         """Returns the frames that the own WAL must hold. After a takeover also what the storage has: that of the old active may
-        come back from its crash with less, and is then served from here instead of from base data. A pair that begins anew at
-        its active adds only what lies behind: what came before may be trimmed, and a frame put behind would leave a hole."""
-        engine = self.parts.engine
-        end = (tail[-1].epoch, tail[-1].last_seq) if tail else (engine.applied.epoch, engine.applied.seq)
-        if not self._takes_over or (self._anew and local):
+        come back from its crash with less, and is then served from here instead of from base data. A restart takes what its WAL
+        lacks of that, too, if it is an older copy. A pair that begins anew at its active adds only what lies behind: what came
+        before may be trimmed, and a frame put behind would leave a hole."""
+        if not self._takes_over:
+            return from_first_of(local, joined([*remote, *local], end))
+        if self._anew and local:
             return tail
         # what lies before a hole is left of a trimming; and an attempt that failed must have written no less than the next one
         whole = [frame for frame in unbroken(remote) if (frame.epoch, frame.last_seq) <= end]
-        return whole if whole and (whole[-1].epoch, whole[-1].last_seq) == end else tail
+        return joined(whole, end) or tail
 
-    async def _write_wal(self, frames: list[Frame], held: set[tuple[int, int]]) -> None:
+    async def _write_wal(self, frames: list[Frame], local: list[Frame], end: tuple[int, int]) -> None:
+        """Writes what the WAL lacks. Nobody could read across a hole; so what stands before one goes first: it is left of an
+        older copy, or of an attempt, and the storage has it durably. A loss that is accepted takes nothing away."""
+        held = {frame.position for frame in local}
+        if not self.request.accept_data_loss and is_broken([*local, *frames], end):
+            await self.parts.wal.clear()
+            held.clear()
         missing = [frame for frame in frames if frame.position not in held]
         await self.parts.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
         self.progress.begin("frames logged", len(missing))

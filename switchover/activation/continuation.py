@@ -4,6 +4,8 @@ What always holds:
 - what is given continues the storage's (epoch, sequence) frame by frame: a link is a sequence without an epoch, so a newer
   epoch is entered through its start only, which names the end that it follows; a storage that diverged is not continued;
 - without force, nothing that the logs hold behind the storage is left out: a gap is an error;
+- what lies before a gap that ends at or below the storage goes into no new log: one of the two logs is an older copy there,
+  and the part that was trimmed is in the storages;
 - a takeover does not continue the start of an epoch that its own site wrote and never opened;
 - with force, no more is given up than lies behind the first gap.
 Source: protocol.md sections 4 and 5 (activation, step 3).
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.log.chain import reachable, standing, tail_after
+from storage.log.chain import gaps, reachable, tail_after, unbroken
 from storage.log.frame import Frame
 from storage.log.record import RecordKind, decode_epoch_start
 from switchover.register.port import Beat
@@ -85,16 +87,54 @@ def check_told(site: str, beat: Beat | None, held: int) -> None:
         )
 
 
-def frames_to_copy(local: Sequence[Frame], remote: Sequence[Frame], applied_seq: int, *, whole: bool) -> list[Frame]:
-    """The frames that stand in the union of both logs and that the remote log lacks, from where the remote log begins.
+def ends_before(local: Sequence[Frame], applied: tuple[int, int]) -> bool:
+    """True when the own log ends before the storage of its site, at (epoch, sequence) `applied`: then the log is an older copy.
+    A write is in the log before it is in the storage, and is not trimmed before a later one is there."""
+    return _end(local) < applied
+
+
+def older_wal(site: str, local: Sequence[Frame], applied: tuple[int, int]) -> LogGap:
+    """The error of a site that restarts with such a log, when no whole remote log shows what was acknowledged behind the
+    storage: after a crash, only the log would have it."""
+    epoch, seq = _end(local)
+    return LogGap(
+        f"the log of site {site} ends at {seq} (epoch {epoch}), before its storage at {applied[1]} (epoch {applied[0]}): it is"
+        f" an older copy, and acknowledged writes behind {applied[1]} may be missing; put the newest one back, or give up what"
+        f" is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`",
+        held_seq=seq, offered_previous=applied[1],
+    )
+
+
+def _end(frames: Sequence[Frame]) -> tuple[int, int]:
+    return max(((frame.epoch, frame.last_seq) for frame in frames), default=(0, 0))
+
+
+def joined(frames: Sequence[Frame], end: tuple[int, int]) -> list[Frame]:
+    """The frames that stand and lead to (epoch, sequence) `end`, as far back as no link is missing; none when they end
+    elsewhere."""
+    log = unbroken(frames)
+    return log if log and (log[-1].epoch, log[-1].last_seq) == end else []
+
+
+def from_first_of(local: Sequence[Frame], log: Sequence[Frame]) -> list[Frame]:
+    """The frames of `log` from the first one on that is in the own log, too: what was trimmed there stays away, for behind the
+    others it would be kept longer than they are. All of them when it has none."""
+    held = {frame.position for frame in local}
+    first = next((place for place, frame in enumerate(log) if frame.position in held), 0)
+    return list(log[first:])
+
+
+def is_broken(frames: Sequence[Frame], end: tuple[int, int]) -> bool:
+    """True when a link is missing between the frames that stand, or when they do not lead to (epoch, sequence) `end`."""
+    return bool(frames) and (not joined(frames, end) or bool(gaps(frames)))
+
+
+def frames_to_copy(log: Sequence[Frame], remote: Sequence[Frame], *, whole: bool) -> list[Frame]:
+    """The frames of `log`, as `joined` gives it, that the remote log lacks, from where the remote log begins.
 
     The remote log is trimmed behind what the peer has durably applied, so what lies before its first frame is not needed. Not
-    `whole`: it is damaged, so where it began is unknown, and everything from the beginning of the own log is needed.
+    `whole`: it is damaged, so where it began is unknown, and everything is needed.
     """
-    if not local:
-        return []
-    base = min(local[0].previous, applied_seq)
-    union = [frame for frame in [*local, *remote] if frame.last_seq > base]
     held = {frame.position for frame in remote}
-    needed_from = min((frame.previous for frame in remote), default=base) if whole else base
-    return [f for f in standing(union) if f.position not in held and f.last_seq > needed_from]
+    needed_from = min((frame.previous for frame in remote), default=0) if whole else 0
+    return [frame for frame in log if frame.position not in held and frame.last_seq > needed_from]

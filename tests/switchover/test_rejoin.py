@@ -14,6 +14,7 @@ from storage.engine import EpochEntry
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.failpoints import Failpoints
+from storage.log.wal import Wal
 from switchover.rejoin import QUARANTINE, Rejoin
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import run
@@ -32,6 +33,7 @@ class Transport:
 
 class Sink:
     followed_epoch = 1
+    wants_base = False
     point = LogPoint(8, 1)
     verifier = Verifier(("a", "b"))
 
@@ -41,8 +43,19 @@ class Sink:
     async def settle(self) -> None:
         """Nothing arrives here."""
 
+    async def want_base(self) -> None:
+        self.wants_base = True
+
     async def set_followed_epoch(self, epoch: int) -> None:
         self.followed_epoch = epoch
+
+
+def a_rejoin(files: MemoryFiles, engine: MemoryEngine, wal: Wal, sink: Any) -> Rejoin:
+    return Rejoin(
+        site="a", engine=engine, wal=wal,
+        applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
+        files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize("first_fails", [False, True])
@@ -53,11 +66,7 @@ async def test_what_was_being_appended_has_ended_before_the_log_is_read(first_fa
     wal, outstanding, in_first = await in_two_files(files)
     await engine.apply(run(1, 8))
     sink: Any = Sink()
-    rejoin = Rejoin(
-        site="a", engine=engine, wal=wal,
-        applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
-        files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
-    )
+    rejoin = a_rejoin(files, engine, wal, sink)
     first, second = paths(files)
     running = asyncio.ensure_future(rejoin.run())
     await settle()
@@ -71,3 +80,20 @@ async def test_what_was_being_appended_has_ended_before_the_log_is_read(first_fa
     assert report.dropped_frames == (0 if first_fails else len(outstanding)), "never acknowledged"
     assert 0 < in_first < len(outstanding)
     assert await files.list(QUARANTINE) == []
+
+
+@pytest.mark.parametrize("logged", [[(9, 10)], [(7, 8), (11, 12)], [(9, 9), (11, 12)], []])
+async def test_a_log_that_lacks_a_part_of_what_was_applied_does_not_say_what_to_fetch(logged: list[tuple[int, int]]) -> None:
+    """The storage is at 12, the active has it up to 8; the log ends earlier, or has a hole: it is an older copy."""
+    files, engine = MemoryFiles(), MemoryEngine()
+    await engine.apply(run(1, 12))
+    wal = await Wal.open(files)
+    for epoch, (first, last) in enumerate(logged, 1):  # of a restart each, which may leave a hole
+        await wal.start(epoch, first)
+        for frame in run(1, 12)[first - 1 : last]:
+            await wal.append(frame)
+    sink: Any = Sink()
+    report = await a_rejoin(files, engine, wal, sink).run()
+    assert (sink.wants_base, report.base_needed, report.refetched_rows) == (True, True, 0)
+    assert report.end_seq == 8
+    assert engine.applied.seq == 12, "filled with base data, not cut"

@@ -354,3 +354,25 @@ async def test_only_claims_below_ones_own_go_and_only_with_a_writer(dfs: MemoryD
 @pytest.fixture
 def dfs() -> MemoryDfs:
     return MemoryDfs()
+
+
+async def test_the_newest_segment_with_a_frame_stays_until_the_next_one_has_one(dfs: MemoryDfs) -> None:
+    """A storage or a WAL that is put back from an older copy shows by that frame that it does not reach so far."""
+    writer = NotingWriter(dfs)
+    await writer.open(1, run(1, 5))
+    failing = asyncio.Event()
+    dfs.faults["append", 3] = Fault(DfsError("no"), gate=failing)
+    writer.submit(run(6, 1)[0])
+    await until(lambda: dfs.calls["append"] == 3)
+    writer.drop_after(5)  # it failed in the WAL, too
+    failing.set()
+    await until(lambda: len(writer.segments) == 2 and writer.segments[1].begun)
+    first, second = writer.segments
+    assert first.closed
+    assert second.last_seq < second.first_seq
+    trimmer = Trimmer(dfs, LAYOUT, 1, 1)
+    assert await trimmer.trim(Now(writer), 6) == []
+    writer.submit(run(7, 1)[0])
+    await until(lambda: writer.synced_seq == 7)
+    assert await trimmer.trim(Now(writer), 6) == [first.path]
+    await writer.close()

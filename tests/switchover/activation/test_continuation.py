@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from storage.log.frame import Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
-from switchover.activation.continuation import frames_after, frames_after_by_force, frames_to_copy, unopened_starts
+from switchover.activation.continuation import (
+    ends_before,
+    frames_after,
+    frames_after_by_force,
+    frames_to_copy,
+    from_first_of,
+    is_broken,
+    joined,
+    unopened_starts,
+)
 from twinlog.errors import LogGap
 
 
@@ -101,7 +110,8 @@ def test_what_is_copied_makes_the_remote_log_whole(seed: int) -> None:
     remote = [frame for frame in history.remote if frame.last_seq > durable]
     kept = rng.randrange(trimmed + 1)  # the own engine blocks less, or more, of the own WAL
     local = [frame for frame in history.local if frame.last_seq > (history.log[kept - 1].last_seq if kept else 0)]
-    copied = frames_to_copy(local, remote, history.log[-1].last_seq, whole=True)
+    end = (chain(history.local + history.remote) or [])[-1]
+    copied = frames_to_copy(joined([*remote, *local], (end.epoch, end.last_seq)), remote, whole=True)
     assert not {frame.position for frame in copied} & {frame.position for frame in remote}
     at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
     assert frames_after([*remote, *copied], *at) == (chain(history.local + history.remote) or [])[trimmed:]
@@ -115,9 +125,51 @@ def test_what_a_damaged_remote_log_lost_is_copied_from_the_own_one(seed: int) ->
     trimmed = rng.randrange(len(history.log))
     durable = history.log[trimmed - 1].last_seq if trimmed else 0
     remote = [frame for frame in history.log if frame.last_seq > durable and rng.random() < 0.5]
-    copied = frames_to_copy(history.log, remote, history.log[-1].last_seq, whole=False)
+    copied = frames_to_copy(history.log, remote, whole=False)
     at = (durable, history.log[trimmed - 1].epoch) if trimmed else (0, 0)
     assert frames_after([*remote, *copied], *at) == history.log[trimmed:]
+
+
+@given(st.integers(0, 10**9))
+def test_a_wal_that_went_back_leaves_no_hole_in_either_log(seed: int) -> None:
+    """It ends anywhere, the remote log begins anywhere behind what the storages have: both logs continue from the storage, and
+    from everything behind it that stands."""
+    rng = random.Random(seed)
+    log = a_history(rng).log
+    at = rng.randrange(len(log))
+    applied, end = (log[at].epoch, log[at].last_seq), (log[-1].epoch, log[-1].last_seq)
+    remote = log[rng.randrange(at + 2) :]
+    local = log[rng.randrange(at + 2) :][: rng.randrange(len(log) + 1)]
+    whole = joined([*remote, *local], end)
+    assert whole == log[len(log) - len(whole) :]
+    copied = frames_to_copy(whole, remote, whole=True)
+    assert [*frames_after([*remote, *copied], *applied[::-1])] == log[at + 1 :]
+    written = from_first_of(local, whole)
+    wal = whole if is_broken([*local, *written], end) else {frame.position: frame for frame in [*local, *written]}.values()
+    assert joined(list(wal), end) == chain(list(wal)), "no hole"
+    assert frames_after(list(wal), *applied[::-1]) == log[at + 1 :]
+    if not is_broken([*local, *written], end):
+        assert all(frame.position > local[-1].position for frame in written if local and frame not in local), "in their order"
+
+
+def test_a_wal_is_an_older_copy_when_it_ends_before_the_storage() -> None:
+    log = [made(1, 1, 0), made(1, 2, 1), made(1, 3, 2)]
+    assert not ends_before(log, (1, 3))
+    assert not ends_before(log, (1, 2)), "a crash took the end from the storage"
+    assert ends_before(log[:2], (1, 3))
+    assert ends_before(log, (2, 3)), "of an older epoch"
+    assert ends_before([], (1, 1))
+    assert not ends_before([], (0, 0))
+
+
+def test_what_leads_elsewhere_is_joined_to_nothing() -> None:
+    dead = [made(1, 1, 0), made(1, 2, 1), made(1, 3, 2)]
+    assert joined(dead, (1, 3)) == dead
+    assert joined(dead, (2, 3)) == [], "a dead epoch's frame of the same number"
+    assert joined([dead[0], dead[2]], (1, 3)) == [dead[2]]
+    assert is_broken([dead[0], dead[2]], (1, 3))
+    assert is_broken(dead, (2, 3))
+    assert not is_broken([], (2, 3)), "an empty log has no hole"
 
 
 @given(st.integers(0, 10**9))
