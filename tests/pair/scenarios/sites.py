@@ -105,7 +105,7 @@ class SiteCommands:
         self._running: list[asyncio.Task[Any]] = []  # what was begun and may go on
         self._made = False
         thresholds = Thresholds(look_after_s=0, resync_after_s=0, degrade_after_s=0.5, failover_after_s=0.5, silence_max_s=2)
-        self._watcher = Watcher(("a", "b"), Looking(self.pair), SystemClock(), thresholds, act=False, tell=lambda *_: None)
+        self._watcher = Watcher(("a", "b"), Looking(self.pair), SystemClock(), thresholds, act=False, report=lambda *_: None)
         self.commands: dict[str, Command] = {
             name.removeprefix("do_").replace("_", "-"): getattr(self, name) for name in dir(self) if name.startswith("do_")
         }
