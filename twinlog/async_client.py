@@ -120,13 +120,13 @@ class AsyncClient(AsyncAuditCalls):
     async def scan(
         self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
-        deadline_s: float | None = None,
+        snapshot: bool = False, deadline_s: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         token: str | None = None
         while True:
             asked = calls.scan(
                 table, start=start, end=end, where=where, columns=columns, limit=page_rows, as_of=as_of, reverse=reverse,
-                page_token=token,
+                snapshot=snapshot, page_token=token,
             )
             page, found = await self._read(table, asked, lambda page: page.rows, deadline_s)
             for row in found:

@@ -206,11 +206,12 @@ def get(table: str, key: Any, columns: Sequence[str] | None, as_of: int | str | 
 
 def scan(
     table: str, *, start: Any, end: Any, where: Sequence[Where], columns: Sequence[str] | None, limit: int,
-    as_of: int | str | None, reverse: bool, page_token: str | None,
+    as_of: int | str | None, reverse: bool, snapshot: bool, page_token: str | None,
 ) -> TypedCall[Page]:
     query = _query(
         start=None if start is None else key_path(start), end=None if end is None else key_path(end), where=_where(where),
-        columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None, page_token=page_token,
+        columns=_joined(columns), limit=limit, as_of=as_of, reverse="true" if reverse else None,
+        snapshot="true" if snapshot else None, page_token=page_token,
     )
     return TypedCall(_read(f"{_table(table)}/rows{query}", MSGPACK), _native_page)
 

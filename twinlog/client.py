@@ -148,14 +148,17 @@ class Client(AuditCalls):
     def scan(
         self, table: str, *, start: Any = None, end: Any = None, where: Sequence[calls.Where] = (),
         columns: Sequence[str] | None = None, as_of: int | str | None = None, reverse: bool = False, page_rows: int = 1000,
-        deadline_s: float | None = None,
+        snapshot: bool = False, deadline_s: float | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Rows of [start, end) in key order, page by page; the deadline is for each page."""
+        """Rows of [start, end) in key order, page by page; the deadline is for each page. `snapshot`: all are of one moment.
+
+        Raises HistoryNotHeld where the site holds that moment no longer: begin anew.
+        """
         token: str | None = None
         while True:
             asked = calls.scan(
                 table, start=start, end=end, where=where, columns=columns, limit=page_rows, as_of=as_of, reverse=reverse,
-                page_token=token,
+                snapshot=snapshot, page_token=token,
             )
             page, found = self._read(table, asked, lambda page: page.rows, deadline_s)
             yield from found

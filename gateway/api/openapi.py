@@ -145,7 +145,8 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "schema": {"type": "integer", "minimum": 0}, "example": 1_357_016_520_000,
     },
     "Accept": {
-        "description": "application/json or application/x-msgpack; of a scan also application/x-ndjson, for a stream of lines",
+        "description": "application/json or application/x-msgpack; of a scan also application/x-ndjson or "
+                       "application/vnd.apache.arrow.stream, for a stream of all rows",
         "schema": {"type": "string"}, "example": "application/x-ndjson",
     },
     "If-Match": {

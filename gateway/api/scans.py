@@ -3,7 +3,8 @@
 What always holds: at most `page_rows_max` rows and about `PAGE_BYTES` in a page, at most `EXAMINED_ROWS_MAX` rows looked at
 for it, about `CHUNK_BYTES` read from the engine at a time; a page token continues exactly the query that it came from, or is
 refused. `start` is included and `end` is not, also in reverse, which begins at the end. Pages and chunks are read one after
-the other: a row written meanwhile may or may not be there; with `as_of` all are of one moment.
+the other: a row written meanwhile may or may not be there; with `as_of` all are of one moment, and with `snapshot` of that at
+which the scan began.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -32,8 +33,8 @@ CHUNK_BYTES = 4 << 20
 FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
-_TOKEN_FORMAT = 1
-_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes]).decode
+_TOKEN_FORMAT = 2
+_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Scan:
     stale: bool
     matches: Predicate | None
     digest: bytes
+    snapshot: str | None = None  # an empty text: one that is to be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class ScanParameters:
     as_of: str | None = None
     reverse: bool = False
     stale: bool = False
+    snapshot: bool = False
 
 
 def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
@@ -73,13 +76,18 @@ def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
     end = keys.prefix_from_path(asked.end) if asked.end is not None else None
     columns = column_list(asked.columns)
     codec.decoder(columns)  # refuses an unknown one
-    query = (codec.schema.id, asked.start, asked.end, list(asked.where), asked.columns, asked.as_of, asked.reverse)
+    if asked.snapshot and asked.as_of is not None:
+        raise InvalidInput("as_of and snapshot both name a moment: leave one of them out", parameter="snapshot")
+    shape = (list(asked.where), asked.columns, asked.as_of, asked.reverse, asked.snapshot)
+    query = (codec.schema.id, asked.start, asked.end, *shape)
+    snapshot = "" if asked.snapshot else None
     digest = hashlib.blake2b(msgspec.msgpack.encode(query), digest_size=8).digest()
     if asked.page_token is not None:
-        last = _read_token(asked.page_token, digest)
+        last, held = _read_token(asked.page_token, digest)
+        snapshot = held if asked.snapshot else None
         start, end = (start, last) if asked.reverse else (last + b"\0", end)
     as_of, matches = point_in_time(asked.as_of), _filter(codec, asked.where)
-    return Scan(start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest)
+    return Scan(start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest, snapshot)
 
 
 def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
@@ -95,15 +103,15 @@ def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
 
 
 def page_token(scan: Scan, last: bytes) -> str:
-    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last))
+    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last, scan.snapshot or ""))
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_token(text: str, digest: bytes) -> bytes:
-    """Returns the last key of the page before."""
+def _read_token(text: str, digest: bytes) -> tuple[bytes, str]:
+    """Returns the last key of the page before, and its snapshot."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last = decoded(_decode_place, packed, ValueError)
+        token_format, bound_to, last, snapshot = decoded(_decode_place, packed, ValueError)
     except ValueError as error:  # binascii's too
         raise InvalidInput(
             "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
@@ -114,11 +122,24 @@ def _read_token(text: str, digest: bytes) -> bytes:
             "page_token belongs to another table or query: send the same parameters with it, or leave it out to begin anew",
             parameter="page_token",
         )
-    return last
+    return last, snapshot
+
+
+async def opened(context: ApiContext, scan: Scan) -> Scan:
+    """Returns `scan` with its snapshot, if it asks for one. Raises Overloaded."""
+    return scan if scan.snapshot != "" else replace(scan, snapshot=await context.service.rows.open_snapshot(scan.stale))
 
 
 async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
-    """Returns (rows, the token of the next page or None at the end)."""
+    """Returns (rows, the token of the next page or None at the end). The snapshot ends with the last page."""
+    scan = await opened(context, scan)
+    rows, token = await _read_page(context, codec, scan)
+    if token is None and scan.snapshot:
+        context.service.rows.release_snapshot(scan.snapshot)
+    return rows, token
+
+
+async def _read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
     limit = min(scan.limit or PAGE_ROWS_DEFAULT, context.http.page_rows_max)
     found: list[StoredRow] = []
     size = examined = 0
@@ -137,14 +158,19 @@ async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[l
 async def read_stream(context: ApiContext, codec: RowCodec, scan: Scan) -> AsyncIterator[list[StoredRow]]:
     """Yields all rows of the scan up to its limit, in chunks."""
     left = scan.limit
-    async for chunk in _chunks(context, codec, scan, left):
-        rows = chunk.matching if left is None else chunk.matching[:left]
-        if rows:
-            yield rows
-        if left is not None:
-            left -= len(rows)
-            if left == 0:
-                return
+    scan = await opened(context, scan)
+    try:
+        async for chunk in _chunks(context, codec, scan, left):
+            rows = chunk.matching if left is None else chunk.matching[:left]
+            if rows:
+                yield rows
+            if left is not None:
+                left -= len(rows)
+                if left == 0:
+                    return
+    finally:
+        if scan.snapshot:
+            context.service.rows.release_snapshot(scan.snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +188,8 @@ async def _chunks(context: ApiContext, codec: RowCodec, scan: Scan, wanted: int 
         if wanted is not None and scan.matches is None:
             rows_asked = min(rows_asked, wanted)
         rows = await context.service.rows.scan(
-            codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale
+            codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale,
+            snapshot=scan.snapshot,
         )
         matching = list(rows) if scan.matches is None else await _matching(rows, scan.matches)
         more = len(rows) == rows_asked

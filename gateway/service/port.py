@@ -89,9 +89,17 @@ class Rows(Protocol):
 
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
-        as_of: int | None = None, stale: bool = False,
+        as_of: int | None = None, stale: bool = False, snapshot: str | None = None,
     ) -> Sequence[StoredRow]:
-        """Returns at most `limit` rows in key order, `start` included and `end` not."""
+        """Returns at most `limit` rows in key order, `start` included and `end` not; of `snapshot`, if one is given.
+
+        Raises HistoryNotHeld when the snapshot is gone.
+        """
+
+    async def open_snapshot(self, stale: bool = False) -> str:
+        """Returns the name of a snapshot for scans; the site lets it go by itself. Raises Overloaded."""
+
+    def release_snapshot(self, snapshot: str) -> None: ...
 
     async def receipt(self, receipt: str) -> ReceiptDocument:
         """Raises InvalidInput when it is none."""

@@ -21,7 +21,7 @@ import msgspec
 from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.pending import Pending
 from gateway.service.admission import Admission
-from gateway.service.as_of import check_history, read_row
+from gateway.service.as_of import ScanSnapshots, check_history, read_row
 from gateway.service.catalog import Catalog
 from gateway.service.conditions import Refusals, RowCheck, check_same_request, checks_of
 from gateway.service.documents import ReceiptDocument
@@ -69,13 +69,14 @@ class Holds:
 class RowsService:
     def __init__(
         self, serving: Serving, catalog: Catalog, admission: Admission, *, engine: StorageEngine, clock: Clock,
-        deadline_s: float,
+        deadline_s: float, new_id: Callable[[], str],
     ) -> None:
         self._serving, self._catalog = serving, catalog
         self._engine, self._clock = engine, clock
         self._admission, self._default_deadline_s = admission, deadline_s
         self._gate = KeyGate()
         self._refusals = Refusals()
+        self._snapshots = ScanSnapshots(engine, new_id)
         self._running: dict[str, asyncio.Future[None]] = {}  # idempotency keys under way
 
     # ---- writes
@@ -195,14 +196,35 @@ class RowsService:
 
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
-        as_of: int | None = None, stale: bool = False,
+        as_of: int | None = None, stale: bool = False, snapshot: str | None = None,
     ) -> Sequence[StoredRow]:
-        lease = None if stale and self._serving.reads_stale else await self._valid_lease()
-        rows = await self._engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
-        check_history(self._engine, self._clock, table, as_of)
+        lease = await self._scan_lease(stale)
+        if snapshot is not None:
+            rows = await self._snapshots.scan(snapshot, lease, table.id, start, end, reverse=reverse, limit=limit)
+        else:
+            rows = await self._engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
+            check_history(self._engine, self._clock, table, as_of)
         if lease is not None:
             self._prove(lease)
         return rows
+
+    async def open_snapshot(self, stale: bool = False) -> str:
+        lease = await self._scan_lease(stale)
+        snapshot = await self._snapshots.open(lease)
+        if lease is not None:
+            try:
+                self._prove(lease)
+            except Unavailable:
+                self._snapshots.release(snapshot)
+                raise
+        return snapshot
+
+    def release_snapshot(self, snapshot: str) -> None:
+        self._snapshots.release(snapshot)
+
+    async def _scan_lease(self, stale: bool) -> ReadLease | None:
+        """None: a standby answers, whose rows may be stale."""
+        return None if stale and self._serving.reads_stale else await self._valid_lease()
 
     async def receipt(self, receipt: str) -> ReceiptDocument:
         return receipt_outcome(self._engine, receipt)

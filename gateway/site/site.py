@@ -76,7 +76,7 @@ class Site:
         self.admission = Admission(settings.commit)
         engine, clock, deadline_s = parts.engine, parts.clock, settings.http.request_deadline_s
         self.rows = RowsService(
-            self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s
+            self.serving, self.catalog, self.admission, engine=engine, clock=clock, deadline_s=deadline_s, new_id=parts.new_id
         )
         self.tables = TablesService(
             self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s, settings=settings.tables,

@@ -46,13 +46,20 @@ class RowsOverBytes:
 
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
-        as_of: int | None = None, stale: bool = False,
+        as_of: int | None = None, stale: bool = False, snapshot: str | None = None,
     ) -> Sequence[StoredRow]:
         start, end = over_bytes((start, end), tuple[bytes | None, bytes | None])
         rows = await self._rows.scan(
-            over_bytes(table, TableSchema), start, end, reverse=reverse, limit=limit, as_of=as_of, stale=stale
+            over_bytes(table, TableSchema), start, end, reverse=reverse, limit=limit, as_of=as_of, stale=stale,
+            snapshot=over_bytes(snapshot, str | None),
         )
         return over_bytes(rows, list[StoredRow])
+
+    async def open_snapshot(self, stale: bool = False) -> str:
+        return over_bytes(await self._rows.open_snapshot(stale), str)
+
+    def release_snapshot(self, snapshot: str) -> None:
+        self._rows.release_snapshot(over_bytes(snapshot, str))
 
     async def receipt(self, receipt: str) -> dict[str, Any]:
         return over_bytes(await self._rows.receipt(receipt), dict[str, Any])

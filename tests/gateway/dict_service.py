@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from gateway.service.as_of import ScanSnapshots
 from gateway.service.audits import AuditNotes
 from gateway.service.barriers import BarrierService
 from gateway.service.catalog import Catalog
@@ -57,7 +59,9 @@ class DictService:
         self.lag_s: float | None = 0.0
         self.serving_now: ServingDocument | None = None  # other than by its role
         self.failure: BaseException | None = None  # raised by the next write
+        self._numbers = itertools.count()
         self.refusals = Refusals()
+        self.snapshots = ScanSnapshots(self.engine, lambda: f"snapshot-{next(self._numbers)}")
         self.deadlines_s: list[float | None] = []
         self.scanned_rows = 0
         self.cluster_queue: asyncio.Queue[ClusterDocument | None] = asyncio.Queue()
@@ -119,12 +123,21 @@ class DictService:
 
     async def scan(
         self, table: TableSchema, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int,
-        as_of: int | None = None, stale: bool = False,
+        as_of: int | None = None, stale: bool = False, snapshot: str | None = None,
     ) -> Sequence[StoredRow]:
         self.need_reads(stale)
+        if snapshot is not None:
+            return await self.snapshots.scan(snapshot, None, table.id, start, end, reverse=reverse, limit=limit)
         rows = await self.engine.scan(table.id, start, end, reverse=reverse, limit=limit, as_of=as_of)
         self.scanned_rows += len(rows)
         return rows
+
+    async def open_snapshot(self, stale: bool = False) -> str:
+        self.need_reads(stale)
+        return await self.snapshots.open(None)
+
+    def release_snapshot(self, snapshot: str) -> None:
+        self.snapshots.release(snapshot)
 
     async def receipt(self, receipt: str) -> ReceiptDocument:
         known = decode_receipt(receipt)

@@ -141,6 +141,7 @@ class TwoSites:
         self.urls: dict[str, str] = {}
         self.doors = {site: Door(self, site) for site in ("a", "b")}
         self.doors["b"].engine, self.doors["b"].catalog = self.doors["a"].engine, self.doors["a"].catalog
+        self.doors["b"].snapshots = self.doors["a"].snapshots
         self._servers: dict[str, HttpServer] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)

@@ -99,6 +99,7 @@ def test_arrow_batches_and_scans_with_conditions(client: Client) -> None:
     batch = pa.table({"id": list(range(2500)), "at": [MOMENT] * 2500, "name": [f"n{n % 5}" for n in range(2500)]})
     assert client.upsert_arrow("things", batch).count == 2500
     assert len(list(client.scan("things"))) == 2500
+    assert len(list(client.scan("things", snapshot=True, page_rows=600))) == 2500
     where = [("name", "=", "n3"), ("id", ">=", 2000), ("price", "is_null", None)]
     found = list(client.scan("things", where=where, columns=["id"]))
     assert found == [{"id": number} for number in range(2003, 2500, 5)]
@@ -168,6 +169,7 @@ async def test_the_asynchronous_client_does_the_same_with_many_requests_at_once(
         sites.doors["a"].faults = ["silent", "switch"]
         await asyncio.gather(*(client.update("things", (number, MOMENT), {"name": "y"}) for number in range(50)))
         assert {row["name"] async for row in client.scan("things", page_rows=7)} == {"y"}
+        assert {row["name"] async for row in client.scan("things", page_rows=7, snapshot=True)} == {"y"}
         assert (await client.get("things", (0, MOMENT))).row["id"] == 0
         await client.delete("things", (0, MOMENT))
         batch = pa.table({"id": [0], "at": [MOMENT], "name": ["z"]})

@@ -117,7 +117,7 @@ class SimClient:
             left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
             asked = calls.scan(
                 operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(PAGE_ROWS, left),
-                as_of=operation.as_of, reverse=operation.reverse, page_token=token,
+                as_of=operation.as_of, reverse=operation.reverse, snapshot=False, page_token=token,
             )
             page: Page = await self._run(asked)
             rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]

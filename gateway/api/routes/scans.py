@@ -1,9 +1,9 @@
-"""Scans over HTTP: a JSON (or msgpack) page, or a stream of NDJSON lines, one row each."""
+"""Scans over HTTP: a JSON (or msgpack) page, or a stream of rows: NDJSON lines, or Arrow batches."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -18,16 +18,18 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import VARY, encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
-from gateway.api.request import JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
+from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Int64, Stale, Versions
 from gateway.api.row_calls import Label, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
+from storage.rows.arrow_out import ArrowOut
 from storage.rows.codec import RowCodec
 from twinlog.errors import InvalidInput
 
-SCAN_TYPES = (JSON, MSGPACK, NDJSON)
+STREAMED = (NDJSON, ARROW)
+SCAN_TYPES = (JSON, MSGPACK, *STREAMED)
 _log = structlog.get_logger("gateway.api.scans")
 _encode_lines = msgspec.json.Encoder().encode_lines
 _WHERE = 'one condition or a list of them, as JSON; all must hold: [{"column": "delay_min", "op": ">", "value": 10}]'
@@ -36,13 +38,17 @@ Bound = Annotated[str | None, Query(description="a key, or its leading parts, as
 Where = Annotated[list[str] | None, Query(description=_WHERE)]
 Token = Annotated[str | None, Query(description="the next_page_token of the page before, with the same other parameters")]
 Reverse = Annotated[bool, Query(description="from the end, which is not included, back to the start, which is")]
+AtOnce = Annotated[bool, Query(
+    description="all pages are of the moment of the first; the site holds it for a minute behind each page, ten minutes at most"
+)]
 Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 
 def router(context: ApiContext) -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
-    ok = api.answer("a page, or lines of rows", examples.PAGE, MSGPACK, headers=SHOWN_VARY | STALE | SCHEMA)
+    ok = api.answer("a page, or a stream of rows", examples.PAGE, MSGPACK, headers=SHOWN_VARY | STALE | SCHEMA)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": examples.LINES}
+    ok["content"][ARROW] = {"schema": {"type": "string", "format": "binary"}}
 
     @routes.get(
         "/rows", operation_id="scanRows",
@@ -52,21 +58,22 @@ def router(context: ApiContext) -> APIRouter:
     async def scan_rows(
         table: TableName, request: Request, start: Bound = None, end: Bound = None, where: Where = None,
         columns: Columns = None, limit: Limit = None, page_token: Token = None, as_of: AsOf = None, reverse: Reverse = False,
-        stale: Stale = False, versions: Versions = "string", int64: Int64 = "number",
+        stale: Stale = False, snapshot: AtOnce = False, versions: Versions = "string", int64: Int64 = "number",
     ) -> Response:
         head = head_of(request, versions, int64)
         kind = wanted_type(head, SCAN_TYPES)
-        if limit is not None and limit > context.http.page_rows_max and kind != NDJSON:
+        if limit is not None and limit > context.http.page_rows_max and kind not in STREAMED:
             rows_max = context.http.page_rows_max
             raise InvalidInput(
                 f"limit is {limit}; the limit of this site is {rows_max} rows a page: follow next_page_token, "
-                f"or ask for {NDJSON}", parameter="limit", page_rows_max=rows_max,
+                f"or ask for {' or '.join(STREAMED)}", parameter="limit", page_rows_max=rows_max,
             )
         codec = context.codec(decoded_part(table))
-        scan = plan_scan(codec, ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale))
+        asked = ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale, snapshot)
+        scan = plan_scan(codec, asked)
         label = stale_label(context, stale)
-        if kind == NDJSON:
-            return await _stream(context, codec, scan, head, label)
+        if kind in STREAMED:
+            return await _stream(context, codec, scan, kind, head, label)
         return to_response(await _page(context, codec, scan, kind, head, label))
 
     return routes
@@ -85,27 +92,37 @@ async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, hea
     return await asyncio.to_thread(encode) if len(rows) > OFF_LOOP_ROWS else encode()
 
 
-async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, head: Head, label: Label) -> Response:
-    """Streams lines of rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
+class _Lines:
+    """The pieces of a stream of NDJSON."""
+
+    def __init__(self, codec: RowCodec, scan: Scan, head: Head) -> None:
+        self._decode = codec.decoder(scan.columns, int64_text=head.int64_text)
+
+    def part(self, rows: Sequence[StoredRow]) -> bytes:
+        return _encode_lines([self._decode(row.key, row.value) for row in rows])
+
+    def end(self) -> bytes:
+        return b""
+
+
+async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head, label: Label) -> Response:
+    """Streams rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
-    response = StreamingResponse(_lines(codec, scan, head, first, chunks), media_type=NDJSON)
+    pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
+    response = StreamingResponse(_parts(codec.schema.name, pieces, first, chunks), media_type=kind)
     response.raw_headers.extend([VARY, schema_header(codec), *label()])
     return response
 
 
-async def _lines(
-    codec: RowCodec, scan: Scan, head: Head, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
+async def _parts(
+    table: str, pieces: ArrowOut | _Lines, first: list[StoredRow], chunks: AsyncIterator[list[StoredRow]]
 ) -> AsyncIterator[bytes]:
-    decode = codec.decoder(scan.columns, int64_text=head.int64_text)
-
-    def encode(rows: list[StoredRow]) -> bytes:
-        return _encode_lines([decode(row.key, row.value) for row in rows])
-
-    yield encode(first)
+    yield pieces.part(first)
     try:
         async for rows in chunks:
-            yield await asyncio.to_thread(encode, rows) if len(rows) > OFF_LOOP_ROWS else encode(rows)
+            yield await asyncio.to_thread(pieces.part, rows) if len(rows) > OFF_LOOP_ROWS else pieces.part(rows)
     except Exception as error:
-        _log.warning("a scan ended early", table=codec.schema.name, error=str(error))
+        _log.warning("a scan ended early", table=table, error=str(error))
         raise
+    yield pieces.end()

@@ -103,7 +103,8 @@ async def test_an_unknown_query_parameter_is_named(door: DoorClient, method: str
     document = problem(answer, 422, "invalid-input", parameters=["colour"])
     if path == ROWS:
         assert set(document["allowed"]) == {
-            "start", "end", "where", "columns", "limit", "page_token", "as_of", "reverse", "stale", "versions", "int64",
+            "start", "end", "where", "columns", "limit", "page_token", "as_of", "reverse", "stale", "snapshot", "versions",
+            "int64",
         }
 
 

@@ -8,14 +8,16 @@ from urllib.parse import urlencode
 
 import httpx
 import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.api import scans
 from gateway.service.http_settings import HttpSettings
-from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem
+from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem, served_door
 
+ARROW = "application/vnd.apache.arrow.stream"
 KEYS = [(carrier, flight) for carrier in ("AA", "B6", "UA") for flight in range(10)]
 
 
@@ -226,3 +228,29 @@ async def test_a_time_that_no_row_has_is_refused(plain: DoorClient, as_of: str) 
 @pytest.mark.parametrize("where", ["[" * 5000, '{"a":' * 5000, "[" * 5000 + "]" * 5000])
 async def test_a_where_that_is_nested_too_deep_is_refused(plain: DoorClient, where: str) -> None:
     problem(await _scan(plain, where=where), 422, "invalid-input", parameter="where")
+
+
+@pytest.mark.parametrize("rows", [0, 3, 1500])
+async def test_an_arrow_stream_has_every_row_and_goes_in_again(rows: int) -> None:
+    accepted = {"accept": ARROW}
+    async with served_door() as door:
+        sent = [{"carrier": "UA", "flight": number, "delay": number / 4, "more": {"n": number}} for number in range(rows)]
+        if sent:
+            body = {"mutations": [{"op": "upsert", "row": row} for row in sent]}
+            assert (await door.http.post(f"{ROWS}:mutate", json=body)).status_code == 200
+        answer = await door.http.get(ROWS, headers=accepted)
+        assert answer.headers["content-type"] == ARROW
+        assert answer.headers["twinlog-schema"]
+        table = pa.ipc.open_stream(answer.content).read_all()
+        assert table.column_names == ["carrier", "flight", "at", "delay", "raw", "note", "more"]
+        assert table.column("flight").to_pylist() == list(range(rows))
+        before = (await door.http.get(ROWS, params={"limit": 1500})).json()["rows"]
+        if rows:
+            again = await door.http.post(f"{ROWS}:mutate", content=answer.content, headers={"content-type": ARROW})
+            assert again.json()["count"] == rows
+        assert (await door.http.get(ROWS, params={"limit": 1500})).json()["rows"] == before
+        where = json.dumps([{"column": "flight", "op": "<", "value": 2}])
+        some = await door.http.get(ROWS, params={"columns": "flight", "where": where, "limit": 1}, headers=accepted)
+        assert pa.ipc.open_stream(some.content).read_all().to_pylist() == [{"flight": 0}][:rows]
+        refused = await door.http.get(ROWS, params={"columns": "nope"}, headers=accepted)
+        problem(refused, 422, "invalid-input", column="nope")

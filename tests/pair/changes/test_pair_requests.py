@@ -17,6 +17,7 @@ from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, key_of, open_pair, put, rows, site, turns
 from twinlog.errors import (
     Conflict,
+    HistoryNotHeld,
     InvalidInput,
     NotActive,
     NotFound,
@@ -74,6 +75,26 @@ async def test_a_refused_key_is_refused_again_and_another_request_under_it_too(p
         assert await rows(pair, "a") == before
         await service.rows.write(replace(request, idempotency_key=f"{request.idempotency_key} anew"))
     assert site(pair, "a").admission.requests == 0
+
+
+async def test_a_snapshot_of_scans_is_of_one_moment_and_ends_with_its_epoch(pair: Pair) -> None:
+    rows_of = pair.running["a"].service.rows
+    table = pair.running["a"].service.tables.get("t")
+    await put(pair, "a", 1, "before")
+    ids = [await rows_of.open_snapshot(), await rows_of.open_snapshot()]
+    await put(pair, "a", 1, "after")
+    await put(pair, "a", 2, "after")
+    before = await rows_of.scan(table, None, None, reverse=False, limit=9, snapshot=ids[0])
+    assert [RowCodec(table).decode_row(row.key, row.value) for row in before] == [{"k": 1, "v": "before"}]
+    assert len(await rows_of.scan(table, None, None, reverse=False, limit=9)) == 2
+    rows_of.release_snapshot(ids[0])
+    await pair.until(lambda: caught_up(pair, "a", "b"))
+    assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
+    await pair.until(lambda: caught_up(pair, "b", "a"))
+    assert (await pair.operate("a", "switchover", "a")).state == "succeeded"
+    for gone in ids:
+        with pytest.raises(HistoryNotHeld, match="anew"):
+            await rows_of.scan(table, None, None, reverse=False, limit=9, snapshot=gone)
 
 
 async def test_a_site_serves_data_that_crosses_its_ports_as_bytes(pair: Pair) -> None:
