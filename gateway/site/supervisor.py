@@ -21,6 +21,7 @@ from gateway.site.serving_judgement import OWN_DFS, PEER_DFS
 from gateway.site.site import Site
 from remote_log.dfs.port import Dfs
 from remote_log.replication.messages import STATUS, StatusReply, from_message
+from storage.engines.flushing import FlushNeed, Look
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
 from switchover.roles.boot import Action, decide
@@ -32,6 +33,7 @@ STATUS_TIMEOUT_S = 2.0
 BACKOFF_MAX_S = 5.0
 PROBE_INTERVAL_S = 5.0
 CONDITION_INTERVAL_S = 0.25
+FLUSH_LOOK_S = 1.0
 PURGE_INTERVAL_S = 300.0  # old versions and request outcomes stay this much longer at most
 
 
@@ -51,11 +53,12 @@ class Supervisor:
         self._done: tuple[bool, ...] = ()  # what it serves, as it was logged last
         self._troubles: dict[str, SiteTrouble] = {}
         self._failed = 0  # attempts in a row: plans, and to open the storage anew
+        self._flush_need = FlushNeed(site.settings.engine.flush_interval_s)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         upkeep = (
-            self._every(self._site.settings.engine.flush_interval_s, "flush", self._flush),
+            self._every(min(FLUSH_LOOK_S, self._site.settings.engine.flush_interval_s), "flush", self._flush),
             self._every(PURGE_INTERVAL_S, "purge", self._purge),
             self._every(PROBE_INTERVAL_S, "probe of both DFSs", self._probe),
             self._every(CONDITION_INTERVAL_S, "look at itself", self._tell_changes),
@@ -186,11 +189,13 @@ class Supervisor:
                 log.error("housekeeping failed by an internal error", work=name, traceback=traceback.format_exc())
 
     async def _flush(self) -> None:
-        """Make what is applied durable: the logs can be trimmed behind it. And let go of barriers whose time is over."""
-        engine = self._site.parts.engine
-        if engine.failure is None and engine.applied.seq != engine.durable_seq:
+        """Make what is applied durable when that is due: the logs can be trimmed behind it. And let go of barriers whose time
+        is over."""
+        engine, applier = self._site.parts.engine, self._site.applier
+        look = Look(self._site.parts.clock.monotonic_s(), engine.applied.seq, engine.durable_seq, applier.log_bytes)
+        if self._flush_need.is_due(look) and engine.failure is None:
             await engine.flush()
-        await self._site.applier.expire()
+        await applier.expire()
 
     async def _probe(self) -> None:
         """A standby needs its own DFS only at the takeover, and an active the other one only for its next segment: what is

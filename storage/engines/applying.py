@@ -48,11 +48,13 @@ class FrameApplier:
     ) -> None:
         self._engine, self._clock, self._on_refused = engine, clock, on_refused
         self.limits = limits
+        self.log_bytes = 0  # of all frames that came to be applied
 
     async def apply(self, frames: Sequence[Frame]) -> None:
         """Apply the frames, in order. Raises what the engine's `apply` raises; LogError for a flag without a barrier. HOT."""
         begin = 0
         for index, frame in enumerate(frames):
+            self.log_bytes += len(frame.data)
             if frame.flags & _BARRIER:
                 await self._engine.apply(frames[begin : index + 1])
                 begin = index + 1

@@ -15,7 +15,7 @@ class EngineSettings:
     path: str = "engine"  # below the data directory; of rocksdb and sqlite
     url: Annotated[str, Secret()] = field(default="", repr=False)  # of postgresql: the site's own database
     password: Annotated[str, Reference()] = field(default="", repr=False)  # put into the url
-    flush_interval_s: Annotated[float, Within(0.01, 3600)] = 1.0
+    flush_interval_s: Annotated[float, Within(0.01, 3600)] = 300.0  # sooner when much waits (flushing.py)
 
     def folder(self, data_dir: Path) -> Path:
         return data_dir / self.path

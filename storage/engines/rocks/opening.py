@@ -28,6 +28,7 @@ from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
 from twinlog.decoding import decoded
 from twinlog.errors import DataDirectoryError, EngineFailed
 
+FLUSHES_MERGED = 8  # their files are merged together; until then a scan goes through all of them
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
 _FIGURES = {
     "disk_bytes": "rocksdb.live-sst-files-size",
@@ -74,6 +75,11 @@ def _options(settings: RocksSettings) -> Options:
     options.set_compression_type(DBCompressionType.lz4())
     options.set_bottommost_compression_type(DBCompressionType.zstd())
     options.set_level_compaction_dynamic_level_bytes(True)
+    # For rows replaced here and there in a large table (bench/write_cost.py): each merge takes many flushes along, the lowest
+    # level alone is rewritten as a whole only while it is small, and a level above it is at least a quarter of it.
+    options.set_level_zero_file_num_compaction_trigger(FLUSHES_MERGED)
+    options.set_max_bytes_for_level_base(256 << 20)
+    options.set_max_bytes_for_level_multiplier(4)
     options.set_max_open_files(settings.open_files_max)
     options.set_max_background_jobs(2)
     options.set_bytes_per_sync(1 << 20)
