@@ -36,7 +36,7 @@ LOAD_ROWS = 1_000
 CONNECTIONS = 16
 COLLECT_S = 2.0  # RocksDB keeps three logs of 1 MiB: files are read off them long before they go
 SETTLED_S = 6.0
-SETTLE_S = 300.0
+SETTLE_S = 60.0
 _EVENT = "EVENT_LOG_v1 "
 _TABLE = {"columns": [{"name": "id", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["id"]}
 
@@ -177,15 +177,15 @@ async def trickle(port: int, rows: int, seconds: float, rate: int, made: dict[st
 
 
 async def settled(made: dict[str, FilesMade]) -> dict[str, int]:
-    """Returns the bytes of each site once no file has come for a while. Raises BenchError."""
+    """Returns the bytes of each site once no file has come for a while, or after SETTLE_S: a site may make files while idle."""
     until_s = time.monotonic() + SETTLE_S
     totals = {site: files.total() for site, files in made.items()}
     while time.monotonic() < until_s:
         await asyncio.sleep(SETTLED_S)
         before, totals = totals, {site: files.total() for site, files in made.items()}
         if totals == before:
-            return totals
-    raise BenchError(f"RocksDB still wrote after {SETTLE_S:.0f} s")
+            break
+    return totals
 
 
 async def of_a_pair(pair: Pair, rows: int, seconds: float, rate: int) -> None:
