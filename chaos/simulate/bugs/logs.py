@@ -113,7 +113,7 @@ BUGS = (
         ("two_copies", "liveness"), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 125, 10,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 72, 10,
         ((storage.log.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
     ),
     Bug(

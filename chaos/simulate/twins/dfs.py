@@ -167,8 +167,9 @@ class SimDfsCluster:
     def _landed(self, fault: DfsFault, data: bytes) -> bytes:
         count = self.random.randrange(len(data) + 1) if fault.done is None else int(len(data) * fault.done)
         landed = bytearray(data[:count])
-        if fault.flips and landed:
-            landed[self.random.randrange(count)] ^= 1 << self.random.randrange(8)
+        written = len(landed.rstrip(b"\0"))  # a bit of the padding behind a frame harms nobody
+        if fault.flips and written:
+            landed[self.random.randrange(written)] ^= 1 << self.random.randrange(8)
         return bytes(landed)
 
     # ---- effects
