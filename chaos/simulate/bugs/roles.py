@@ -109,7 +109,7 @@ async def _apply_only(self: Activation, frames: Any) -> None:
         await self.parts.engine.apply(group)
 
 
-async def _write_no_wal(self: Activation, frames: Any, held: Any) -> None:
+async def _write_no_wal(self: Activation, frames: Any, local: Any, end: Any) -> None:
     await self.parts.wal.start(self.epoch, self._high_seq + 1)
 
 
