@@ -56,6 +56,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], SmallDisk]]:
     with ExitStack() as stack:
         def make(site: str) -> SmallDisk:
             pair = Processes(tmp_path)
+            for config in pair.configs.values():  # a storage that is flushed by need meets its full disk minutes later
+                config.write_text(config.read_text().replace("[engine]\n", "[engine]\nflush_interval_s = 1.0\n"))
+                assert "flush_interval_s" in config.read_text()
             disk = SmallDisk(pair, site)
             disk.folder.mkdir(parents=True)
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(disk.folder)], check=True)

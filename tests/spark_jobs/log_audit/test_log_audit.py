@@ -87,8 +87,9 @@ def end_of_a_sealed_segment_lost(wal: Path, remote: Path) -> tuple[str, Path, in
 
 
 def remote_segment_lost(wal: Path, remote: Path) -> tuple[str, Path, int]:
-    """The last one: the log itself does not show it, the WAL does."""
-    file = segment(remote, -1)
+    """The last one that holds frames: the log itself does not show it, the WAL does."""
+    last = next(number for number in (-1, -2) if len(walk_file_of_remote(segment(remote, number)).frames["seq"]))
+    file = segment(remote, last)
     first_lost = walk_file_of_remote(file).frames["seq"][0]
     file.unlink()
     for each in list_log(LogFolder(str(wal))).segments:

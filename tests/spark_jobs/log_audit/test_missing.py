@@ -54,7 +54,7 @@ def told(place: LogFolder, *, is_wal: bool = True, trimmed_to: int = 0) -> list[
             frames.append(frame)
             at[frame.position] = (segment.epoch, segment.ordinal, offset)
     rows = []
-    for frame in chain._kept(frames):
+    for frame in chain.remaining(frames):
         epoch, ordinal, offset = at[frame.position]
         rows.append({
             "epoch": frame.epoch, "seq": frame.first_seq, "last_seq": frame.last_seq, "upto": frame.last_seq,

@@ -70,7 +70,7 @@ def test_what_stands_and_where_links_are_missing_is_the_same(spark: SparkSession
     place = write(noise, tmp_path / "wal", segments, damaged=0, remote=False)
     found, told = chained(spark, place)
     frames = list(frames_in(place))
-    kept = chain._kept(frames)
+    kept = chain.remaining(frames)
     chains = [(row["epoch"], row["seq"], row["upto"]) for row in found.linked.rows.to_pylist()]
     stands = {
         frame.position for frame in frames
