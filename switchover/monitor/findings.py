@@ -148,8 +148,16 @@ def _active(look: PairLook) -> Iterator[Finding]:
         yield Finding("no-register", AdviceKind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
         return
     running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
-    if register.switching is not None or running:
-        plan = register.switching
+    plan = register.switching
+    if plan is not None and plan.site != register.active and look.told_of(plan.site) is None and not running:
+        yield Finding("plan", AdviceKind.LOOK, plan.site,
+                      f"site {plan.site}, which has the pair for its {plan.kind}, answers nobody: start its gateway, and it "
+                      f"continues; if it is lost, a failover to site {register.active} takes the pair back",
+                      look.silence(plan.site), f"twinlog failover --to {register.active}")
+        return
+    if plan is not None and plan.site == register.active and not running:
+        plan = None  # its restart is not under way: the active is gone, or something keeps it from opening
+    if plan is not None or running:
         what = f"{plan.kind} to {plan.site}" if plan is not None else f"operation {running[0]}"
         yield Finding("plan", AdviceKind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
                       (f"the register: {register.reason}",), "twinlog history")
@@ -162,6 +170,14 @@ def _active(look: PairLook) -> Iterator[Finding]:
             yield from _open(look, register, told)
     else:
         waits = f", and waits for {told.waiting_for}" if told.waiting_for else ""
+        if isinstance(told, SiteFacts) and told.peer_dfs_error is not None and look.told_of(OTHER[site]) is None:
+            reason = (
+                f"site {site} is {told.role} and serves nobody{waits}; site {OTHER[site]} and its DFS answer nobody: if they "
+                f"are lost for good, a degrade opens site {site} alone"
+            )
+            said = f"site {site}: {told.peer_dfs_error}"
+            yield Finding(f"alone-{site}", AdviceKind.LOOK, site, reason, (said, *look.silence(OTHER[site])), "twinlog degrade")
+            return
         yield _failover("not-serving", register, site, f"site {site} is {told.role} and serves nobody{waits}",
                         (f"site {site}: it is {told.role}",), look)
 
