@@ -149,12 +149,20 @@ def _active(look: PairLook) -> Iterator[Finding]:
         return
     running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
     plan = register.switching
-    if plan is not None and plan.site != register.active and look.told_of(plan.site) is None and not running:
-        yield Finding("plan", AdviceKind.LOOK, plan.site,
-                      f"site {plan.site}, which has the pair for its {plan.kind}, answers nobody: start its gateway, and it "
-                      f"continues; if it is lost, a failover to site {register.active} takes the pair back",
-                      look.silence(plan.site), f"twinlog failover --to {register.active}")
-        return
+    if plan is not None and plan.site != register.active and not running:
+        told, back = look.told_of(plan.site), f"twinlog failover --to {register.active}"
+        if told is None:
+            yield Finding("plan", AdviceKind.LOOK, plan.site,
+                          f"site {plan.site}, which has the pair for its {plan.kind}, answers nobody: start its gateway, and "
+                          f"it continues; if it is lost, a failover to site {register.active} takes the pair back",
+                          look.silence(plan.site), back)
+            return
+        if (told.waiting_for or "").startswith("the operator") and look.told_of(register.active) is not None:
+            yield Finding("plan", AdviceKind.LOOK, plan.site,
+                          f"site {plan.site}, which has the pair for its {plan.kind}, waits for {told.waiting_for} (`twinlog "
+                          f"history` shows why it stopped); a failover to site {register.active} takes the pair back",
+                          (f"the register: {register.reason}",), back)
+            return
     if plan is not None and plan.site == register.active and not running:
         plan = None  # its restart is not under way: the active is gone, or something keeps it from opening
     if plan is not None or running:

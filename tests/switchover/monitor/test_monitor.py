@@ -166,6 +166,16 @@ def test_a_role_change_whose_site_is_gone_is_ended_by_a_failover_back(a: SiteVie
     assert not any(advice.act for advice in told)
 
 
+def test_a_role_change_that_waits_for_the_operator_is_ended_by_a_failover_back_while_the_old_active_answers() -> None:
+    waits = {"role": "CLOSED", "waiting_for": "the operator: switchover to b stopped half-way"}
+    a, b = planned(CLOSED_A, "b", "switchover"), planned(of(VIEW_B, peer=None, **waits), "b", "switchover")
+    told, _ = watch(a, b, act=True)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog failover --to a")
+    assert "waits for the operator: switchover to b stopped half-way" in told[-1].reason
+    for other in (watch(None, b), watch(a, changed(b, running="op-1"))):
+        assert other[0][-1].command == "twinlog history"
+
+
 def test_a_restart_that_does_not_come_to_its_end_does_not_hide_that_the_active_serves_nobody() -> None:
     a, b = planned(CLOSED_A, "a", "restart"), planned(VIEW_B, "a", "restart")
     told, _ = watch(a, b, readiness=B_CAN)
