@@ -11,7 +11,8 @@ Source: protocol.md section 6 ("Back to sync"), model step_downgrade and step_re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from gateway.epoch.commit_log import CommitLog
@@ -21,6 +22,7 @@ from remote_log.fencing.fence import close_by_recovery
 from remote_log.fencing.reading import segments_of
 from remote_log.replication.shipper import PeerView
 from remote_log.writing.writer import RemoteWriter
+from storage.engine import StorageEngine
 from storage.log.record import Record, RecordKind
 from switchover.register.port import PairState, update
 from switchover.register.transitions import downgrade, renew_lease, resync
@@ -32,6 +34,19 @@ PINNED = "degraded_by_command"  # in the engine's meta: async until a resync is 
 POLL_S = 0.05
 MARK_TIMEOUT_S = 10.0
 RECOVERY_DEADLINE_S = 30.0
+
+
+@asynccontextmanager
+async def pinned(engine: StorageEngine) -> AsyncIterator[None]:
+    """Around a degrade by command: it is asynchronous by command before that is recorded, and not when that is refused. Where
+    the outcome is unknown it stays so."""
+    before = engine.meta(PINNED)
+    await engine.set_meta(PINNED, b"1")
+    try:
+        yield
+    except (Fenced, PlanSuperseded, Refused):
+        await engine.set_meta(PINNED, before)
+        raise
 
 
 class PeerSource(Protocol):

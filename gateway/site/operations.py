@@ -26,6 +26,8 @@ from switchover.plans.skip import check_standing, skip_plan
 from switchover.plans.takeover import Takeover
 from switchover.preflight.loss import UNKNOWN
 from switchover.preflight.preflight import ChecksDocument, Preflight
+from switchover.register.port import update
+from switchover.register.transitions import abandon_plan
 from switchover.roles.table import Role, permissions
 from twinlog.errors import InvalidInput, Refused, RegisterWentBack, TwinlogError
 from twinlog.operation_ids import operation_of_key
@@ -46,6 +48,7 @@ OWN_ATTEMPT_S = 10.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
 TRANSIENT = ("unavailable", "dfs-error", "lease-lost", "lease-not-recovered", "peer-error")
+TAKEN_UP = ("failover", "switchover")  # by the site itself, when it finds their plan at the register
 OPERATOR = "operator"
 CHANGES_MAX = 50  # operations that a view looks through for those that somebody asked for
 LOOKED_BACK = 20  # operations; dry runs among them do not count
@@ -181,18 +184,23 @@ class SiteOperations:
         """Names the site as the one that acts by itself."""
         return f"site {self._site.site}"
 
-    async def _last_begun(self) -> OperationDocument | None:
-        listed = await self._executor.operations(LISTED_MAX)
-        return next((one for one in listed if not one.dry_run and not one.never_began), None)
+    async def _begun(self) -> list[OperationDocument]:
+        """Newest first."""
+        return [one for one in await self._executor.operations(LISTED_MAX) if not one.dry_run and not one.never_began]
 
     async def go_on(self, plan_id: str) -> bool:
         """Take up the takeover or switchover that left `plan_id` at the coordinator: forward when its process ended, or when
         a transient error stopped it past the point of no return; back when it was being undone, or when it had not got so
-        far and the active serves on, or the request has expired. False: a step said no, or this process has resumed it once
-        already after its death, and the operator decides.
+        far and the active serves on, or the request has expired. A plan that no operation here can be part of is let go: its
+        journal was lost with the disk. False: a step said no, or this process has resumed it once already after its death, and
+        the operator decides.
         """
-        last = await self._last_begun()
-        if last is None or last.kind not in ("failover", "switchover"):
+        begun = await self._begun()
+        if all(one.kind not in TAKEN_UP or one.state in ("succeeded", "aborted") for one in begun):
+            await update(self._site.parts.coordinator, lambda state: abandon_plan(state, plan_id))
+            return True
+        last = begun[0]
+        if last.kind not in TAKEN_UP:
             return False
         given_up = last.abortable and last.state == "interrupted" and (self._has_expired(last) or await self._peer_serves())
         if _is_half_undone(last) or given_up:
@@ -220,9 +228,9 @@ class SiteOperations:
 
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""
-        last = await self._last_begun()
-        if last is not None and last.abortable and _has_undo_failed(last):
-            await self._executor.abort(last.id, self._actor)
+        for last in (await self._begun())[:1]:
+            if last.abortable and _has_undo_failed(last):
+                await self._executor.abort(last.id, self._actor)
 
     async def all(self) -> list[OperationDocument]:
         return await self._executor.operations(LISTED_MAX)

@@ -17,7 +17,7 @@ import structlog
 
 from gateway.epoch.active_epoch import ENGINE_HOLDER, PEER_HOLDER, ActiveEpoch, RemoteReports
 from gateway.epoch.commit_rule import CommitMode
-from gateway.epoch.modes import PINNED
+from gateway.epoch.modes import PINNED, pinned
 from gateway.epoch.words import Words
 from gateway.service.admission import Admission
 from gateway.service.audits import AuditNotes
@@ -346,15 +346,15 @@ class Site:
             await self._degrade_closed()
             return
         active = self.serving.for_writes()
-        await self.parts.engine.set_meta(PINNED, b"1")
-        await active.degrade(by_command=True)
+        async with pinned(self.parts.engine):
+            await active.degrade(by_command=True)
 
     async def _degrade_closed(self) -> None:
         """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
         engine = self.parts.engine
-        await engine.set_meta(PINNED, b"1")
         epochs = opened_here(engine, self.parts.wal)
-        await self.parts.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
+        async with pinned(engine):
+            await self.parts.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
         await self.refresh_pair_state()
 
     async def resync(self) -> None:

@@ -124,7 +124,7 @@ class Activation:
         request, parts = self.request, self.parts
         coordinator, by_command = parts.coordinator, request.accept_data_loss and request.continues is None
         self.before = await (read_or_known(coordinator) if by_command else coordinator.read())
-        claims = await claimed_epochs(self._retrying(self._arbiter), parts.layout) if self._needs_arbiter else []
+        claims = await self._claims_at_arbiter() if self._needs_arbiter else []
         met = [*claims, parts.engine.applied.epoch, *(segment.epoch for segment in parts.wal.segments())]
         coordinator.know(max(met))
         if self._anew:
@@ -154,6 +154,17 @@ class Activation:
         assert began.switching is not None
         self.epoch, self._begun = began.switching.epoch, (began, coordinator.unseen is None)
         self._reached("begin")
+
+    async def _claims_at_arbiter(self) -> list[int]:
+        """Returns the epochs that are claimed there. What a coordinator gives away needs no look at them: by command, a restart
+        takes the pair from another site's plan also when that site's DFS is gone. It stops at its claim, and a degrade can
+        follow."""
+        try:
+            return await claimed_epochs(self._retrying(self._arbiter), self.parts.layout)
+        except DfsError:
+            if self._takes_over or not self.request.supersede or self.before is None or self.before.home is not None:
+                raise
+            return []
 
     async def _known_epochs(self) -> KnownEpochs:
         own = self.parts

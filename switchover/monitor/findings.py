@@ -148,8 +148,24 @@ def _active(look: PairLook) -> Iterator[Finding]:
         yield Finding("no-register", AdviceKind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
         return
     running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
-    if register.switching is not None or running:
-        plan = register.switching
+    plan = register.switching
+    if plan is not None and plan.site != register.active and not running:
+        told, back = look.told_of(plan.site), f"twinlog failover --to {register.active}"
+        if told is None:
+            yield Finding("plan", AdviceKind.LOOK, plan.site,
+                          f"site {plan.site}, which has the pair for its {plan.kind}, answers nobody: start its gateway, and "
+                          f"it continues; if it is lost, a failover to site {register.active} takes the pair back",
+                          look.silence(plan.site), back)
+            return
+        if (told.waiting_for or "").startswith("the operator") and look.told_of(register.active) is not None:
+            yield Finding("plan", AdviceKind.LOOK, plan.site,
+                          f"site {plan.site}, which has the pair for its {plan.kind}, waits for {told.waiting_for} (`twinlog "
+                          f"history` shows why it stopped); a failover to site {register.active} takes the pair back",
+                          (f"the register: {register.reason}",), back)
+            return
+    if plan is not None and plan.site == register.active and not running:
+        plan = None  # its restart is not under way: the active is gone, or something keeps it from opening
+    if plan is not None or running:
         what = f"{plan.kind} to {plan.site}" if plan is not None else f"operation {running[0]}"
         yield Finding("plan", AdviceKind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
                       (f"the register: {register.reason}",), "twinlog history")
@@ -162,6 +178,14 @@ def _active(look: PairLook) -> Iterator[Finding]:
             yield from _open(look, register, told)
     else:
         waits = f", and waits for {told.waiting_for}" if told.waiting_for else ""
+        if isinstance(told, SiteFacts) and told.peer_dfs_error is not None and look.told_of(OTHER[site]) is None:
+            reason = (
+                f"site {site} is {told.role} and serves nobody{waits}; site {OTHER[site]} and its DFS answer nobody: if they "
+                f"are lost for good, a degrade opens site {site} alone"
+            )
+            said = f"site {site}: {told.peer_dfs_error}"
+            yield Finding(f"alone-{site}", AdviceKind.LOOK, site, reason, (said, *look.silence(OTHER[site])), "twinlog degrade")
+            return
         yield _failover("not-serving", register, site, f"site {site} is {told.role} and serves nobody{waits}",
                         (f"site {site}: it is {told.role}",), look)
 

@@ -8,6 +8,7 @@ left the world, because every step of activation makes sure of the ones before i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ from switchover.register.port import PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan
 from switchover.roles.table import Event, Role
 from switchover.site_control import SiteControl
-from twinlog.errors import Fenced, PeerError, PlanSuperseded, Refused, TwinlogError, Unavailable
+from twinlog.errors import Fenced, LogGap, PeerError, PlanSuperseded, Refused, TwinlogError, Unavailable
 
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
@@ -279,10 +280,20 @@ class Takeover:
         try:
             await control.sink.settle()
             return await work()
-        except Exception:
-            control.event(Event.PLAN_FAILED)
-            self._activation = None
+        except LogGap:
+            self._give_up()
+            if self._kind == "restart":  # no other attempt would do better: who is to take over must not find a plan here
+                with suppress(TwinlogError):
+                    await self._abandon()
             raise
+        except Exception:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """The site is closed, and the next attempt begins from the first step."""
+        self._control.event(Event.PLAN_FAILED)
+        self._activation = None
 
     async def _open(self) -> dict[str, Any]:
         activation = await self._late_activation()

@@ -10,6 +10,7 @@ from tests.model.writing import Taken
 
 ACTIVATION = ["claim", "list", "wait", "read", "copy", "start", "open", "apply"]
 EARLY = ["drain", "catch", "down"]
+LETS_GO = "lets_go"  # no mistake: a site lets its own plan go at any step: its journal is lost, or its log lacks what it needs
 
 
 class Changes(Modes):
@@ -29,6 +30,10 @@ class Changes(Modes):
             return False
         running = c.switching
         if running is not None and running.site == i:
+            if self.bug == LETS_GO and self.rarely(0.3):
+                s.stopped_half_way = False
+                self.put(i, switching=None)
+                return None
             if (running.kind == "switchover" and not s.stopped_half_way) or (running.kind == "takeover" and c.mode == "async"):
                 self.put(i, switching=None)  # given up: nothing irreversible was done, or the old active was degraded unseen
                 return None

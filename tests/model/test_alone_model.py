@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.model.alone_model import Pair, walk
-from tests.model.changes import ACTIVATION, EARLY
+from tests.model.changes import ACTIVATION, EARLY, LETS_GO
 from tests.model.pieces import Broken
 from tests.model.twinlog_model import HEALING
 
@@ -34,6 +34,10 @@ TAKEN_AWAY_AT = {"arbiter": 283, "fixed": 415, "anew": 1004560}
 
 def test_no_walk_breaks_a_promise() -> None:
     assert sum(len(walk(seed).trace) for seed in range(WALKS)) > 20 * WALKS
+
+
+def test_a_site_may_let_its_own_plan_go_at_any_step() -> None:
+    assert sum(len(walk(seed, "homes", LETS_GO).trace) for seed in range(WALKS)) > 20 * WALKS
 
 
 @pytest.mark.parametrize(("rule", "bug"), FOUND_AT)

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.model.changes import LETS_GO
 from tests.model.pieces import Broken
 from tests.model.twinlog_model import World, walk
 
@@ -36,6 +37,10 @@ FOUND_AT = {
 
 def test_no_walk_breaks_a_promise() -> None:
     assert sum(len(walk(seed).trace) for seed in range(WALKS)) > 20 * WALKS
+
+
+def test_a_site_may_let_its_own_plan_go_at_any_step() -> None:
+    assert sum(len(walk(seed, LETS_GO).trace) for seed in range(WALKS)) > 20 * WALKS
 
 
 @pytest.mark.parametrize("bug", FOUND_AT)

@@ -149,6 +149,7 @@ class Pair:
     coordinator: str = "coordinator.db"
     cut: bool = False
     faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})
+    own_faults: dict[str, Faults] = field(default_factory=lambda: {"a": Faults(), "b": Faults()})  # of the DFS beside it
     failpoints: dict[str, Failpoints] = field(default_factory=lambda: {"a": Failpoints(), "b": Failpoints()})
     clock_ahead_s: dict[str, float] = field(default_factory=lambda: {"a": 0.0, "b": 0.0})  # as of its next start
     engines: dict[str, Callable[[Path], Awaitable[StorageEngine]]] = field(default_factory=dict)  # other than RocksDB
@@ -169,9 +170,9 @@ class Pair:
         stack.push_async_callback(engine.close)
         wal = await Wal.open(files, "wal", WalSettings(segment_bytes=64 << 10))
         stack.push_async_callback(wal.close)
-        own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own", marks=True)
+        of_own = self.open_dfs(name) if self.open_dfs else DirectoryDfs(root / "dfs", "own", marks=True)
         of_peer = self.open_dfs(OTHER[name]) if self.open_dfs else DirectoryDfs(self.root / OTHER[name] / "dfs", "peer")
-        peer = FaultyDfs(of_peer, self.faults[name])
+        own, peer = FaultyDfs(of_own, self.own_faults[name]), FaultyDfs(of_peer, self.faults[name])
         met = await last_met(files)
         configured, stand_in = self._coordinator(name, clock, own, peer, met), None
         if self.has_coordinator:

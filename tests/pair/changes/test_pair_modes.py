@@ -13,7 +13,8 @@ import pytest
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
 from remote_log.fencing.reading import segments_of
-from switchover.register.port import PairState
+from switchover.register.port import PairState, update
+from switchover.register.transitions import begin_plan
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import caught_up, coordinator_value, epoch, open_pair, put, rows, site
 from twinlog.errors import OutcomeUnknown, Unavailable
@@ -159,6 +160,20 @@ async def test_a_command_that_failed_does_not_keep_a_later_degrade_from_going_ba
         pair.faults["a"].hold_remote.set()
         await pair.until(lambda: pair.role("a") == "ACTIVE")
         assert site(pair, "a").parts.engine.meta(PINNED) is None
+
+
+async def test_a_degrade_that_is_refused_leaves_no_pin(tmp_path: Path) -> None:
+    """A later degrade by the policy would wait for a command to resync: of the closed site, and of the open one."""
+    async with open_pair(tmp_path) as pair:
+        coordinator: Any = site(pair, "b").parts.coordinator
+        await update(coordinator, lambda state: begin_plan(state, "other", "b", "takeover", 1))
+        ended = await pair.operate("a", "degrade")
+        assert (ended.error.code, site(pair, "a").parts.engine.meta(PINNED)) == ("plan-superseded", None)
+        await pair.crash("a")
+        await pair.start("a")
+        await pair.until(lambda: site(pair, "a").pair_state is not None)
+        ended = await pair.operate("a", "degrade")
+        assert (ended.error.code, site(pair, "a").parts.engine.meta(PINNED)) == ("plan-superseded", None)
 
 
 async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: Path) -> None:

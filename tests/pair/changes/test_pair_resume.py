@@ -207,6 +207,20 @@ async def test_nothing_but_a_takeover_or_a_switchover_is_taken_up(tmp_path: Path
         assert await resumed_by(pair, "b") == []
 
 
+@pytest.mark.parametrize("point", ["plan.failover.begin.after", "plan.failover.claim.after", "plan.failover.replay.after"])
+async def test_a_plan_that_no_operation_here_is_part_of_is_let_go(tmp_path: Path, point: str) -> None:
+    """Its journal was lost with the disk: nothing could resume or abort it, and the other site would wait for it for ever."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.crash("a")
+        await dies(pair, "b", point)
+        (tmp_path / "b" / "journal.db").unlink()
+        await pair.start("a")
+        await pair.start("b")
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
+        assert await rows(pair, "b") == {1: "x"}
+
+
 async def test_a_dfs_that_fails_once_past_the_point_of_no_return_costs_no_command(tmp_path: Path) -> None:
     """Found by the simulator (seed 557): nobody served until the operator typed `resume`."""
     async with open_pair(tmp_path) as pair:

@@ -194,6 +194,11 @@ class SiteCommands:
         (folder / "dfs").mkdir(parents=True)
         return "lost"
 
+    async def do_own_dfs(self, words: list[str]) -> str:
+        """own-dfs SITE down|up: between a site and the DFS beside it."""
+        self.pair.own_faults[words[0]].remote_down = {"down": True, "up": False}[words[1]]
+        return "done"
+
     async def do_wipe_dfs(self, words: list[str]) -> str:
         """wipe-dfs SITE everything|claims|segments|last-segment: the DFS beside it loses that, whoever runs."""
         if words[1] == "last-segment":

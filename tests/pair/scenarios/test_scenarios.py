@@ -24,7 +24,9 @@ ALONE = (  # also played by a pair without a coordinator
     "pair_switchovers", "pair_takeover_aborted", "pair_takeover_dies", "pair_takeover_dies_after_opening",
     "pair_takeover_dies_old_active_restarts", "pair_takeover_dies_twice", "pair_takeover_dies_while_aborted",
     "pair_takeover_after_an_attempt", "pair_takeover_after_an_attempt_one_frame", "pair_rejoin_after_two_attempts",
-    "pair_site_rebuilt", "pair_site_rebuilt_active", "pair_dfs_replaced",
+    "pair_switchover_executor_dfs_left", "pair_switchover_executor_empty", "pair_switchover_disk_replaced",
+    "pair_switchover_remote_log_gone",
+    "pair_restart_disk_replaced", "pair_site_rebuilt", "pair_site_rebuilt_active", "pair_dfs_replaced",
     "pair_takeover_dies_no_longer_wanted", "pair_switchover_dies_past_return", "pair_switchover_dies",
 )
 FILES = sorted((ROOT / "tests" / "scenarios").glob("pair_*.txt"))

@@ -151,6 +151,48 @@ def test_a_register_that_has_lost_the_pair_is_named_with_the_command_and_nobody_
         assert not any(advice.act for advice in told)
 
 
+CLOSED_A = of(VIEW_A, role="CLOSED", serves_reads=False, serves_writes=False, lease_left_s=None, waiting_for="a plan")
+
+
+def planned(view: SiteView, site: str, kind: str) -> SiteView:
+    return of(view, register=changed(REGISTER, switching=Switching("p4", site, 4, kind, 0)))
+
+
+@pytest.mark.parametrize("a", [CLOSED_A, VIEW_A])
+def test_a_role_change_whose_site_is_gone_is_ended_by_a_failover_back(a: SiteView) -> None:
+    told, _ = watch(planned(of(a, peer=None), "b", "switchover"), None, act=True)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog failover --to a")
+    assert "which has the pair for its switchover, answers nobody" in told[-1].reason
+    assert not any(advice.act for advice in told)
+
+
+def test_a_role_change_that_waits_for_the_operator_is_ended_by_a_failover_back_while_the_old_active_answers() -> None:
+    waits = {"role": "CLOSED", "waiting_for": "the operator: switchover to b stopped half-way"}
+    a, b = planned(CLOSED_A, "b", "switchover"), planned(of(VIEW_B, peer=None, **waits), "b", "switchover")
+    told, _ = watch(a, b, act=True)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog failover --to a")
+    assert "waits for the operator: switchover to b stopped half-way" in told[-1].reason
+    for other in (watch(None, b), watch(a, changed(b, running="op-1"))):
+        assert other[0][-1].command == "twinlog history"
+
+
+def test_a_restart_that_does_not_come_to_its_end_does_not_hide_that_the_active_serves_nobody() -> None:
+    a, b = planned(CLOSED_A, "a", "restart"), planned(VIEW_B, "a", "restart")
+    told, _ = watch(a, b, readiness=B_CAN)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.FAILOVER, "twinlog failover --to b")
+    told, _ = watch(None, planned(ALONE_B, "a", "restart"), readiness=B_CAN)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.FAILOVER, "twinlog failover --to b")
+    told, _ = watch(changed(a, running="op-1"), b, readiness=B_CAN)
+    assert "a role change has the pair: restart to a" in told[-1].reason
+
+
+def test_a_closed_active_beside_a_site_that_is_lost_with_its_dfs_is_opened_by_a_degrade() -> None:
+    told, _ = watch(of(CLOSED_A, peer=None, peer_dfs_error="no answer"), None, act=True)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog degrade")
+    told, _ = watch(of(CLOSED_A, peer_dfs_error="no answer"), VIEW_B, readiness=B_CAN)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.FAILOVER, "twinlog failover --to b")
+
+
 def test_silence_means_nothing_before_the_read_lease_has_run_out() -> None:
     """An idle active may append as seldom as its lease allows: it serves all the same."""
     told, _ = watch(None, of(ALONE_B, lease_s=20.0), readiness=B_CAN, act=True)
