@@ -98,8 +98,8 @@ def remaining(frames: Iterable[Frame]) -> list[Frame]:
 def check(ordered: Sequence[Frame], kept: Sequence[Frame]) -> None:
     """Raises InvariantBroken unless `kept` are the frames of `ordered` that stand.
 
-    The walk over all frames is costly, and so left to tests and the simulator. It comes from the other end than `remaining`: each
-    frame, in order, takes away what stood above its `previous`.
+    The walk over all frames is costly, and so left to tests and the simulator. It comes from the other end than `remaining`:
+    each frame, in order, takes away what stood above its `previous`.
     """
     if bool(ordered) != bool(kept) or (kept and kept[-1] is not ordered[-1]):
         raise InvariantBroken(f"chain: the newest of {len(ordered)} frames stands, whatever came before; kept: {kept[-1:]!r}")
