@@ -15,14 +15,13 @@ What is promised besides the promises of twinlog_model.py:
 from __future__ import annotations
 
 import random
-import sys
-from collections import Counter
 from contextlib import suppress
 
 from tests.model.alone import Alone
 from tests.model.pieces import LEASE, Broken
 from tests.model.twinlog_model import HEALING
 from tests.model.two_dfs import FORCED
+from tests.model.walks import main, walked
 
 COMMANDS = ("takeover", "force", "downgrade", "downgrade_closed", "anew")
 ROUNDS = 200
@@ -145,27 +144,8 @@ class Pair(Alone):
 
 def walk(seed: int, rule: str = "homes", bug: str = "") -> Pair:
     """One walk. Raises Broken."""
-    world = Pair(random.Random(seed), rule, bug)
-    try:
-        world.run()
-    except Broken as error:
-        steps = " ".join(name for name in world.trace if not name.startswith("tick"))
-        raise Broken(f"{rule} {bug}, seed {seed}: {error}\n  {steps}") from None
-    return world
-
-
-def main(walks: int, rule: str, bug: str, first: int = 0) -> None:
-    told: Counter[str] = Counter()
-    for seed in range(first, first + walks):
-        try:
-            world = walk(seed, rule, bug)
-        except Broken as error:
-            sys.stdout.write(f"{error}\n")
-            return
-        told += world.told + Counter(steps=len(world.trace))
-    sys.stdout.write(f"{rule} {bug}: {walks} walks, no promise broken: {dict(told)}\n")
+    return walked(Pair(random.Random(seed), rule, bug), seed, rule, bug)
 
 
 if __name__ == "__main__":
-    walks, rule, bug, first = (*sys.argv[1:5], *("5000", "homes", "", "0")[len(sys.argv) - 1 :])
-    main(int(walks), rule, bug, int(first))
+    main(walk, "homes")

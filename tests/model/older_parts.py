@@ -13,12 +13,12 @@ lacks what only the other one has, gives way to that. `python -m tests.model.old
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from itertools import pairwise
 
 from tests.model.pieces import Broken, Frame, Site, kept, led
 from tests.model.twinlog_model import HEALING, World
+from tests.model.walks import main, walked
 from tests.model.writing import Taken
 
 RULES = ("today", "joined")
@@ -186,26 +186,8 @@ def check_whole(s: Site) -> None:
 
 def walk(seed: int, rule: str = "joined", bug: str = "") -> Older:
     """One walk. Raises Broken."""
-    world = Older(random.Random(seed), rule, bug)
-    try:
-        world.run()
-    except Broken as error:
-        raise Broken(f"{rule} {bug}, seed {seed}: {error}\n  {' '.join(world.trace)}") from None
-    return world
-
-
-def main(walks: int, rule: str, bug: str, first: int = 0) -> None:
-    told: Counter[str] = Counter()
-    for seed in range(first, first + walks):
-        try:
-            world = walk(seed, rule, bug)
-        except Broken as error:
-            sys.stdout.write(f"{error}\n")
-            return
-        told += world.told + Counter(steps=len(world.trace))
-    sys.stdout.write(f"{rule} {bug}: {walks} walks, no promise broken: {dict(told)}\n")
+    return walked(Older(random.Random(seed), rule, bug), seed, rule, bug)
 
 
 if __name__ == "__main__":
-    walks, rule, bug, first = (*sys.argv[1:5], *("5000", "joined", "", "0")[len(sys.argv) - 1 :])
-    main(int(walks), rule, bug, int(first))
+    main(walk, "joined")

@@ -16,15 +16,15 @@ lost, and what was acknowledged asynchronously is lost to nobody who knew of tha
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from tests.model.changes import ACTIVATION
-from tests.model.pieces import Broken, Value, led
+from tests.model.pieces import Value, led
 from tests.model.twinlog_model import World
 from tests.model.two_dfs import NOBODY, STEP
+from tests.model.walks import main, walked
 from tests.model.writing import Taken
 
 RULES = ("today", "order", "line", "known")
@@ -235,26 +235,8 @@ class Restored(World):
 
 def walk(seed: int, rule: str = "known", bug: str = "") -> Restored:
     """One walk. Raises Broken."""
-    world = Restored(random.Random(seed), rule, bug)
-    try:
-        world.run()
-    except Broken as error:
-        raise Broken(f"{rule} {bug}, seed {seed}: {error}\n  {' '.join(world.trace)}") from None
-    return world
-
-
-def main(walks: int, rule: str, bug: str, first: int = 0) -> None:
-    told: Counter[str] = Counter()
-    for seed in range(first, first + walks):
-        try:
-            world = walk(seed, rule, bug)
-        except Broken as error:
-            sys.stdout.write(f"{error}\n")
-            return
-        told += world.told + Counter(steps=len(world.trace))
-    sys.stdout.write(f"{rule} {bug}: {walks} walks, no promise broken: {dict(told)}\n")
+    return walked(Restored(random.Random(seed), rule, bug), seed, rule, bug)
 
 
 if __name__ == "__main__":
-    walks, rule, bug, first = (*sys.argv[1:5], *("5000", "known", "", "0")[len(sys.argv) - 1 :])
-    main(int(walks), rule, bug, int(first))
+    main(walk, "known")
