@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
-from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from starlette.exceptions import HTTPException
@@ -21,6 +20,7 @@ from starlette.types import Message, Send
 from gateway.api.body_budget import SMALL_BODY_BYTES, WAIT_S, BodyHold
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, NDJSON, body_too_large
+from storage.rows.arrow_out import MadeBytes
 from twinlog.errors import MalformedBody, Overloaded
 
 CODINGS = ("zstd", "gzip")  # the first is preferred
@@ -143,21 +143,11 @@ class _Gzip:
 
 
 class _Zstd:
-    """The same; it is the file into which Arrow writes what it has made."""
+    """The same."""
 
     def __init__(self) -> None:
-        self._made: list[bytes] = []
-        self.closed = False
-        self._stream = pa.CompressedOutputStream(pa.PythonFile(self, "w"), "zstd")
-
-    def write(self, data: Any) -> int:
-        self._made.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None:
-        self.closed = True
+        self._made = MadeBytes()
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._made, "w"), "zstd")
 
     def piece(self, data: bytes, more: bool) -> bytes:
         self._stream.write(data)
@@ -165,8 +155,7 @@ class _Zstd:
             self._stream.flush()
         else:
             self._stream.close()
-        made, self._made = self._made, []
-        return b"".join(made)
+        return self._made.taken()
 
 
 def _encoder(coding: str) -> _Gzip | _Zstd:

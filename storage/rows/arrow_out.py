@@ -38,20 +38,14 @@ def _json_text(value: Any) -> str:
 _CONVERT: dict[str, Callable[[Any], Any]] = {"decimal": Decimal, "json": _json_text}
 
 
-class ArrowOut:
-    """One stream of the `columns` of a table (None: all), in the order of its schema."""
+class MadeBytes:
+    """The file into which a stream of Arrow writes; `taken` hands on what it has made since."""
 
-    def __init__(self, codec: RowCodec, columns: Sequence[str] | None) -> None:
-        self._columns = [column for column in codec.schema.columns if columns is None or column.name in columns]
-        self._decode = codec.decoder(columns, native=True)
-        fields = [pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in self._columns]
-        self._schema = pa.schema(fields)
+    def __init__(self) -> None:
         self._made: list[bytes] = []
         self.closed = False
-        self._stream = pa.ipc.new_stream(pa.PythonFile(self, "w"), self._schema)
 
     def write(self, data: Any) -> int:
-        """The stream writes what it has made."""
         self._made.append(bytes(data))
         return len(data)
 
@@ -60,18 +54,34 @@ class ArrowOut:
     def close(self) -> None:
         self.closed = True
 
+    def taken(self) -> bytes:
+        made, self._made = self._made, []
+        return b"".join(made)
+
+
+class ArrowOut:
+    """One stream of the `columns` of a table (None: all), in the order of its schema."""
+
+    def __init__(self, codec: RowCodec, columns: Sequence[str] | None) -> None:
+        self._columns = [column for column in codec.schema.columns if columns is None or column.name in columns]
+        self._decode = codec.decoder(columns, native=True)
+        fields = [pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in self._columns]
+        self._schema = pa.schema(fields)
+        self._made = MadeBytes()
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._made, "w"), self._schema)
+
     def part(self, rows: Sequence[StoredRow]) -> bytes:
         """Returns the next bytes: these rows as one batch, and before the first one the schema."""
         if rows:
             decoded = [self._decode(row.key, row.value) for row in rows]
             arrays = [self._array(column.name, column.type, decoded) for column in self._columns]
             self._stream.write_batch(pa.record_batch(arrays, schema=self._schema))
-        return self._taken()
+        return self._made.taken()
 
     def end(self) -> bytes:
         """Returns the last bytes. A stream without them was cut off."""
         self._stream.close()
-        return self._taken()
+        return self._made.taken()
 
     def _array(self, name: str, kind: str, rows: list[dict[str, Any]]) -> pa.Array:
         convert = _CONVERT.get(kind)
@@ -79,7 +89,3 @@ class ArrowOut:
         if convert is not None:
             values = [None if value is None else convert(value) for value in values]
         return pa.array(values, _TYPES[kind])
-
-    def _taken(self) -> bytes:
-        made, self._made = self._made, []
-        return b"".join(made)
