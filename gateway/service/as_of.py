@@ -58,7 +58,7 @@ class ScanSnapshots:
 
     def __init__(self, engine: StorageEngine, new_id: Callable[[], str]) -> None:
         self._engine, self._new_id = engine, new_id
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldSnapshot] = {}
         self._opening = 0
 
     async def open(self, within: object) -> str:
@@ -74,7 +74,7 @@ class ScanSnapshots:
         finally:
             self._opening -= 1
         number = self._new_id()
-        held = self._held[number] = _Held(snapshot, within, asyncio.get_running_loop().time() + SNAPSHOT_LIFE_S)
+        held = self._held[number] = _HeldSnapshot(snapshot, within, asyncio.get_running_loop().time() + SNAPSHOT_LIFE_S)
         self._wait_idle(number, held)
         return number
 
@@ -104,20 +104,20 @@ class ScanSnapshots:
                 held.timer.cancel()
             held.snapshot.close()
 
-    def _wait_idle(self, number: str, held: _Held) -> None:
+    def _wait_idle(self, number: str, held: _HeldSnapshot) -> None:
         loop = asyncio.get_running_loop()
         if held.timer is not None:
             held.timer.cancel()
         held.timer = loop.call_at(min(loop.time() + SNAPSHOT_IDLE_S, held.ends_at), self._idle, number, held)
 
-    def _idle(self, number: str, held: _Held) -> None:
+    def _idle(self, number: str, held: _HeldSnapshot) -> None:
         if held.uses:
             held.timer = None  # whoever uses it waits anew behind that
         else:
             self.release(number)
 
 
-class _Held:
+class _HeldSnapshot:
     def __init__(self, snapshot: Snapshot, within: object, ends_at: float) -> None:
         self.snapshot, self.within, self.ends_at = snapshot, within, ends_at
         self.uses = 0
