@@ -10,10 +10,12 @@ import resource
 
 import structlog
 
+from gateway.http.lingering import LINGERING_MAX
 from storage.engines.rocks.opening import RocksSettings
 from twinlog.errors import ConfigError
 
-OTHER_FILES = 128  # logs, the remote DFS, databases, the other site, event loop, what is open for a moment
+# logs, the remote DFS, databases, the other site, event loop, what is open for a moment; refused connections that linger
+OTHER_FILES = 128 + LINGERING_MAX
 CONNECTIONS_MIN = 16
 BACKLOG_MAX = 2048
 log = structlog.get_logger("gateway.http.descriptors")

@@ -4,7 +4,8 @@ What always holds: a request that began has arrived whole within `request_read_s
 `head_bytes_max` long, or is answered 431, and so are trailers and chunk extensions, which are never read as headers; a body
 that ends early is answered 400; what is no HTTP is answered 400; above `connections_max`, or `per_address_max` from one
 address, a connection is answered 503 and closed. All of these answers are problems. In none of these cases does the
-application answer, and it sees at most a disconnect. A time-out costs a timer only for requests in several pieces.
+application answer, and it sees at most a disconnect. A client that still sends when the connection is closed reads its answer
+all the same (lingering.py), and no request gets two. A time-out costs a timer only for requests in several pieces.
 Two more: `Upgrade` is ignored, as HTTP allows, and the request is an ordinary one; while pipelined requests wait, what came
 behind them stays unparsed and the connection is not read, so that a client holds few requests in memory, however short.
 """
@@ -24,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
+from gateway.http.lingering import LINGERING_MAX, LingeringTransport
 from twinlog.errors import MalformedBody, Unavailable
 
 PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
@@ -57,8 +59,12 @@ class DoorProtocol(HttpToolsProtocol):
     addresses: Counter[str]  # connections from each address, of all protocols of one door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
+        wire = LingeringTransport(transport, self._is_sending, self.limits.request_read_s)
+        super().connection_made(wire)
+        self._wire = wire
+        self.flow = _Flow(wire, self.pipeline)
+        self._is_refused = False  # the client may still send, and nobody reads it
+        self._may_linger = True
         self._arriving = False  # a request began and has not arrived whole
         self._in_head = True
         self._begun = 0  # requests that began in the piece that is being parsed
@@ -74,6 +80,7 @@ class DoorProtocol(HttpToolsProtocol):
         self.addresses[self._address] += 1
         if len(self.connections) > self.limits.connections_max or self.addresses[self._address] > self.limits.per_address_max:
             self._timer: asyncio.TimerHandle | None = None
+            self._may_linger = len(self.connections) <= self.limits.connections_max + LINGERING_MAX
             error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
             self._refuse(answer_for(error, is_write=False))
         else:
@@ -81,6 +88,7 @@ class DoorProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._wire.let_go()
         self._held = b""
         self.addresses[self._address] -= 1
         if not self.addresses[self._address]:
@@ -88,7 +96,7 @@ class DoorProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        if self._arriving:
+        if self._arriving and not self.transport.is_closing():
             error = MalformedBody("the request ended before its length: nothing was done, send the whole request again")
             self._refuse(answer_for(error, is_write=self._is_write()))
 
@@ -279,6 +287,17 @@ class DoorProtocol(HttpToolsProtocol):
         parts += (end % len(answer.body), answer.body)
         self.transport.write(b"".join(parts))
 
+    def _is_sending(self) -> bool:
+        """True while the client may have more on the way: a request that has not arrived whole, or what follows a refusal."""
+        return self._arriving or self._is_refused
+
+    def shutdown(self) -> None:
+        """As uvicorn's; a connection that lingers ends."""
+        if self.transport.is_closing():
+            self.transport.close()
+        else:
+            super().shutdown()
+
     def _is_write(self) -> bool:
         return is_write_method(self.scope.get("method", "GET"))
 
@@ -291,13 +310,15 @@ class DoorProtocol(HttpToolsProtocol):
         self._disarm()
         if self.transport.is_closing() or self._last_answer is not None:
             return
+        self._is_refused = self._may_linger
         if has_cycle and self.pipeline:
             self.pipeline.popleft()  # it was queued last, and never begins
             self._last_answer = answer
         elif waiting and not has_cycle:
             self._last_answer = answer
         else:
-            if not (waiting and cycle.response_started):
+            is_answered = has_cycle and (not waiting or cycle.response_started)
+            if not is_answered:
                 self._write(answer, keep_alive=False)
             if waiting:
                 cycle.disconnected = True

@@ -207,6 +207,12 @@ class Wire:
     def is_closing(self) -> bool:
         return self.closed
 
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_reading(self) -> bool:
+        return not self.paused
+
     def pause_reading(self) -> None:
         self.paused = True
 
@@ -240,11 +246,11 @@ class Door:
         protocol.connection_made(wire)
         for piece in pieces:
             await self._settle(protocol, wire, reads=True)
-            if wire.closed:
+            if protocol.transport.is_closing():
                 break
             protocol.data_received(piece)
         await self._settle(protocol, wire, reads=False)
-        if not wire.closed:
+        if not protocol.transport.is_closing():
             protocol.eof_received()
         wire.closed = True
         protocol.connection_lost(None)
@@ -255,7 +261,7 @@ class Door:
         """Waits while the connection is not read, or until nothing is under way."""
         for _ in range(TURNS_MAX):
             under_way = self._state.tasks and not _is_waiting_for_more(protocol)
-            if not (wire.paused if reads else under_way) or wire.closed:
+            if not (wire.paused if reads else under_way) or protocol.transport.is_closing():
                 return
             await asyncio.sleep(0)  # each turn is looked at, also while a thread expands a body
         raise AssertionError("the connection does not come to rest")
