@@ -1,7 +1,7 @@
 """P7, I6: the remote log holds what the other site has not durably applied, and the open segment, no more.
 
-What always holds: a needless segment goes within `trim_slack_s` in which it can be deleted; when drained at most
-`segments_drained` segments are left. How large a segment is nobody promises: it grows while the next one cannot be made.
+What always holds: a needless segment goes within `trim_slack_s` in which it can be deleted; when drained none is left.
+How large a segment is nobody promises: it grows while the next one cannot be made.
 While an epoch is asynchronous its remote log is not written and not trimmed, so it is judged in synchronous mode only.
 """
 
@@ -53,7 +53,7 @@ def _drained(history: History) -> list[Violation]:
     if not after:
         return []
     last = max(after, key=lambda each: each.at_s)
-    if last.segments <= history.limits.segments_drained:
+    if not last.needless:
         return []
-    sentence = f"The remote log of site {last.site} still holds {last.segments} segments when everything is drained."
+    sentence = f"The remote log of site {last.site} still holds {last.needless[0]}, that nobody needs, when everything is drained."
     return [Violation("P7", NAME, sentence, (), (last.at_s,))]

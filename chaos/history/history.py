@@ -144,13 +144,13 @@ class ReadsServed(Line, tag="reads", frozen=True, omit_defaults=True):
 
 class RemoteLogLine(Line, tag="remote_log", frozen=True, omit_defaults=True):
     """A look at the remote log of `epoch` (its writer is `site`). `needless`: its segments with nothing but what is durably
-    applied at the peer, without the newest, if they can be deleted now: peer and DFS are in reach."""
+    applied at the peer, without the newest and the newest with a frame, if they can be deleted now: peer and DFS are in
+    reach."""
 
     site: str
     epoch: int
     at_s: float
     bytes: int
-    segments: int
     needless: tuple[str, ...] = ()
 
 
@@ -283,14 +283,12 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
     """The promised figures of this run.
 
     `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `trim_slack_s`: from needless to deleted.
-    `segments_drained`: left when drained.
     `mode_slack_s`: until a site acts on what the register says. `travel_slack_s`: an answer's way to its client.
     """
 
     answer_slack_s: float = 0.5
     recovery_s: float | None = None
     trim_slack_s: float = 1.0
-    segments_drained: int = 1
     mode_slack_s: float = 1.0
     travel_slack_s: float = 0.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from chaos.history.history import (
@@ -35,6 +36,7 @@ from chaos.simulate.twins.watch import Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
+from remote_log.writing.writer import SegmentInfo
 from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.rows.codec import RowCodecs
@@ -80,6 +82,17 @@ def _forced(before: PairState) -> bool:
     return before.switching is not None and before.switching.kind == "takeover"
 
 
+def needless(begun: Sequence[SegmentInfo], durable_seq: int) -> tuple[str, ...]:
+    """Returns the paths of those of a writer's segments that nobody needs while the peer holds `durable_seq`.
+
+    The newest, and the newest that has a frame, are always needed (trimmer.py).
+    """
+    written = [segment.path for segment in begun if segment.last_seq >= segment.first_seq]
+    return tuple(
+        segment.path for segment in begun[:-1] if segment.path not in written[-1:] and segment.last_seq <= durable_seq
+    )
+
+
 class Observer:
     def __init__(self, world: World, recorder: Recorder) -> None:
         self._world, self._recorder = world, recorder
@@ -122,9 +135,8 @@ class Observer:
         if epoch is not None and epoch.remote is not None:
             segments = [segment for segment in epoch.remote.segments if segment.begun]  # the next one is made beforehand
             durable = (epoch.shipper.view.durable_seq or 0) if self._can_trim(name, epoch.shipper.view) else -1
-            needless = tuple(segment.path for segment in segments[:-1] if segment.last_seq <= durable)
-            sizes = [segment.bytes for segment in segments]
-            self._recorder.note(RemoteLogLine(name, epoch.epoch, now_s, sum(sizes), len(sizes), needless))
+            size = sum(segment.bytes for segment in segments)
+            self._recorder.note(RemoteLogLine(name, epoch.epoch, now_s, size, needless(segments, durable)))
 
     def _can_trim(self, name: str, view: PeerView) -> bool:
         """Nothing that was done to the world keeps it from deleting what it knows to be needless."""

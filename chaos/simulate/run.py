@@ -28,7 +28,7 @@ from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
-from chaos.simulate.observe import Observer, RegisterNotes
+from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
 from chaos.simulate.twins.process import Process
@@ -138,7 +138,7 @@ class Run:
     # ---- the course of a run
     async def _main(self) -> None:
         self.recorder.note(Limits(
-            answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S, segments_drained=1,
+            answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S,
             mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind in DEAF), default=0.0),
         ))
         for use in self.workload.tables:
@@ -263,7 +263,7 @@ class Run:
         return await until(lambda: self._is_drained(target), DRAIN_S, 0.05)
 
     def _is_drained(self, target: int) -> bool:
-        """All that clients wrote is durable at both sites, and the remote log is down to its open segment, if it has one."""
+        """All that clients wrote is durable at both sites, and the remote log, if there is one, holds nothing needless."""
         active = self.world.find("active")
         one = self.world.alive(active) if active is not None else None
         epoch = one.site.active_epoch if one is not None and one.site is not None else None
@@ -273,7 +273,7 @@ class Run:
         durable = all(engine.durable_seq >= target for engine in engines)
         equal = engines[0].applied.seq == engines[1].applied.seq  # an idle active still writes noops
         begun = [segment for segment in epoch.remote.segments if segment.begun] if epoch.remote else []  # one is made ahead
-        return durable and equal and len(begun) <= 1
+        return durable and equal and not needless(begun, self.world.machines[OTHER[str(active)]].engine.durable_seq)
 
     def describe(self) -> str:
         """The sites in a line, for people."""

@@ -46,8 +46,8 @@ def log(site: str, *frames: LoggedFrame) -> SiteLog:
     return SiteLog(site, site == "a", frames)
 
 
-def remote(at_s: float, *needless: str, segments: int = 1) -> RemoteLogLine:
-    return RemoteLogLine("a", 1, at_s, 500, segments, needless)
+def remote(at_s: float, *needless: str) -> RemoteLogLine:
+    return RemoteLogLine("a", 1, at_s, 500, needless)
 
 
 def kept(site: str, name: str, seq: int, digest: str = "d") -> Kept:
@@ -88,7 +88,7 @@ CLEAN: dict[str, dict[str, Build]] = {
         "one after the other": lambda p: p.add(LIMITS, remote(0, "s1"), remote(2, "s1", "s2"), remote(4, "s2")),
         "out of reach in between": lambda p: p.add(LIMITS, remote(0, "s1"), remote(2), remote(4, "s1")),
         "asynchronous": lambda p: p.add(LIMITS, ModeRecorded(1, "async", 1), remote(0), remote(5, "s1"), remote(9, "s1")),
-        "drained": lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, segments=1)),
+        "drained": lambda p: p.add(LIMITS, Moment("drained", 9), remote(9)),
     },
     "honest": {
         "sync": lambda p: p.add(ModeRecorded(1, "sync", 0)).call(WRITE, 1, 2, ack("a", 1)),
@@ -184,7 +184,7 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
                 LIMITS, ModeRecorded(1, "async", 1), ModeRecorded(1, "sync", 5), remote(0, "s1"), remote(9, "s1")
             ), "still holds s1",
         ),
-        "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, segments=3)), "still holds 3 segments"),
+        "not drained": (lambda p: p.add(LIMITS, Moment("drained", 9), remote(9, "1.log")), "still holds 1.log"),
     },
     "honest": {
         "async without a downgrade": (

@@ -37,7 +37,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     st.builds(h.Opened, TEXT, NUMBER, TIME, MODES), st.builds(h.Closed, TEXT, NUMBER, TIME),
     st.builds(h.ModeRecorded, NUMBER, MODES, TIME), st.builds(h.ReadsServed, TEXT, NUMBER, NUMBER, TIME),
     st.builds(h.Copies, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.none() | NUMBER),
-    st.builds(h.RemoteLogLine, TEXT, NUMBER, TIME, NUMBER, NUMBER, st.lists(TEXT, max_size=2).map(tuple)),
+    st.builds(h.RemoteLogLine, TEXT, NUMBER, TIME, NUMBER, st.lists(TEXT, max_size=2).map(tuple)),
     st.builds(h.PositionLine, TEXT, NUMBER, TIME, NUMBER, NUMBER, NUMBER),
     st.builds(h.RoleChangeLine, TEXT, TEXT, TIME, st.none() | TIME, TEXT), st.builds(h.Apart, TEXT, TIME),
     st.builds(h.Moment, st.sampled_from(["healed", "recovered", "drained", "ended"]), TIME),
@@ -52,7 +52,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     ),
     st.builds(h.TableUse, TEXT, st.dictionaries(TEXT, VALUE, max_size=2), TEXT, st.booleans(), st.just(("a", "b"))),
     st.builds(Unheard, TEXT, TIME, TIME), st.builds(Blind, TEXT, TIME, TIME),
-    st.builds(h.Limits, TIME, st.none() | TIME, TIME, NUMBER, TIME, TIME),
+    st.builds(h.Limits, TIME, st.none() | TIME, TIME, TIME, TIME),
 ]
 
 
