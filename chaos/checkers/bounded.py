@@ -55,5 +55,5 @@ def _drained(history: History) -> list[Violation]:
     last = max(after, key=lambda each: each.at_s)
     if not last.needless:
         return []
-    sentence = f"The remote log of site {last.site} still holds {last.needless[0]}, that nobody needs, when everything is drained."
+    sentence = f"The remote log of site {last.site} still holds {last.needless[0]} when everything is drained."
     return [Violation("P7", NAME, sentence, (), (last.at_s,))]

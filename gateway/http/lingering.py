@@ -1,8 +1,9 @@
 """The transport of a connection that lets a client read the last answer.
 
-What always holds: a connection that is closed while its client may still send is closed in one direction first. What the client
-sends then is dropped, until it closes too, or `linger_s` are over. Without that TCP answers such bytes with a reset, and a reset
-can cost the client an answer that it has not read (RFC 9112, 9.6). A connection on which nothing more comes closes at once.
+What always holds: a connection that is closed while its client may still send is closed in one direction first. What the
+client sends then is dropped, until it closes too, or `linger_s` are over. Without that TCP answers such bytes with a reset,
+and a reset can cost the client an answer that it has not read (RFC 9112, 9.6). A connection on which nothing more comes closes
+at once.
 """
 
 from __future__ import annotations

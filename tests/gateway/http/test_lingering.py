@@ -51,7 +51,8 @@ async def _read_while_sending(reader: asyncio.StreamReader, writer: asyncio.Stre
 async def test_what_is_sent_behind_a_refusal_costs_no_answer(name: str) -> None:
     data, status = REFUSED[name]
     limits = HttpSettings(body_bytes_max=100_000)
-    async with served_door(limits, limits=ConnectionLimits(head_bytes_max=32_768)) as door, _connected(door) as (reader, writer):
+    heads = ConnectionLimits(head_bytes_max=32_768)
+    async with served_door(limits, limits=heads) as door, _connected(door) as (reader, writer):
         writer.write(data)
         assert [found[0] for found in answers(await _read_while_sending(reader, writer), [b"PUT"])] == [status]
 
@@ -68,12 +69,16 @@ async def test_a_client_that_never_ends_is_cut() -> None:
     async with served_door(limits=ConnectionLimits(request_read_s=0.2)) as door:
         with socket.create_connection(("127.0.0.1", door.port)) as client:
             client.setblocking(False)
-            loop = asyncio.get_running_loop()
             with pytest.raises(ConnectionError):
-                await loop.sock_sendall(client, b"nonsense\r\n\r\n")
-                while True:
-                    await loop.sock_sendall(client, b" ")
-                    await asyncio.sleep(0.01)
+                await _send_for_ever(client)
+
+
+async def _send_for_ever(client: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(client, b"nonsense\r\n\r\n")
+    while True:
+        await loop.sock_sendall(client, b" ")
+        await asyncio.sleep(0.01)
 
 
 async def test_a_server_that_stops_does_not_wait_for_those_that_linger() -> None:
