@@ -87,8 +87,15 @@ def _builtins(value: Any) -> Any:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on standard error. Raises typer.Exit when the answer is no."""
-    if not yes and not typer.confirm(plain(question), err=True):
+    """Asks on standard error. Raises typer.Exit when the answer is no, or when none comes."""
+    if yes:
+        return
+    try:
+        is_wanted = typer.confirm(plain(question), err=True)
+    except typer.Abort:  # Ctrl-C, or an input that ended: a script has nobody who answers
+        notes().print("\nNothing was changed: nobody answered. --yes answers in advance.")
+        raise typer.Exit(Exit.FAILED) from None
+    if not is_wanted:
         notes().print("Nothing was changed.")
         raise typer.Exit(Exit.FAILED)
 
@@ -106,7 +113,7 @@ def verb(function: Callable[_P, None]) -> Callable[_P, None]:
         except KeyboardInterrupt:
             notes().print("\nStopped.")
             raise typer.Exit(130) from None
-        except (typer.Exit, typer.Abort, typer.BadParameter):
+        except (typer.Exit, typer.BadParameter):
             raise
         except BrokenPipeError:
             raise typer.Exit(Exit.FAILED) from None

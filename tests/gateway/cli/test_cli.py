@@ -78,6 +78,8 @@ def test_status_names_what_stands_in_the_way(run: Run, sites: TwoSites) -> None:
 def test_a_switchover_is_asked_followed_and_reported(run: Run) -> None:
     refused = run("switchover", typed="n\n")
     assert (refused.exit_code, "Nothing was changed" in refused.stderr) == (1, True)
+    unanswered = run("switchover", typed="")
+    assert (unanswered.exit_code, "--yes" in unanswered.stderr) == (1, True), "a script has nobody who answers"
     result = run("switchover", "--to", "b", "--reason", "test", "--yes")
     assert result.exit_code == 0
     assert "open" in result.stdout
