@@ -12,7 +12,7 @@ import os
 import traceback
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _P = ParamSpec("_P")
+_Answer = TypeVar("_Answer")
 endings: list[Callable[[int], None]] = []  # what the process calls at its very end, with its exit code
 
 OWNER_ONLY = 0o077  # the umask of every command: what one writes may hold rows
@@ -88,16 +89,22 @@ def _builtins(value: Any) -> Any:
 
 def confirm(question: str, yes: bool) -> None:
     """Asks on standard error. Raises typer.Exit when the answer is no, or when none comes."""
-    if yes:
-        return
-    try:
-        is_wanted = typer.confirm(plain(question), err=True)
-    except typer.Abort:  # Ctrl-C, or an input that ended: a script has nobody who answers
-        notes().print("\nNothing was changed: nobody answered. --yes answers in advance.")
-        raise typer.Exit(Exit.FAILED) from None
-    if not is_wanted:
+    if not yes and not _answer(lambda: typer.confirm(plain(question), err=True), "--yes"):
         notes().print("Nothing was changed.")
         raise typer.Exit(Exit.FAILED)
+
+
+def typed(question: str, option: str) -> str:
+    """Asks on standard error for a text; `option` gives it in advance. Raises typer.Exit when no answer comes."""
+    return _answer(lambda: str(typer.prompt(plain(question), err=True)), option)
+
+
+def _answer(ask: Callable[[], _Answer], option: str) -> _Answer:
+    try:
+        return ask()
+    except typer.Abort:  # Ctrl-C, or an input that ended: a script has nobody who answers
+        notes().print(f"\nNothing was changed: nobody answered. {option} answers in advance.")
+        raise typer.Exit(Exit.FAILED) from None
 
 
 def verb(function: Callable[_P, None]) -> Callable[_P, None]:

@@ -35,6 +35,7 @@ from twinlog.terminal import (
     notes,
     out,
     print_json,
+    typed,
     verb,
 )
 
@@ -179,9 +180,9 @@ def _given_up_coordinator(pair: Sites, target: str, count: str) -> dict[str, Any
         "coordinator, it may continue to acknowledge alone: make sure that it does not run, and never start it with the old "
         "coordinator."
     )
-    typed = count or typer.prompt(f"Type the records at risk ({UNKNOWN}) to continue", err=True)
-    if typed.strip() != UNKNOWN:
-        raise InvalidInput(f"{typed!r} was given: it must be {UNKNOWN}; nothing was changed")
+    given = count or typed(f"Type the records at risk ({UNKNOWN}) to continue", "--count")
+    if given.strip() != UNKNOWN:
+        raise InvalidInput(f"{given!r} was given: it must be {UNKNOWN}; nothing was changed")
     return {"accept_data_loss": UNKNOWN, "without_coordinator": True}
 
 
@@ -197,10 +198,10 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
         return {}
     notes().print(loss_screen(manifest))
     shown = str(at_risk(manifest))
-    typed = (count or typer.prompt(f"Type the records at risk ({shown}) to continue", err=True)).replace(",", "").strip()
-    if typed != UNKNOWN and not typed.isdigit():
-        raise InvalidInput(f"{typed!r} was given: it must be the displayed count, {shown}; nothing was changed")
-    return {"accept_data_loss": UNKNOWN if typed == UNKNOWN else int(typed)}
+    given = (count or typed(f"Type the records at risk ({shown}) to continue", "--count")).replace(",", "").strip()
+    if given != UNKNOWN and not given.isdigit():
+        raise InvalidInput(f"{given!r} was given: it must be the displayed count, {shown}; nothing was changed")
+    return {"accept_data_loss": UNKNOWN if given == UNKNOWN else int(given)}
 
 
 @app.command(epilog=EXIT_CODES)

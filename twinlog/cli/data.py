@@ -35,6 +35,7 @@ from twinlog.terminal import (
     out,
     print_json,
     print_json_line,
+    typed,
     verb,
 )
 
@@ -188,8 +189,8 @@ def drop_table(
     """Drop a table and all its rows."""
     with connected(config, deadline_s) as client:
         client.table(table)  # no question about a table that is not there
-        typed = confirmed or typer.prompt(f"Every row of {table} goes with it. Its name again", err=True)
-        client.drop_table(table, confirm=typed)
+        name = confirmed or typed(f"Every row of {table} goes with it. Its name again", "--confirm")
+        client.drop_table(table, confirm=name)
     if as_json:
         print_json({"dropped": table})
     else:

@@ -139,6 +139,8 @@ def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None
 
 
 def test_a_failover_without_the_coordinator_shows_its_risk_and_needs_the_word(run: Run, sites: TwoSites) -> None:
+    unanswered = run("failover", "--to", "b", "--without-coordinator", "--yes", typed="")
+    assert (unanswered.exit_code, "--count" in unanswered.stderr) == (1, True)
     wrong = run("failover", "--to", "b", "--without-coordinator", "--yes", typed="yes\n")
     assert (wrong.exit_code, "No register decides" in wrong.stderr) == (2, True)
     assert sites.doors["b"].operations.documents == {}
@@ -153,6 +155,8 @@ def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, 
     assert plain.exit_code == 1
     assert "Records at risk: at least 17" in plain.stderr
     assert not sites.doors["b"].operations.documents
+    unanswered = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="")
+    assert (unanswered.exit_code, "--count" in unanswered.stderr) == (1, True)
     wrong = run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="16\n")
     assert (wrong.exit_code, "Records at risk: at least 17" in wrong.stderr) == (1, True)
     assert run("failover", "--to", "b", "--accept-data-loss", "--yes", typed="many\n").exit_code == 2
@@ -206,6 +210,7 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert run("get", "things", "2").exit_code == 1
     assert run("drop-table", "things", typed="thing\n").exit_code == 1
     assert run("drop-table", "things", "--confirm", "thing").exit_code == 1
+    assert "--confirm answers" in run("drop-table", "things", typed="").stderr
     assert run("get", "things", "1").exit_code == 0
     assert run("drop-table", "things", typed="things\n").exit_code == 0
     assert run("drop-table", "things").exit_code == 1, "there is none"
