@@ -1,4 +1,8 @@
-"""A closed-loop HTTP/1.1 load generator: N connections, each sends its next request when the last one is answered.
+"""An HTTP/1.1 load generator over N connections, as a closed loop or an open one.
+
+In the closed loop each connection sends its next request when the last one is answered; a latency runs from the write of a
+request. In the open loop requests arrive at a given rate, whatever the server does (bench/arrivals.py); a latency runs from the
+moment at which the request was meant to leave.
 
 It runs as a process of its own: `python -m bench.load_generator` reads one JSON `LoadPlan` from standard input and writes one
 JSON `Result` to standard output. What always holds: requests are prepared bytes; only answers that arrive within the
@@ -10,6 +14,7 @@ with what it measures.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from array import array
@@ -20,13 +25,18 @@ from typing import cast
 import msgspec
 import uvloop
 
+from bench.arrivals import Arrivals
 from bench.requests import Workload
 
 _HEAD_BYTES_MAX = 64 << 10
+_LAST_ANSWERS_S = 10.0  # after an open loop: without the slowest answers its p99 would be too good
 
 
 class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Measure for `seconds` after `warm_up_s`, or send exactly `requests_max` without warm-up when that is given."""
+    """Measure for `seconds` after `warm_up_s`, or send exactly `requests_max` without warm-up when that is given.
+
+    With `arrivals_per_second` it is an open loop, which has no `requests_max`.
+    """
 
     host: str
     port: int
@@ -35,10 +45,12 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float = 3.0
     warm_up_s: float = 0.5
     requests_max: int | None = None
+    arrivals_per_second: float | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
-    """`count` good answers in `seconds`; latencies in milliseconds; `failures` by status, or `connection lost`."""
+    """`count` good answers in `seconds`; latencies in milliseconds; `failures` by status, `connection lost`, or, of an open
+    loop, `never answered`."""
 
     count: int
     rows: int
@@ -60,6 +72,7 @@ class _Run:
         self.latencies_s = array("d")
         self.failures: Counter[str] = Counter()
         self.measuring = requests_max is not None
+        self.arrivals: Arrivals[_Connection] | None = None  # of an open loop
         self.open = 0
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -71,11 +84,12 @@ class _Run:
             self._left -= 1
         return next(self._requests)
 
-    def answered(self, status: bytes, latency_s: float) -> None:
-        if not self.measuring:
+    def answered(self, status: bytes, since_s: float) -> None:
+        """The request that was sent, or meant to be sent, at `since_s` has its answer."""
+        if not (self.measuring if self.arrivals is None else self.arrivals.answered(since_s)):
             return
         if status[:1] == b"2":
-            self.latencies_s.append(latency_s)
+            self.latencies_s.append(time.perf_counter() - since_s)
         else:
             self.failures[status.decode("latin-1")] += 1
 
@@ -95,7 +109,7 @@ class _Connection(asyncio.Protocol):
         self._buffer = b""
         self._missing = -1  # bytes of the body still to come; -1: the head is not complete
         self._status = b""
-        self._sent_s = 0.0
+        self._since_s = 0.0
         self._waiting = False
         self._transport: asyncio.Transport
 
@@ -103,13 +117,21 @@ class _Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
 
     def send_next(self) -> None:
+        """Sends the next request, or waits for the next arrival."""
+        if self._run.arrivals is not None:
+            self._waiting = False
+            self._run.arrivals.idle(self)
+        else:
+            self.send(time.perf_counter())
+
+    def send(self, since_s: float) -> None:
+        """Sends a request whose latency runs from `since_s`."""
         request = self._run.next_request()
-        self._waiting = request is not None
+        self._waiting, self._since_s = request is not None, since_s
         if request is None:
             self._transport.close()
-            return
-        self._sent_s = time.perf_counter()
-        self._transport.write(request)
+        else:
+            self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         if self._missing < 0:
@@ -131,7 +153,7 @@ class _Connection(asyncio.Protocol):
             self._missing -= len(data)
         if self._missing <= 0:
             self._missing = -1
-            self._run.answered(self._status, time.perf_counter() - self._sent_s)
+            self._run.answered(self._status, self._since_s)
             self.send_next()
 
     def stop(self) -> None:
@@ -143,8 +165,13 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
+        arrivals = self._run.arrivals
         if self._waiting:
             self._run.failed("connection lost")
+            if arrivals is not None:
+                arrivals.answered(self._since_s)
+        elif arrivals is not None:
+            arrivals.lost(self)
         self._run.closed()
 
 
@@ -158,7 +185,9 @@ def _content_length(head: bytes) -> int | None:
 
 
 async def generate(plan: LoadPlan) -> Result:
-    """Run `plan`. Raises OSError when the server cannot be reached."""
+    """Run `plan`. Raises OSError when the server cannot be reached, ValueError for an open loop with `requests_max`."""
+    if plan.arrivals_per_second is not None and plan.requests_max is not None:
+        raise ValueError("requests_max is for a closed loop: an open one runs for `seconds`")
     loop = asyncio.get_running_loop()
     run = _Run(plan.workload.requests(), plan.requests_max)
     connections = []
@@ -167,21 +196,37 @@ async def generate(plan: LoadPlan) -> Result:
         run.open += 1
         connections.append(connection)
     started_s = time.perf_counter()
+    if plan.arrivals_per_second is not None:
+        run.arrivals = Arrivals(plan.arrivals_per_second, plan.workload.seed, _Connection.send)
     for connection in connections:
         connection.send_next()
-    if plan.requests_max is None:
+    if run.arrivals is not None:
+        await _all_arrived(run, run.arrivals, plan)
+    elif plan.requests_max is None:
         await asyncio.wait((run.over,), timeout=plan.warm_up_s)
         run.measuring, started_s = True, time.perf_counter()
         await asyncio.wait((run.over,), timeout=plan.seconds)
     else:
         await run.over
-    seconds = time.perf_counter() - started_s
+    seconds = time.perf_counter() - started_s if run.arrivals is None else plan.seconds
     run.measuring = False
     if not run.over.done():
         run.over.set_result(None)
     for connection in connections:
         connection.stop()
     return _result(run, seconds, plan.workload.rows_per_request)
+
+
+async def _all_arrived(run: _Run, arrivals: Arrivals[_Connection], plan: LoadPlan) -> None:
+    """The open loop, until what arrived in the measured time is answered."""
+    arrivals.start(plan.warm_up_s, plan.seconds)
+    await asyncio.wait((run.over,), timeout=plan.warm_up_s + plan.seconds)
+    arrivals.end()
+    if not run.over.done():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(arrivals.all_answered.wait(), _LAST_ANSWERS_S)
+    if arrivals.unanswered:
+        run.failures["never answered"] += arrivals.unanswered
 
 
 def _result(run: _Run, seconds: float, rows_per_request: int) -> Result:

@@ -21,6 +21,7 @@ from bench.pair import BenchError, Pair
 from bench.requests import ARROW, BATCH_ROWS, BENCH_TABLE, JSON, MSGPACK, Workload
 
 CONNECTIONS = (1, 8, 64, 256)
+OPEN_CONNECTIONS = 64
 KEYS = 100_000
 GROWTH_ROWS = (10_000, 100_000, 1_000_000)
 BATCH_CONNECTIONS = 4
@@ -28,11 +29,15 @@ MODES = ("sync", "async")
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One thing to measure. `name` is its key in the report: what, and over how many connections or in which format."""
+    """One thing to measure. `name` is its key in the report: what, and over how many connections or in which format.
+
+    With `load` it is an open loop, at this share of what a closed one reached on the same connections right before.
+    """
 
     name: str
     connections: int
     workload: Workload
+    load: float | None = None
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -52,7 +57,8 @@ def cases() -> list[Case]:
         Case(f"batch {name}", BATCH_CONNECTIONS, Workload("batch", "batches", content_type))
         for name, content_type in (("JSON", JSON), ("msgpack", MSGPACK), ("Arrow", ARROW))
     ]
-    return puts + gets + batches
+    opened = [Case("open put, half load", OPEN_CONNECTIONS, Workload("put", "single", keys=KEYS), load=0.5)]
+    return puts + opened + gets + batches
 
 
 def prepare(pair: Pair, warm_up_puts: int) -> None:
@@ -72,8 +78,9 @@ def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Cal
             pair.set_mode(mode)
             for case in wanted:
                 note(f"round {number + 1} of {count}, {mode}: {case.name}")
+                rate = case.load and case.load * _saturation(pair, case, seconds)
                 before = pair.remote_appends() if mode == "sync" else {}
-                result = load(_plan(pair, case.connections, case.workload, seconds=seconds))
+                result = load(_plan(pair, case.connections, case.workload, seconds=seconds, per_second=rate))
                 after = pair.remote_appends() if mode == "sync" else {}
                 p50, p99 = (quantile_ms(before, after, share) for share in (0.5, 0.99))
                 yield Sample(case.name, mode, number, _sound(result, f"{case.name}, {mode}"), p50, p99)
@@ -159,10 +166,19 @@ def spread(values: list[float]) -> dict[str, float] | None:
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
+def _saturation(pair: Pair, case: Case, seconds: float) -> float:
+    """Returns the requests a second that a closed loop reaches."""
+    closed = load(_plan(pair, case.connections, case.workload, seconds=seconds))
+    return _sound(closed, f"the saturation for {case.name}").per_second
+
+
 def _plan(
-    pair: Pair, connections: int, workload: Workload, *, seconds: float = 0.0, requests_max: int | None = None
+    pair: Pair, connections: int, workload: Workload, *, seconds: float = 0.0, requests_max: int | None = None,
+    per_second: float | None = None,
 ) -> LoadPlan:
-    return LoadPlan(pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max)
+    return LoadPlan(
+        pair.host, pair.port, connections, workload, seconds=seconds, requests_max=requests_max, arrivals_per_second=per_second
+    )
 
 
 def _sound(result: Result, what: str) -> Result:

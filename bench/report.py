@@ -27,7 +27,8 @@ def show(document: dict[str, Any], console: Console) -> None:
             _figure(line["sync_to_async"], ".2f"), _latency(sync), _median(sync["append_p50_ms"]), _latency(other),
         )
     console.print(table)
-    console.print("[dim]put, get: one row of about 100 bytes, x connections; batch: 1,000 rows a request, 4 connections; "
+    console.print("[dim]put, get: one row of about 100 bytes, x connections; open: arrivals at random moments over 64 "
+                  "connections, latencies from the moment that was meant; batch: 1,000 rows a request, 4 connections; "
                   "remote: an append to the remote log, until it is durable there[/]")
     for line in document["cases"]:
         if failed := line["sync"]["failures"] + line["async"]["failures"]:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -142,3 +143,75 @@ async def test_as_a_process_of_its_own_it_speaks_json() -> None:
     assert process.returncode == 0
     assert result.count > 10
     assert result.per_second == pytest.approx(result.count / result.seconds)
+
+
+def open_plan(port: int, per_second: float, seconds: float = 0.3, connections: int = 2) -> LoadPlan:
+    return LoadPlan("127.0.0.1", port, connections, PUT, seconds=seconds, warm_up_s=0.05, arrivals_per_second=per_second)
+
+
+async def test_in_an_open_loop_requests_arrive_at_their_rate() -> None:
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+
+    async with server(answer) as port:
+        result = await generate(open_plan(port, 500.0, seconds=1.0))
+    assert result.failures == {}
+    assert result.count == pytest.approx(500, rel=0.25)  # five deviations of a Poisson count, and drawn from a fixed seed
+    assert result.per_second == result.count
+
+
+async def test_an_open_loop_charges_a_halt_with_all_that_it_kept_waiting() -> None:
+    """One answer is held until far more requests were due than there are connections: all of them are late, not only two."""
+    halted = False
+    halt_s = 0.2
+
+    def halt() -> None:
+        time.sleep(halt_s)
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        nonlocal halted
+        if not halted:
+            halted = True
+            halt()  # the generator shares this event loop: nothing at all happens meanwhile
+        writer.write(OK)
+
+    async with server(answer) as port:
+        result = await generate(
+            LoadPlan("127.0.0.1", port, 2, PUT, seconds=0.3, warm_up_s=0.0, arrivals_per_second=1000.0)
+        )
+    assert result.failures == {}
+    assert result.p50_ms is not None
+    assert result.p50_ms > 1000 * halt_s / 8  # two thirds of what is due in 0.3 s are due in the halt
+    assert result.max_ms is not None
+    assert result.max_ms > 900 * halt_s
+
+
+async def test_what_an_open_loop_is_never_answered_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.load_generator._LAST_ANSWERS_S", 0.05)
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        """Never."""
+
+    async with server(answer) as port:
+        result = await generate(open_plan(port, 500.0))
+    assert result.count == 0
+    assert list(result.failures) == ["never answered"]
+    assert result.failures["never answered"] > 50
+
+
+async def test_an_open_loop_that_loses_its_connections_ends() -> None:
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        raise ConnectionResetError
+
+    async with server(answer) as port:
+        result = await generate(
+            LoadPlan("127.0.0.1", port, 2, PUT, seconds=30.0, warm_up_s=0.0, arrivals_per_second=500.0)
+        )
+    assert result.count == 0
+    assert result.failures["connection lost"] == 2
+
+
+async def test_an_open_loop_takes_no_number_of_requests() -> None:
+    plan = LoadPlan("127.0.0.1", 1, 1, PUT, requests_max=5, arrivals_per_second=5.0)
+    with pytest.raises(ValueError, match="requests_max"):
+        await generate(plan)
