@@ -15,7 +15,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.pair
-@pytest.mark.timeout(420)
 def test_the_tour(tmp_path: Path) -> None:
     said = go((ROOT / "docs" / "api.md").read_text(encoding="utf-8") + README, tmp_path)
     assert "urn:twinlog:problem" not in said

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from twinlog.errors import DfsError
 
-STOP_DEADLINE_S = 10.0
+STOP_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 8
 # The system ends a daemon when the thread that started it ends: so one thread that lives as long as this process.
 _STARTER = ThreadPoolExecutor(1, "hdfs-daemons")

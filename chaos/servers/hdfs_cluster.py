@@ -28,9 +28,9 @@ from chaos.servers.hdfs_settings import HOST, load_ports, write_data_node, write
 from remote_log.dfs.hdfs.jvm import java_program
 from twinlog.errors import DfsError
 
-READY_DEADLINE_S = 90.0
-ADMIN_DEADLINE_S = 60.0
-ANSWER_DEADLINE_S = 5.0
+READY_DEADLINE_S = 300.0  # generous, as the others: Java starts slowly on a machine under load
+ADMIN_DEADLINE_S = 300.0
+ANSWER_DEADLINE_S = 30.0
 FRESH_S = 3  # a DataNode's last heartbeat; they come every second
 POLL_S = 0.1
 _SERVER = "org.apache.hadoop.hdfs.server"

@@ -33,7 +33,7 @@ USER = "twinlog"  # of the sites: it owns its databases and their schemas, and i
 ADMIN = ADMINS = "postgres"  # the superuser, who makes databases and roles, and the database of that name
 DATABASES = ("twinlog_a", "twinlog_b")
 _USERS = ("postgres", "nobody")
-_START_S, _STOP_S = 60.0, 30.0
+_START_S, _STOP_S = 300.0, 120.0
 _POLL_S = 0.02
 _FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin")
 

@@ -23,8 +23,8 @@ from remote_log.dfs.hdfs.jvm import java_program, pyspark_jars
 from twinlog.errors import Unavailable
 
 HOST = "127.0.0.1"
-READY_DEADLINE_S = 120.0
-ANSWER_DEADLINE_S = 5.0
+READY_DEADLINE_S = 300.0
+ANSWER_DEADLINE_S = 30.0
 POLL_S = 0.1
 _DEPLOY = "org.apache.spark.deploy"
 # A small heap, one collector thread and only the quick compiler: these live for seconds, next to others.

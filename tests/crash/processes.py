@@ -52,7 +52,7 @@ class Processes:
         for config in () if coordinator else self.configs.values():
             config.write_text(config.read_text().partition("[coordinator]")[0])
         self.running: dict[str, BaseProcess] = {}
-        self.http = opened(timeout_s=15.0)
+        self.http = opened(timeout_s=60.0)
         self.record = Record()
         self.last: tuple[int, str] = (0, "")  # status and outcome of the last answered write
         self._next = 0
@@ -90,7 +90,7 @@ class Processes:
         role: str | None = self.cluster(site).get("role")
         return role
 
-    def until(self, what: str, ready: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def until(self, what: str, ready: Callable[[], bool], timeout_s: float = 180.0) -> None:
         end_s = time.monotonic() + timeout_s
         while not ready():
             if time.monotonic() > end_s:

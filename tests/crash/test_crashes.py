@@ -16,7 +16,6 @@ WRITE_PATH = [
     "commit.framed", "commit.local_synced", "commit.remote_synced", "commit.committed", "commit.applied", "commit.acknowledged",
 ]
 ACTIVATION = ["begin", "claim", "fence", "wait_lease", "replay", "applied", "started", "open"]
-pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ __all__ = [
     "test_the_restarting_active_dies_at_every_step_of_activation",
     "test_the_takeover_dies_at_every_step_and_goes_on_by_itself",
 ]
-pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from tests.crash.processes import OTHER, Processes
 
 MIB = 1 << 20
 PADDING = 200_000
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(os.geteuid() != 0 and not os.environ.get("CI"), reason="mounting a small disk needs root"),
-]
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 and not os.environ.get("CI"), reason="mounting a small disk needs root"
+)
 
 
 class SmallDisk:
@@ -48,7 +47,7 @@ class SmallDisk:
             self.pair.write("a", padding=PADDING)
             return "storage" in (self.pair.cluster(self.site).get("waiting_for") or "")
 
-        self.pair.until("the storage failed", has_failed, timeout_s=60)
+        self.pair.until("the storage failed", has_failed)
 
 
 @pytest.fixture

@@ -234,13 +234,16 @@ class Pair:
         change_file(self.root / self.coordinator, what)
 
     def copy_disk(self, name: str, parts: list[str], *, restore: bool) -> None:
+        """Copies these files of a site away, also while it runs and its storage compacts; or back, while it is down."""
         assert not (restore and name in self.running)
+        root, saved = self.root / name, self.root / f"disk-{name}"
+        if not restore:
+            copy_at_one_moment(root, saved)
+            return
         for part in parts:
-            here, there = self.root / name / part, self.root / f"disk-{name}" / part
-            source, target = (there, here) if restore else (here, there)
+            source, target = saved / part, root / part
             if target.is_dir():
                 shutil.rmtree(target)
-            target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
     async def stop(self, name: str) -> None:
@@ -277,7 +280,7 @@ class Pair:
                 with suppress(DfsError):  # its lease has been recovered since
                     await writer.close()
 
-    async def until(self, condition: Any, timeout_s: float = 15.0) -> None:
+    async def until(self, condition: Any, timeout_s: float = 120.0) -> None:
         """Wait for a condition of the running sites, a bool or an awaitable of one; fails with what they are."""
         try:
             async with asyncio.timeout(timeout_s):

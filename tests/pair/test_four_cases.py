@@ -123,7 +123,7 @@ async def test_local_failed_remote_ok_as_the_last_frame_becomes_visible_on_both_
     faults.fail_local = 10**6  # no new segment works either: nothing can exclude it
     with pytest.raises(OutcomeUnknown):
         await put(pair, "a", 1, "last")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         while not any(b"last" in value for value in values_in(await remote_frames(pair))):  # noqa: ASYNC110 - a poll of files
             await asyncio.sleep(0.01)
     await pair.stop("a")

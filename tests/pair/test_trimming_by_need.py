@@ -30,4 +30,4 @@ async def test_what_waits_is_flushed_by_its_amount_and_the_log_is_trimmed(
             first = site(pair, "a").parts.wal.first_previous
             return all(engine.durable_seq >= ROWS // 2 for engine in engines) and first is not None and first >= ROWS // 4
 
-        await pair.until(trimmed, 60.0)
+        await pair.until(trimmed)

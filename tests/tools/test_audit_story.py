@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.spark_jobs.needed import need_spark
 from tools import audit_story
 
 
-@pytest.mark.timeout(600)
 def test_planted_rows_are_found_and_mended() -> None:
     need_spark()
     assert audit_story.main(["--rows", "5000"]) == 0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.spark_jobs.needed import need_spark
 from tools import log_story
 
 
-@pytest.mark.timeout(600)
 def test_faults_in_the_logs_are_told_where_they_are() -> None:
     need_spark()
     assert log_story.main(["--rows", "3000"]) == 0

@@ -44,7 +44,7 @@ class RawSite:
                 self._read_head(connection)
                 for piece in pieces:
                     if isinstance(piece, threading.Event):
-                        piece.wait(10)
+                        piece.wait(120)
                     elif piece is None:
                         self._read_head(connection)
                     else:

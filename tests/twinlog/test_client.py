@@ -124,8 +124,9 @@ def test_a_write_whose_reply_is_lost_is_done_once_and_answered(client: Client, s
     sites.doors["a"].faults = [fault]
     client.put("things", (1, MOMENT), {"name": "y"}, if_version=None)
     keys = [key for door in sites.doors.values() for key in door.seen_keys][1:]
-    assert len(keys) == 2
-    assert keys[0] == keys[1] is not None
+    assert len(keys) >= 2, "asked again"
+    assert len(set(keys)) == 1, "with the same key"
+    assert None not in keys
     assert sites.doors["a"].engine.applied.seq == before + 1, "applied once"
 
 

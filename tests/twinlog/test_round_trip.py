@@ -154,7 +154,7 @@ def test_curl_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSite
     """It folds paths in another way than httpx."""
     url = f"{sites.urls['a']}/v1/tables/by_string/rows/{key_path(key)}"
     curl = ["curl", "-fsS", "-X", "PUT", url, "-H", "content-type: application/json", "-d", '{"v": 5}']
-    done = subprocess.run(curl, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(curl, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert client.get("by_string", key).row == {"k": key, "v": 5}
     client.delete("by_string", key)
@@ -180,7 +180,7 @@ def test_java_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSite
 def test_a_bare_dot_segment_is_refused_by_the_site(client: Client, sites: TwoSites, path: str) -> None:
     url = f"{sites.urls['a']}/v1/tables/by_string/rows/{path}"
     curl = ["curl", "-sS", "--path-as-is", "-X", "DELETE", url]
-    answer = subprocess.run(curl, capture_output=True, text=True, timeout=30, check=True).stdout
+    answer = subprocess.run(curl, capture_output=True, text=True, timeout=300, check=True).stdout
     assert "write it as =L" in answer, answer
 
 

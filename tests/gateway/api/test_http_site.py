@@ -80,7 +80,7 @@ async def test_a_client_that_leaves_a_stream_ends_its_source(served: DoorClient)
     served.service.events = watched  # type: ignore[method-assign]
     async with served.http.stream("GET", "/v1/cluster/events") as response:
         await anext(_events(response))
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 120)
 
 
 async def test_operations(plain: DoorClient) -> None:

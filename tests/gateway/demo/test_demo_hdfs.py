@@ -17,7 +17,7 @@ from gateway.config.loading import load_site_config
 from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 
-pytestmark = [pytest.mark.pair, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.pair
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 
 

@@ -22,7 +22,7 @@ from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 from tests.storage.engines.sql.rig import postgres
 
-pytestmark = [pytest.mark.pair, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.pair
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
 
 

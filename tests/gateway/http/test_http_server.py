@@ -179,6 +179,6 @@ async def test_the_end_does_not_wait_for_ever() -> None:
         arrived, _ = await _held(door)
         writing = asyncio.create_task(door.put("UA,1", {}))
         await arrived.wait()
-        await asyncio.wait_for(door.server.stop(), 5)
+        await asyncio.wait_for(door.server.stop(), 120)
         with pytest.raises(httpx.HTTPError):
             await writing

@@ -41,7 +41,7 @@ async def test_head_of_a_stream_ends_at_once(served: DoorClient, path: str, acce
     await served.put("UA,1", {})
     head = f"HEAD {path} HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n"
     last = "GET /v1/nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         answer = (await served.raw((head + head + last).encode())).decode()
     parts = answer.split("HTTP/1.1 ")[1:]
     assert [part[:3] for part in parts] == ["200", "200", "404"]

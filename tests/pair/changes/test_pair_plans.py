@@ -105,7 +105,7 @@ async def test_an_active_whose_undrain_was_lost_opens_again_by_itself(tmp_path: 
         assert ended.state == "aborted", ended
         engine.flush = flush  # type: ignore[method-assign]
         pair.cut = False
-        await pair.until(lambda: pair.role("a") == "ACTIVE", timeout_s=5)
+        await pair.until(lambda: pair.role("a") == "ACTIVE")
         assert (await put(pair, "a", 1, "x")).mode == "sync"
 
 
@@ -124,7 +124,7 @@ async def test_the_coordinator_goes_away_right_after_it_named_the_active(tmp_pat
         await pair.until(lambda: opened)
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         pair.faults["a"].coordinator_down = False
-        await pair.until(lambda: pair.role("a") == "ACTIVE", timeout_s=5)
+        await pair.until(lambda: pair.role("a") == "ACTIVE")
         assert (await put(pair, "a", 2, "y")).mode == "sync"
 
 
@@ -142,7 +142,7 @@ async def test_an_epoch_that_ends_while_the_storage_fails_does_not_leave_the_sit
         engine.flush = fails  # type: ignore[method-assign]
         ended = await pair.operate("b", "failover", "b")
         assert ended.state == "succeeded", ended
-        await pair.until(lambda: pair.role("a") == "STANDBY", timeout_s=8)
+        await pair.until(lambda: pair.role("a") == "STANDBY")
         assert failures == ["flush"]
 
 
@@ -160,7 +160,7 @@ async def test_a_fault_in_the_write_path_ends_the_epoch_and_the_site_opens_again
         engine.apply = fails  # type: ignore[method-assign]
         with pytest.raises(TwinlogError):
             await put(pair, "a", 1, "x")
-        await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > before, timeout_s=5)
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > before)
         assert (await put(pair, "a", 2, "y")).mode == "sync"
         assert await rows(pair, "a") == {1: "x", 2: "y"}
 
@@ -178,7 +178,7 @@ async def test_a_fault_in_the_shipper_does_not_end_replication(tmp_path: Path) -
 
         wal.read = fails  # type: ignore[method-assign]
         await put(pair, "a", 1, "x")
-        await pair.until(lambda: holds(pair, "b", {1: "x"}), timeout_s=5)
+        await pair.until(lambda: holds(pair, "b", {1: "x"}))
         assert failures == ["read"]
 
 
@@ -338,7 +338,7 @@ async def test_a_plan_that_could_not_be_undone_is_undone_once_that_is_possible(t
             seen = site(pair, "a").pair_state
             return seen is not None and seen.state_id > state.state_id and seen.switching is None
 
-        await pair.until(let_go, timeout_s=5)
+        await pair.until(let_go)
         assert (await put(pair, "a", 1, "x")).mode == "async"
         assert pair.role("b") == "STANDBY"
 

@@ -189,7 +189,7 @@ async def test_what_a_broken_remote_log_left_open_goes_once_the_pair_is_synchron
         pair.faults["a"].remote_down = False
         assert (await pair.operate("a", "resync")).state == "succeeded"
         dfs, layout = DirectoryDfs(tmp_path / "b" / "dfs", "test"), RemoteLayout("test")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             while True:
                 if len(await segments_below(dfs, layout, 10**6)) == 1:
                     return

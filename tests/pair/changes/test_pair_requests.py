@@ -177,7 +177,7 @@ async def test_a_schema_change_whose_predecessor_stays_open_ends_by_its_deadline
     pair.faults["a"].hold_remote.clear()
     with pytest.raises(OutcomeUnknown):
         await service.tables.create({**TABLE, "name": "first"})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         with pytest.raises(Unavailable):
             await service.tables.create({**TABLE, "name": "second"})
 
@@ -206,7 +206,7 @@ async def test_a_drain_ends_when_its_epoch_does(pair: Pair) -> None:
     draining = asyncio.ensure_future(site(pair, "a").drain())
     await turns()
     await epoch(pair, "a").commit.stop(Unavailable("fenced", retry_after_s=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         with pytest.raises(TwinlogError):
             await draining
     with pytest.raises(OutcomeUnknown):
@@ -217,7 +217,7 @@ async def test_a_request_too_large_for_a_frame_is_answered_and_the_next_one_goes
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storage.log.frame.PAYLOAD_BYTES_MAX", 1000)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         with pytest.raises(TooLarge):
             await put(pair, "a", 1, "x" * 2000)
     assert site(pair, "a").admission.requests == 0
@@ -233,7 +233,7 @@ async def test_requests_that_left_are_forgotten_while_no_lease_can_be_proved(pai
     for number in range(5):
         with pytest.raises(OutcomeUnknown):
             await put(pair, "a", number, "x", deadline_s=0.05)
-    await pair.until(lambda: len(epoch(pair, "a").commit._unproved) == 0, timeout_s=3)
+    await pair.until(lambda: len(epoch(pair, "a").commit._unproved) == 0)
     pair.faults["a"].coordinator_down = False
     assert (await put(pair, "a", 9, "y", deadline_s=5)).mode == "async"
     await pair.until(lambda: caught_up(pair, "a", "b"))

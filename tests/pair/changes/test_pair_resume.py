@@ -33,7 +33,7 @@ async def dies(pair: Pair, name: str, point: str) -> str:
 
 async def end_of_failover(pair: Pair, name: str) -> OperationDocument:
     """The site's last failover, once it has ended, whoever took it up."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while True:
             last = next(one for one in await pair.running[name].operations.all() if one.kind == "failover")
             if last.state not in ("running", "interrupted"):

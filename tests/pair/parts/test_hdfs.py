@@ -25,7 +25,6 @@ from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, epoch, put, rows, site
 from twinlog.errors import TwinlogError
 
-pytestmark = pytest.mark.timeout(800)
 ROWS = 15
 _folders = count(1)
 
@@ -54,7 +53,7 @@ async def pair(hdfs: HdfsCluster, other_hdfs: HdfsCluster, tmp_path: Path) -> As
     try:
         for name in "ab":
             await made.start(name)
-        await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY", 60.0)
+        await made.until(lambda: made.role("a") == "ACTIVE" and made.role("b") == "STANDBY")
         yield made
     finally:
         await made.stop_all()
@@ -84,14 +83,14 @@ async def test_what_was_acknowledged_outlives_both_sites_in_turn(
         monkeypatch.setattr(hdfs_writer, "LOOK_INTERVAL_S", 3600.0)
         await asyncio.sleep(3 * planned_s)  # the look that was planned already is over
     written += await write_rows(pair, "b", ROWS)
-    await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None, 60.0)
+    await pair.until(lambda: pair.role("a") == "STANDBY" and pair.running["a"].operations.running_id is None)
     await pair.crash("b")
     ended = await pair.force_failover("a")
     assert ended.state == "succeeded", ended
     written_alone = list(range(2 * ROWS, 3 * ROWS))
     await asyncio.gather(*[put(pair, "a", key, "of a") for key in written_alone])
     await pair.start("b")
-    await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"), 60.0)
+    await pair.until(lambda: pair.role("b") == "STANDBY" and caught_up(pair, "a", "b"))
     expected = {key: "of b" if ROWS <= key < 2 * ROWS else "of a" for key in [*written, *written_alone]}
     for name in "ab":
         assert await rows(pair, name) == expected
@@ -119,7 +118,7 @@ async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair
             await pair.until(lambda done=done: len(acknowledged) >= done or writing.done(), 200.0)
             for daemon in dying:
                 await asyncio.to_thread(daemon.kill)
-            await pair.until(lambda: remote_trouble(pair) is not None or writing.done(), 60.0)
+            await pair.until(lambda: remote_trouble(pair) is not None or writing.done())
             await asyncio.to_thread(other_hdfs.heal)
         done = len(acknowledged) + 20
         await pair.until(lambda: len(acknowledged) >= done or writing.done(), 200.0)

@@ -28,9 +28,6 @@ from tests.pair.pair import Pair
 from tests.pair.pair_rig import site
 from tools.sources import ROOT
 
-pytestmark = pytest.mark.timeout(240)
-
-
 # ---- Java
 NO_JAVA = "import jpype\ndef none(): raise jpype.JVMNotFoundException('none')\njpype.getDefaultJVMPath = none\n"
 SERVE = "import sys\nfrom twinlog.cli.main import main\nmain()"
@@ -41,7 +38,7 @@ def serve(tmp_path: Path, java_home: Path, program: str = SERVE) -> str:
     hdfs = {"a": HdfsRoot("hdfs://127.0.0.1:1/r", "127.0.0.1:3"), "b": HdfsRoot("hdfs://127.0.0.1:2/r", "127.0.0.1:4")}
     config = write_files(tmp_path, {"a": 1, "b": 2}, engine="rocksdb", hdfs=hdfs)["a"]
     done = subprocess.run(
-        [sys.executable, "-c", program, "serve", "--config", str(config)], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", program, "serve", "--config", str(config)], capture_output=True, text=True, timeout=300,
         check=False, env={**os.environ, "JAVA_HOME": str(java_home)}, cwd=ROOT,
     )
     assert done.returncode == 2, done.stderr
@@ -151,7 +148,7 @@ async def test_what_is_wrong_is_told_with_its_setting(
     await helper.close()
     given = HdfsSettings(**{**peer, **wrong(request, url)})
     async with site_a(tmp_path, own, given) as pair:
-        await pair.until(lambda: "dfs.peer" in (site(pair, "a").waiting_for or ""), 60.0)
+        await pair.until(lambda: "dfs.peer" in (site(pair, "a").waiting_for or ""))
         waiting_for = site(pair, "a").waiting_for
         assert waiting_for is not None
         assert re.search(told, waiting_for), waiting_for
@@ -165,6 +162,6 @@ async def test_it_opens_once_the_setting_comes_right(hdfs: HdfsCluster, hdfs_roo
     await asyncio.to_thread(hdfs.make_folder, f"{hdfs_root}/a")
     own, peer = HdfsSettings(f"{url}/a", "dfs.own"), HdfsSettings(f"{url}/b", "dfs.peer")
     async with site_a(tmp_path, own, peer) as pair:
-        await pair.until(lambda: "is not there" in (site(pair, "a").waiting_for or ""), 60.0)
+        await pair.until(lambda: "is not there" in (site(pair, "a").waiting_for or ""))
         await asyncio.to_thread(hdfs.make_folder, f"{hdfs_root}/b")
-        await pair.until(lambda: pair.role("a") == "ACTIVE", 60.0)
+        await pair.until(lambda: pair.role("a") == "ACTIVE")

@@ -139,7 +139,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", list(FAULTS))
 async def test_a_database_that_goes_away_under_load(story: Story, kind: str) -> None:
     fault, pair = FAULTS[kind], story.pair

@@ -49,7 +49,7 @@ class Refusing:
 
     async def check(self) -> None:
         """Both sites hold the same tables and rows."""
-        await self.pair.until(lambda: caught_up(self.pair, "a", "b"), 30.0)
+        await self.pair.until(lambda: caught_up(self.pair, "a", "b"))
         one, other = (site(self.pair, name).parts.engine for name in "ab")
         assert one.applied.schemas() == other.applied.schemas()
         for table in one.applied.schemas():
@@ -170,15 +170,15 @@ async def test_a_change_in_the_log_that_a_database_refuses_is_skipped_by_command
     ended = await skip(pair, name, change)
     assert ended.state == "succeeded"
     assert "view mine depends" in str(ended.steps[0].detail), "the operations trail has the evidence"
-    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY", 30.0)
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
     await refusing.check()
     await pair.until(lambda: site(pair, name).waiting_for is None)
     with pytest.raises(Refused, match="nothing to skip"):
         await skip(pair, name, change)
     await pair.crash(name)
     await pair.start(name)
-    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY", 30.0)
-    await pair.until(lambda: pair.running["b"].operations.running_id is None, 30.0)
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
+    await pair.until(lambda: pair.running["b"].operations.running_id is None)
     assert (await pair.operate("b", "switchover", to="b")).state == "succeeded"
     tables = pair.running["b"].service.tables
     assert [column.name for column in tables.get("t").columns] == ["k", "w"]
@@ -192,6 +192,6 @@ async def test_a_database_that_takes_the_change_after_all_needs_no_command(
 ) -> None:
     await refused_in_the_log(refusing, monkeypatch)
     refusing.person("DROP VIEW mine")
-    await refusing.pair.until(lambda: refusing.pair.role("a") == "ACTIVE" and refusing.pair.role("b") == "STANDBY", 30.0)
+    await refusing.pair.until(lambda: refusing.pair.role("a") == "ACTIVE" and refusing.pair.role("b") == "STANDBY")
     await refusing.check()
     assert site(refusing.pair, refusing.name).parts.engine.refused is None

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from twinlog.errors import TwinlogError
 
-UNTIL_S = 10.0
+UNTIL_S = 120.0  # generous: a machine under load is no finding
 POLL_S = 0.01
-COMMAND_MAX_S = 25.0
+COMMAND_MAX_S = 300.0
 Command = Callable[[list[str]], Awaitable[str]]
 
 

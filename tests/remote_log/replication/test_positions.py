@@ -35,7 +35,7 @@ class Views(list[Any]):
         world.shipper._on_position = note
 
     async def until(self, state: str) -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             while not (found := [view for view in self if view.state == state]):
                 self.came.clear()
                 await self.came.wait()

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from chaos.servers.spark_cluster import SparkCluster
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.needed import need_spark
@@ -32,7 +30,6 @@ def operator_file(folder: Path, pair: StubPair) -> Path:
     return path
 
 
-@pytest.mark.timeout(900)
 def test_a_job_on_a_cluster_with_two_workers(tmp_path: Path) -> None:
     need_spark()
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -21,7 +21,6 @@ from tests.spark_jobs.replay.replay_rig import contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)  # it waits for the cluster and for Spark
 COLUMNS = ("seq", "previous", "epoch", "timestamp", "operation", "key", "row")
 
 

@@ -208,7 +208,6 @@ CONDITIONS = (
 )
 
 
-@pytest.mark.timeout(600)  # forty small queries: minutes on a machine that is very busy
 def test_spark_answers_as_over_rows_of_its_own(spark: SparkSession, place: str) -> None:
     every, _ = read({"place": place}, [])
     own = spark.createDataFrame([tuple(row) for row in every], ROWS)

@@ -61,7 +61,7 @@ async def test_results_that_gather_while_the_loop_is_busy_need_one_wake_up() -> 
     ended = threading.Event()
     futures = [worker.submit(lambda: None) for _ in range(50)]
     futures.append(worker.submit(ended.set))
-    assert ended.wait(10)  # the loop is held here on purpose until all are done
+    assert ended.wait(120)  # the loop is held here on purpose until all are done
     await asyncio.gather(*futures)
     assert wakes == 1
     await worker.close()
@@ -70,7 +70,7 @@ async def test_results_that_gather_while_the_loop_is_busy_need_one_wake_up() -> 
 async def test_a_cancelled_call_disturbs_nobody() -> None:
     worker = Worker("test")
     gate = threading.Event()
-    first, second = worker.submit(lambda: gate.wait(10)), worker.submit(lambda: 2)
+    first, second = worker.submit(lambda: gate.wait(120)), worker.submit(lambda: 2)
     first.cancel()
     gate.set()
     assert await second == 2
@@ -98,11 +98,11 @@ async def test_a_group_takes_everything_that_waits() -> None:
         groups.append(items)
         if items == [0]:
             entered.set()
-            assert gate.wait(10)
+            assert gate.wait(120)
 
     worker = GroupWorker("test", handle)
     first = worker.put(0)
-    assert entered.wait(10)
+    assert entered.wait(120)
     rest = [worker.put(n) for n in range(1, 30)]
     gate.set()
     await asyncio.gather(first, *rest)
@@ -116,13 +116,13 @@ async def test_a_failed_group_fails_all_of_its_items_and_no_later_one() -> None:
     def handle(items: list[str]) -> None:
         if items == ["hold"]:
             entered.set()
-            assert gate.wait(10)
+            assert gate.wait(120)
         if "bad" in items:
             raise OSError("broken")
 
     worker = GroupWorker("test", handle)
     hold = worker.put("hold")
-    assert entered.wait(10)
+    assert entered.wait(120)
     pair = [worker.put("good"), worker.put("bad")]
     gate.set()
     await hold

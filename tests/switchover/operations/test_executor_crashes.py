@@ -169,7 +169,7 @@ async def test_a_killed_process_leaves_a_journal_that_the_next_one_takes_up(tmp_
     async def process(point: str) -> tuple[int, str]:
         environment = {**os.environ, "PYTHONPATH": os.getcwd()}
         command = [sys.executable, str(script), str(tmp_path), point]
-        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=50)
+        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True, timeout=300)
         return done.returncode, done.stdout
 
     assert await process("claim.after") == (70, "")

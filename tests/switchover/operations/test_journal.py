@@ -112,7 +112,7 @@ async def test_the_file_outlives_the_process(tmp_path: Path) -> None:
 
 
 async def test_a_write_is_whole_or_absent(tmp_path: Path) -> None:
-    one = SqlJournal(f"sqlite:///{tmp_path / 'journal.db'}", deadline_s=0.2)
+    one = SqlJournal(f"sqlite:///{tmp_path / 'journal.db'}")
     await one.create(operation(), entry("started"))
     other = sqlite3.connect(tmp_path / "journal.db")
     other.execute("ALTER TABLE history RENAME TO away")  # the last of the three tables that a write goes to

@@ -55,7 +55,7 @@ def tab(config: str, **asked: str) -> list[str]:
     path = f"{Path(sys.executable).parent}:{environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-m", "twinlog"], env={**environ, **asked, "TWINLOG_CONFIG": config, "PATH": path},
-        capture_output=True, text=True, check=False, timeout=30,
+        capture_output=True, text=True, check=False, timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split("\n") if done.stdout.strip() else []
@@ -131,7 +131,7 @@ def test_a_real_bash_which_divides_words_at_equals_and_colons(pair: TwoSites, wo
     command = ["bash", "--norc", "--noprofile", "-c", BASH, "bash", *(word.format(**ports) for word in words)]
 
     def answer() -> tuple[list[str], str]:
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
         return done.stdout.split(), done.stderr
 
     assert in_time(answer, (expected, "").__eq__) == (expected, "")

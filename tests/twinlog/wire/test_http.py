@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,7 +43,7 @@ def test_a_request_and_its_answer_on_one_connection_that_is_kept(http: Http) -> 
 def test_a_connection_that_the_site_closed_is_not_used_again(http: Http) -> None:
     with RawSite([OK], [OK]) as site:
         assert isinstance(get(http, site.url), Reply)
-        assert site.ended.acquire(timeout=10)  # before that the client cannot know
+        assert site.ended.acquire(timeout=120)  # before that the client cannot know
         assert isinstance(get(http, site.url), Reply), "nothing of the second request was lost in the closed connection"
     assert len(site.heads) == 2
 
@@ -96,19 +95,18 @@ def test_a_site_that_sends_byte_by_byte_is_left_at_the_time_out(http: Http, head
         with connection:
             connection.recv(65536)
             connection.sendall(head)
-            while not left.wait(0.02):
+            for _ in range(5000):  # the end of it is another error: each byte began the time anew
+                if left.wait(0.02):
+                    break
                 connection.sendall(b"x")
 
     thread = threading.Thread(target=drip)
     thread.start()
-    begun = time.monotonic()
     found = get(http, f"http://127.0.0.1:{listener.getsockname()[1]}", 0.3)
-    took = time.monotonic() - begun
     left.set()
     thread.join()
     listener.close()
     assert found == Broken(True, "no answer in time")
-    assert took < 5, "each byte began the time anew"
 
 
 def test_what_cannot_stand_on_the_wire_is_not_sent(http: Http) -> None:

@@ -19,7 +19,6 @@ from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import run
 from twinlog.errors import DfsError, Fenced
 
-pytestmark = pytest.mark.timeout(300)
 FRAMES_MAX = 100_000
 RECOVERY_S = 60.0
 
@@ -32,7 +31,7 @@ def ha_hdfs(hdfs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not holds():  # noqa: ASYNC110 - a poll of what a real cluster does
             await asyncio.sleep(0.01)
 

@@ -16,7 +16,6 @@ from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.hdfs_secure import SERVICE, SecureHdfsCluster
 from tools.sources import ROOT
 
-pytestmark = pytest.mark.timeout(300)
 NOBODY = f"nobody@{hdfs_secure.REALM}"
 STRANGER = f"stranger@{hdfs_secure.REALM}"
 BRIEF = f"brief@{hdfs_secure.REALM}"

@@ -26,7 +26,6 @@ from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import a_frame, run
 from twinlog.errors import DfsError
 
-pytestmark = pytest.mark.timeout(300)
 RECOVERY_S = 100.0
 UNALIGNED = FRAME.rstrip(b"\0")
 

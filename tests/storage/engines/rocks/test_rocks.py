@@ -114,7 +114,7 @@ async def test_a_purge_never_takes_an_outcome_that_is_being_replaced(tmp_path: P
             entries = list(entries)
             if threading.current_thread().name == "rocks-read" and entries:
                 self.entered.set()
-                assert self.go.wait(20)
+                assert self.go.wait(120)
             return super()._write(ranges, entries)
 
     engine = await Held.open(tmp_path, RocksSettings())
