@@ -54,15 +54,24 @@ def judge_serving(facts: ServingFacts) -> ServingDocument:
     if facts.proof_age_s >= facts.lease_s:
         return ServingDocument(False, False, False, *_unproved(facts))
     if allowed.writes and facts.waiting_age_s >= STALLED_S:
-        storage, disk = facts.words.of(STORAGE).error, facts.words.of(LOCAL_LOG).error
-        said = f"the storage failed: {storage}" if storage else f"its own log cannot be written: {disk}" if disk else \
-            "its disk or its storage does not answer"
-        return ServingDocument(True, False, False, f"writes wait at site {facts.site}: {said}",
-                               f"see to the disk of site {facts.site}; or `twinlog failover --to {facts.peer}`")
+        said = _own_failure(facts) or "its disk or its storage does not answer"
+        return ServingDocument(True, False, False, f"writes wait at site {facts.site}: {said}", _see_to_disk(facts))
     if not allowed.writes:
         why = f"site {facts.site} is {facts.role}: {facts.reason}"
         return ServingDocument(True, False, False, why, "wait, or `twinlog history`")
     return ServingDocument(True, True, False)
+
+
+def _own_failure(facts: ServingFacts) -> str | None:
+    """Says what fails on the site's own disk; None: nothing that is known."""
+    storage, disk = facts.words.of(STORAGE).error, facts.words.of(LOCAL_LOG).error
+    if storage is not None:
+        return f"the storage failed: {storage}"
+    return None if disk is None else f"its own log cannot be written: {disk}"
+
+
+def _see_to_disk(facts: ServingFacts) -> str:
+    return f"see to the disk of site {facts.site}; or `twinlog failover --to {facts.peer}`"
 
 
 def _closed(facts: ServingFacts) -> ServingDocument:
@@ -86,7 +95,9 @@ def _unproved(facts: ServingFacts) -> tuple[str, str]:
     if not facts.needs_remote:
         return (f"site {site} answers nobody: it cannot renew its lease at the coordinator"
                 + (f" ({coordinator})" if coordinator else ""), "bring the coordinator back, or the way to it")
-    error = facts.words.of(PEER_DFS).error
+    error, own = facts.words.of(PEER_DFS).error, _own_failure(facts)
+    if error is None and own is not None:  # the remote log is proved by frames that both logs take
+        return f"site {site} answers nobody: {own}", _see_to_disk(facts)
     why = f"site {site} answers nobody: nothing reaches its remote log on the DFS of site {peer}"
     why += f" ({error})" if error else ""
     if coordinator is not None:

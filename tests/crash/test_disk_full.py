@@ -51,11 +51,11 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], SmallDisk]]:
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., SmallDisk]]:
     with ExitStack() as stack:
-        def make(site: str) -> SmallDisk:
+        def make(site: str, *, flushes_at_once: bool = True) -> SmallDisk:
             pair = Processes(tmp_path)
-            for config in pair.configs.values():  # a storage that is flushed by need meets its full disk minutes later
+            for config in pair.configs.values() if flushes_at_once else ():  # by need it meets the full disk minutes later
                 config.write_text(config.read_text().replace("[engine]\n", "[engine]\nflush_interval_s = 1.0\n"))
                 assert "flush_interval_s" in config.read_text()
             disk = SmallDisk(pair, site)
@@ -86,7 +86,7 @@ def switch_over(pair: Processes, to: str) -> None:
     until_level(pair, to)
 
 
-def test_the_active_serves_again_once_there_is_room(small_disk: Callable[[str], SmallDisk]) -> None:
+def test_the_active_serves_again_once_there_is_room(small_disk: Callable[..., SmallDisk]) -> None:
     disk = small_disk("a")
     pair = disk.pair
     for _ in range(3):  # a disk may fill up again
@@ -103,7 +103,35 @@ def test_the_active_serves_again_once_there_is_room(small_disk: Callable[[str], 
     switch_over(pair, "a")
 
 
-def test_the_standby_follows_again_once_there_is_room(small_disk: Callable[[str], SmallDisk]) -> None:
+def test_with_the_usual_settings_the_active_names_its_full_disk(small_disk: Callable[..., SmallDisk]) -> None:
+    """Its log meets the full disk long before the storage is flushed. Seen: it sent the operator to the other site's DFS."""
+    disk = small_disk("a", flushes_at_once=False)
+    pair = disk.pair
+    assert pair.write("a")
+
+    def names_it() -> bool:
+        disk.fill()
+        pair.write("a", padding=PADDING)
+        serving = pair.cluster("a").get("serving") or {"reads": True}
+        return not serving["reads"] and "No space" in str(serving["why"]) and "see to the disk of site a" in str(serving["do"])
+
+    pair.until("the site answers nobody and names its disk", names_it)
+    disk.free()
+    until_level(pair)
+    pair.until("nothing is left of it", lambda: pair.cluster("a")["troubles"] == [])
+
+
+def test_with_the_usual_settings_the_standby_names_its_full_disk(small_disk: Callable[..., SmallDisk]) -> None:
+    disk = small_disk("b", flushes_at_once=False)
+    pair = disk.pair
+    disk.until_failed()
+    assert "No space left on device" in pair.cluster("b")["serving"]["why"]
+    assert pair.write("a", padding=PADDING), "the active continues"
+    disk.free()
+    until_level(pair)
+
+
+def test_the_standby_follows_again_once_there_is_room(small_disk: Callable[..., SmallDisk]) -> None:
     disk = small_disk("b")
     pair = disk.pair
     for _ in range(2):

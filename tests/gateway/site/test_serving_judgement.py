@@ -46,6 +46,9 @@ def test_a_whole_site_serves_or_follows_and_has_nothing_to_say() -> None:
 
 @pytest.mark.parametrize(("facts", "why", "do"), [
     (replace(ACTIVE, proof_age_s=1.0, words=words(PEER_DFS)), "peer DFS is away", "`twinlog degrade`"),
+    (replace(ACTIVE, proof_age_s=1.0, words=words(LOCAL_LOG)), "log cannot be written: local log is away", "disk of site a"),
+    (replace(ACTIVE, proof_age_s=1.0, words=words(STORAGE, LOCAL_LOG)), "storage failed: storage is away", "failover --to b"),
+    (replace(ACTIVE, proof_age_s=1.0, words=words(PEER_DFS, LOCAL_LOG)), "peer DFS is away", "repair that DFS"),
     (replace(ACTIVE, proof_age_s=1.0, degrades=True), "nothing reaches its remote log", "by itself"),
     (replace(ACTIVE, proof_age_s=9.0, words=words(COORDINATOR)), "nor does it reach the coordinator", "failover --to b"),
     (replace(ACTIVE, proof_age_s=9.0, needs_remote=False, words=words(COORDINATOR)), "coordinator is away", "coordinator back"),
