@@ -37,7 +37,7 @@ TABLE = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "n", "type": "int64"}, {"name": "text", "type": "string"}],
 }
 ROCKS = '[engine]\nkind = "rocksdb"\n'
-START_S = 60.0
+START_S = 300.0
 Planted = dict[str, str]  # key -> kind
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = [{"id": number, "n": number, "text": f"row {number}"} for number in range(100)]
-START_S = 60.0
+START_S = 300.0
 
 pytestmark = pytest.mark.pair
 
