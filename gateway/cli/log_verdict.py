@@ -72,7 +72,8 @@ def _judge_wal(wal: Sequence[ScannedFile], found: LogVerdict, *, whole: bool) ->
         try:
             kept = log.add(file.path, file.scan, file.size_bytes)
         except DamagedLog as error:
-            found.faults.append(error)
+            if not any(known.fields == error.fields for known in found.faults):  # `_disorder` names every frame, with its first
+                found.faults.append(error)
             whole = False
             continue
         if not kept:

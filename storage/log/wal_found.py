@@ -1,8 +1,9 @@
 """Judges the files of a local log: `recover` acts on this judgement, and `log verify` shows it.
 
 What always holds: the last file may have been torn before anything was in it, any file may have a torn tail, and frames that
-were never durable in order may be missing at the end; anything else that is wrong is a DamagedLog that names file and offset.
-A hole before an epoch in which this site was active again is nothing wrong (storage/log/links.py).
+were never durable in order may be missing at the end. The frames of one file ascend by (epoch, sequence). Anything else that
+is wrong is a DamagedLog that names file and offset. A hole before an epoch in which this site was active again is nothing
+wrong (storage/log/links.py).
 This module is pure.
 """
 
@@ -32,7 +33,15 @@ class FoundWal:
             return False
         header = _checked(scan.header, path)
         segment = WalSegment(path, header.epoch, header.first_seq, size_bytes)
+        highest = (-1, -1)
         for frame in scan.frames:
+            if frame.position <= highest:  # a reader in the order of the file would miss it, or find a gap
+                raise DamagedLog(
+                    f"{path}: {frame!r} at offset {segment.end} stands behind a later frame, where no writer put it; restore"
+                    " the file from a copy, or rejoin this site from the other one",
+                    file=path, offset=segment.end,
+                )
+            highest = frame.position
             segment.note(frame)
             self.last_seq = frame.last_seq
         if scan.torn:

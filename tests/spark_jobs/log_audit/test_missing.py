@@ -121,6 +121,7 @@ def test_a_frame_twice_and_two_frames_swapped_are_told_where_they_stand(tmp_path
         (wal_name(1, 1), "out-of-order", offset_of(swapped, 5), 5),
         (wal_name(1, 2), "repeated", offset_of(twice, 6), 13),
     ]
+    assert not opens(place, tmp_path)
 
 
 @pytest.mark.parametrize(("timestamp", "place"), [(3, 10), (1 << 40, 11)])

@@ -69,6 +69,19 @@ async def test_a_flipped_bit_in_any_byte_of_a_committed_frame_is_loud() -> None:
             assert files.files[path(1, 1)].durable == before  # nothing was "repaired"
 
 
+@pytest.mark.parametrize("place", range(5))
+async def test_two_frames_swapped_or_one_that_stands_twice_are_loud(place: int) -> None:
+    """Each frame is sound, and so is every link by sequence; a reader along the file would come to a gap, or pass over one."""
+    frames = run(1, 6)
+    swapped = [*frames[:place], frames[place + 1], frames[place], *frames[place + 2 :]]
+    twice = [*frames, frames[place]]
+    for wrong, behind in ((swapped, place + 1), (twice, 6)):
+        with pytest.raises(DamagedLog, match="stands behind a later frame") as raised:
+            await Wal.open(disk((1, wrong), (1, run(7, 3))))
+        offset = HEADER_BYTES + sum(len(frame.data) for frame in wrong[:behind])
+        assert (raised.value.fields["file"], raised.value.fields["offset"]) == (path(1, 1), offset)
+
+
 async def test_the_lost_end_of_a_sealed_segment_is_loud() -> None:
     # nothing behind the bad place in its own file, but the next file was made after it was durable
     files = disk((1, run(1, 5)), (1, run(6, 3)))
