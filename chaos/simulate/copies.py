@@ -59,9 +59,10 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
         held_there = _reached(there.engine, remote)
     committed, held = epoch.core.committed, _reached(here.engine, wal)
     if there.hollow and held_there is not None:
-        # its disk was replaced: one copy is left, until it is filled, also with what it held before that was committed
+        # its disk was replaced, or is older: one copy is left until it is filled, also with what it held that was committed
         filled = held_there >= max(committed, there.led_to)
-        there.hollow = not filled or not there.engine.durable_epoch  # the log is trimmed by what it told before
+        # the log is trimmed by what it told before, until the active hears what it holds now: a call may be under way
+        there.hollow = not filled or not there.engine.durable_epoch or there.engine.durable_seq < there.told
         held_there = None if there.hollow else held_there
     elif held_there is not None:
         there.led_to = held_there

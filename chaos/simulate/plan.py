@@ -109,11 +109,15 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
     Kind("coordinator-back", ("w",), 3.0, how=("1", "2", "3", "5", "8")),
     Kind("part-back", EITHER, 2.0, 0.5, 5.0, ("wal", "journal", "notes")),
 )
+OLDER = (  # a disaster, too; drawn behind everything else, so that each other seed keeps its plan
+    Kind("storage-back", EITHER, 3.0, 0.5, 5.0),
+    Kind("disk-back", EITHER, 2.0, 0.5, 5.0),
+)
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
 LIE = Kind("lie", ("a", "b", "active", "standby", "standby"), 1.0, how=tuple(LIES))  # what one posts that no site sends
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, BARRIER, REFUSAL, LIE)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
@@ -123,13 +127,36 @@ STRUCK = 5  # one plan in so many has a disaster
 CHOSEN = 10  # one plan in so many has the policy performance
 REFUSED = 4  # in one plan in so many of those with schema changes a database refuses one
 AUDITED = 4  # in one plan in so many barriers are taken
+RESTORED = 12  # in one plan in so many without another disaster a part comes back older
 LIED_TO = 3  # in one plan in so many somebody posts forged messages
 
 
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan of `seed`, of faults of `kinds` only."""
     plan = audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
-    return lied_to(refused(plan, kinds), kinds)
+    return restored(lied_to(refused(plan, kinds), kinds), kinds)
+
+
+def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
+    """Returns the plan, with a part that comes back older if its seed is one of those and has no other disaster. Nobody is
+    talked into accepting a loss then, as in `struck`."""
+    chance = random.Random(f"older {plan.seed}")
+    drawn = [kind for kind in OLDER if kind.name in kinds]
+    struck_already = any(fault.kind == kind.name for fault in plan.faults for kind in DISASTERS)
+    if not drawn or struck_already or (chance.randrange(RESTORED) and any(name in PLAIN for name in kinds)):
+        return plan
+    kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
+    back = _draw_fault(chance, kind, round(chance.uniform(0.2, FAULTS_END_S), 3))
+    faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
+    if kind.name == "disk-back":  # alone, a closed site cannot know that its disk is older than the log on the other DFS
+        faults = [fault for fault in faults if fault.kind != "degrade"]
+    faults.append(back)
+    for name in ("failover", "crash"):  # of what an operator does about it, and in the middle of that
+        if name in kinds and chance.random() < 0.4:
+            after_s = round(back.at_s + back.for_s + chance.expovariate(1.0), 3)
+            faults.append(replace(_draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
+                          if name == "crash" else ""))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

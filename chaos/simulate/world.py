@@ -66,8 +66,9 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 @dataclass(slots=True)
 class Machine:
     """The parts of a site that outlive its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`:
-    it was not seen whole again since; `led_to`: how far it alone led when it was. `rotten`: paths on its disk and its DFS of
-    which a bit turned."""
+    that, or its storage is an older copy, and it was not seen whole again since; `led_to`: how far it alone led when it was;
+    `told`: how far its storage was durable before it went back. `rotten`: paths on its disk and its DFS of which a bit
+    turned."""
 
     clock: SimClock
     disk: SimDisk
@@ -77,6 +78,7 @@ class Machine:
     lost: bool = False
     hollow: bool = False
     led_to: int = 0
+    told: int = 0
     rotten: set[str] = field(default_factory=set)
 
     def is_rotten(self) -> tuple[bool, bool]:

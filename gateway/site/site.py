@@ -37,6 +37,7 @@ from remote_log.writing.writer import RemoteWriter
 from storage.engines.unshown import standing_at
 from storage.log.record import Record, RecordKind
 from switchover.activation.activation import Activation
+from switchover.activation.alone import check_whole_alone
 from switchover.activation.ports import ActivationRequest, ActivationSettings, OpenedEpoch
 from switchover.register.known_epochs import known_epochs, opened_here
 from switchover.register.lost_value import KnownEpochs
@@ -353,6 +354,8 @@ class Site:
         """Degrades an active that cannot open, because the other site's DFS is gone: its restart asks nothing of that DFS."""
         engine = self.parts.engine
         epochs = opened_here(engine, self.parts.wal)
+        if self.pair_state is not None and self.pair_state.epoch in epochs:  # else it is refused by the register's value
+            await check_whole_alone(self.parts)
         async with pinned(engine):
             await self.parts.coordinator.force(lambda state: downgrade_closed(state, self.site, engine.applied.seq, epochs))
         await self.refresh_pair_state()

@@ -335,7 +335,8 @@ class Activation:
             return
         raise LogGap(
             f"storage and log of site {self.parts.site} end in epoch {end}, but it opened epoch {before.epoch}: its disk was "
-            f"replaced, or this is not its data directory; give it the right one, or let site {self.parts.peer} take over",
+            f"replaced, or is an older copy; give it the right one, or let site {self.parts.peer} take over: `twinlog failover "
+            f"--to {self.parts.peer}`",
             held_seq=engine.applied.seq,
         )
 

@@ -9,13 +9,12 @@ Source: protocol.md, P1 and P6; docs/operations.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 
+from chaos.simulate.actors.older import OlderParts
 from chaos.simulate.plan import Fault
 from chaos.simulate.twins.coordinator import PLACE as WITNESS
-from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World
 from remote_log.layout import RemoteLayout, SegmentName
@@ -25,7 +24,6 @@ from twinlog.errors import TwinlogError
 
 Undo = Callable[[], None]
 CURSORS = "cursors/holders.json"
-PARTS = {"wal": ("wal/",), "notes": ("cursors/", "register/")}
 
 
 class Disasters:
@@ -39,7 +37,7 @@ class Disasters:
         return {
             "replace-disk": self._replace_disk, "site-lost": self._lose_site, "rot": self._rot,
             "coordinator-lost": self._lose_register, "coordinator-back": self._return_register,
-            "part-back": self._copy_part,
+            **OlderParts(self._world, self._note, self._boot, self._has_two_copies).deeds(),
         }
 
     def _has_two_copies(self, what: str) -> bool:
@@ -86,33 +84,6 @@ class Disasters:
             self._note(f"{fault.kind} does not happen: there is none")
         else:
             self._note(f"{self._world.register.go_back(int(fault.how))} changes of the register are forgotten")
-
-    def _copy_part(self, site: str, fault: Fault) -> Undo:
-        """A copy of a part of the site's disk is put back later: of its WAL, of its journal of role changes, or of its
-        notes (who needs the log, and which value of the register it has met)."""
-        here = self._world.machines[site]
-        if fault.how == "journal":
-            return partial(self._put_back, site, fault, {}, deepcopy(here.journal))
-        part = PARTS[fault.how]
-        copied = {path: deepcopy(stored) for path, stored in here.disk.stored.items() if path.startswith(part)}
-        for stored in copied.values():
-            stored.keep(lambda data: b"")  # what is synced
-            stored.is_open = False
-        return partial(self._put_back, site, fault, copied, None)
-
-    def _put_back(self, site: str, fault: Fault, copied: dict[str, Stored], journal: MemoryJournal | None) -> None:
-        if not self._has_two_copies(fault.kind):
-            return
-        self._world.kill(site, machine=True)
-        here = self._world.machines[site]
-        if journal is not None:
-            here.journal = journal
-        else:
-            for path in [path for path in here.disk.stored if path.startswith(PARTS[fault.how])]:
-                del here.disk.stored[path]
-            here.disk.stored.update(copied)
-        self._note(f"the {fault.how} of {site} is back where it was {fault.for_s} s ago")
-        self._boot(site)
 
     # ---- rot
     def _rot(self, site: str, fault: Fault) -> None:

@@ -155,6 +155,9 @@ class Operator:
                 # a new disk, or one that is no good: the other site has everything, or all that there is
                 self.command("failover", OTHER[site], accept_data_loss=state.mode == "async" and self._is_empty(site))
                 return True
+            if state is not None and state.active == site and self._gives_way(site):
+                self.command("failover", OTHER[site])
+                return True
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:
                 continue
@@ -184,6 +187,13 @@ class Operator:
         """Its disk was replaced, and nothing has filled it since."""
         here = self._world.machines[site]
         return here.lost and not here.engine.applied.epoch
+
+    def _gives_way(self, site: str) -> bool:
+        """It is closed, for its disk or a part of it is an older copy, and says which site has what it lacks."""
+        life = self._world.alive(site)
+        if life is None or life.site is None or life.site.role != "CLOSED":
+            return False
+        return f"`twinlog failover --to {OTHER[site]}`" in (life.site.waiting_for or "")
 
     def _is_damaged(self, site: str) -> bool:
         """Its gateway does not start, and says so; or `twinlog log verify` does, of its WAL."""

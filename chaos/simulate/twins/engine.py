@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 
-from storage.engine import EpochEntry, RefusedChange, RequestOutcome, StoredRow
+from storage.engine import EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow
 from storage.engines.memory.engine import MemoryEngine, MemorySnapshot
+from storage.engines.memory.state import MemoryState
 from storage.engines.unshown import UNSHOWN, refusal_of, schema_changes, unshown_tables
 from storage.log.frame import Frame
 from twinlog.errors import EngineFailed
@@ -23,6 +25,15 @@ APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
 FLUSH_S = (0.001, 0.02)
 INLINE = 0.7  # of the applies end before anything else runs, as small ones do
 NOTHING_MORE = 0.5  # of the crashes go back to the last flush exactly
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCopy:
+    """All that a storage holds, at one moment."""
+
+    state: MemoryState
+    notes: dict[str, bytes]
+    kept: dict[str, tuple[KeptSnapshot, MemoryState]]
 
 
 class SimEngine(MemoryEngine):
@@ -87,6 +98,17 @@ class SimEngine(MemoryEngine):
         """A new disk."""
         fresh = MemoryEngine()
         self._state, self._notes, self._kept = fresh._state, fresh._notes, fresh._kept
+        self._life += 1
+        self.crash()
+
+    def copied(self) -> StorageCopy:
+        """Returns a copy of all that it holds, as a backup or a snapshot of its disk does; for `put_back`."""
+        kept = {name: (each, state.copy()) for name, (each, state) in self._kept.items()}
+        return StorageCopy(self._state.copy(), dict(self._notes), kept)
+
+    def put_back(self, copied: StorageCopy) -> None:
+        """A copy takes the place of what is here. No process runs."""
+        self._state, self._notes, self._kept = copied.state, copied.notes, copied.kept
         self._life += 1
         self.crash()
 

@@ -9,6 +9,7 @@ import pytest
 from chaos.simulate.plan import (
     BY_NAME,
     DISASTERS,
+    OLDER,
     PLAIN,
     SeedPlan,
     audited,
@@ -19,12 +20,13 @@ from chaos.simulate.plan import (
     parse,
     plain,
     refused,
+    restored,
     watched,
 )
 from chaos.simulate.run import Result, Run, collect
 from switchover.register.remembering import RememberingCoordinator
 
-NAMES = {kind.name for kind in DISASTERS}
+NAMES = {kind.name for kind in (*DISASTERS, *OLDER)}
 CALM = "seed 3\nworkload registers\nclients 4\noperations 120\nknob op_interval_s 0.15\nknob segment_bytes 4096\n"
 
 
@@ -42,7 +44,7 @@ def _drawn(seed: int) -> list[str]:
 def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> None:
     drawn = [_drawn(seed) for seed in range(400)]
     assert all(len(kinds) <= 1 for kinds in drawn)
-    assert 50 < sum(len(kinds) for kinds in drawn) < 120
+    assert 70 < sum(len(kinds) for kinds in drawn) < 150
     assert {kind for kinds in drawn for kind in kinds} == NAMES
     struck = [draw(seed) for seed in range(400) if _drawn(seed)]
     accepting = [fault for plan in struck for fault in plan.faults if fault.how == "accept-data-loss"]
@@ -56,7 +58,21 @@ def test_without_a_disaster_a_seed_is_what_it_was() -> None:
         assert draw(seed) == calm_plan == lied_to(refused(audited(draw(seed, PLAIN))))
     assert all(draw(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
+    assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(kind.name for kind in OLDER)).faults} == {
+        kind.name for kind in OLDER
+    }
     assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie"} == set(BY_NAME)
+
+
+def test_a_part_that_comes_back_older_leaves_the_plans_of_other_seeds_alone() -> None:
+    without = tuple(name for name in BY_NAME if name not in {kind.name for kind in OLDER})
+    plans = [(draw(seed, without), draw(seed)) for seed in range(400)]
+    changed = [(before, after) for before, after in plans if before != after]
+    assert 15 < len(changed) < 60
+    for before, after in changed:
+        assert restored(before) == after
+        assert before.knobs == after.knobs
+        assert all(fault.kind not in {kind.name for kind in DISASTERS} for fault in after.faults)
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
@@ -134,6 +150,39 @@ def test_a_register_that_went_back_is_believed_by_nobody(then: str) -> None:
 def test_a_part_of_a_disk_that_went_back_costs_nothing(part: str, site: str) -> None:
     result = _clean(parse(f"{CALM}at 2.0 part-back {site} for 3.0 how {part}\nat 3.0 switchover b\n"))
     assert any(f"the {part} of {site} is back where it was" in line for line in result.trace)
+
+
+@pytest.mark.parametrize("coordinator", ["True", "False"])
+@pytest.mark.parametrize("then", ["", "at 5.1 failover b\n", "at 3.0 switchover b\n", "at 5.2 crash active for 1.0\n"])
+@pytest.mark.parametrize("site", ["a", "b"])
+@pytest.mark.parametrize("part", ["storage", "disk"])
+def test_a_storage_or_a_disk_that_went_back_costs_nothing(part: str, site: str, then: str, coordinator: str) -> None:
+    result = _clean(parse(f"{CALM}knob coordinator {coordinator}\nat 2.0 {part}-back {site} for 3.0\n{then}"))
+    assert any(f"the {part} of {site} is back where it was" in line for line in result.trace)
+
+
+def test_a_closed_active_with_an_older_storage_gives_way_by_the_command_that_it_names() -> None:
+    result = _clean(parse(f"{CALM}at 2.0 storage-back a for 3.0\n"))
+    assert [each.site for each in result.history.opened] == ["a", "b"]
+
+
+def test_a_closed_active_that_lacks_records_is_not_degraded_so_that_the_other_site_takes_over_without_a_loss() -> None:
+    """Degraded, it could not open either, and every failover was refused (23382)."""
+    knobs = "knob coordinator False\nknob lease_s 2.0\nknob noop_interval_s 0.6\nknob flush_interval_s 0.1\n"
+    knobs += "knob segment_bytes 4096\nknob op_interval_s 0.105\nknob link_jitter 0.1\nknob duplicate 0.01\n"
+    faults = "at 0.262 storage-back active for 3.688\nat 1.892 pause b for 7.489\nat 6.861 degrade active\n"
+    result = _clean(parse(f"seed 23382\nworkload sets\nclients 6\noperations 265\n{knobs}{faults}"))
+    assert [each.site for each in result.history.opened] == ["a", "b"]
+    assert all(each.mode == "sync" for each in result.history.modes if each.epoch == 1)
+
+
+def test_what_is_trimmed_by_what_a_storage_said_before_it_went_back_has_one_copy_until_it_holds_that_again() -> None:
+    """The active is paused, and trims by the standby's last word when it wakes (21967): nobody could know better."""
+    knobs = "knob lease_s 2.0\nknob noop_interval_s 0.6\nknob degrade_after_s 1.0\nknob op_interval_s 0.122\n"
+    knobs += "knob link_s 0.0005\nknob link_jitter 1.0\n"
+    faults = "at 1.479 disk-back standby for 2.313\nat 1.957 pause active for 7.134\n"
+    result = _clean(parse(f"seed 21967\nworkload sets\nclients 7\noperations 202\n{knobs}{faults}"))
+    assert any(look.held_there is None for look in result.history.copies)
 
 
 def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeypatch: pytest.MonkeyPatch) -> None:
