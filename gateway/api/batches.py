@@ -138,15 +138,15 @@ def decode_check(
     """Returns the conditions on the row at `key`, and the mutations of a check-and-mutate."""
     native = content_type == MSGPACK
     sent = decoded(_check_msgpack if native else _check_json, body)
-    conditions = decoded(_conditions_msgpack if native else _conditions_json, _short(sent.conditions, limits))
+    conditions = decoded(_conditions_msgpack if native else _conditions_json, _short(sent.conditions, limits.row_body_bytes_max))
     return _conditions(codec, key, conditions, native), _encode_mutations(codec, sent.mutations, limits, native=native)
 
 
-def _short(sent: msgspec.Raw, limits: HttpSettings) -> bytes:
-    """Returns the bytes of one part. Raises TooLarge where it is longer than a body with one row may be."""
-    if len(memoryview(sent)) > limits.row_body_bytes_max:
-        raise body_too_large(limits.row_body_bytes_max)
-    return bytes(sent)
+def _short(sent: msgspec.Raw, bytes_max: int) -> msgspec.Raw:
+    """Returns one part. Raises TooLarge where it is longer than a body with one row may be."""
+    if len(memoryview(sent)) > bytes_max:
+        raise body_too_large(bytes_max)
+    return sent
 
 
 def _encode_mutations(codec: RowCodec, sent: list[_Sent], limits: HttpSettings, *, native: bool) -> list[Mutation]:
@@ -159,12 +159,13 @@ def _encode_mutations(codec: RowCodec, sent: list[_Sent], limits: HttpSettings, 
         )
     content_type = MSGPACK if native else JSON
     encode = _encoders(codec, native)
+    row_bytes_max = limits.row_body_bytes_max  # a sum, which is not to be made for each row
     mutations = []
     size = 0
     for place, mutation in enumerate(sent):
         try:
-            body = _short(_only(mutation), limits)
-            made = encode[mutation.op](mutation.op, decoded_object(body, content_type))
+            part = _short(_only(mutation), row_bytes_max)
+            made = encode[mutation.op](mutation.op, decoded_object(part, content_type))
         except (InvalidInput, MalformedBody, TooLarge) as error:
             raise type(error)(f"mutation {place}: {error.message}", **error.fields, mutation=place) from None
         size += len(made.key) + len(made.value)
@@ -192,17 +193,16 @@ def _encoders(codec: RowCodec, native: bool) -> dict[str, Callable[[str, dict[st
 
 
 def _is_absent(sent: msgspec.Raw) -> bool:
-    view = memoryview(sent)
-    return len(view) <= 4 and bytes(view) in _NULLS
+    return sent is _NONE or (len(memoryview(sent)) <= 4 and bytes(sent) in _NULLS)
 
 
 def _only(sent: _Sent) -> msgspec.Raw:
     """Returns the member that this op takes; the other one must be absent."""
-    member, other = ("key", "row") if sent.op == "delete" else ("row", "key")
-    wanted, unwanted = getattr(sent, member), getattr(sent, other)
+    wanted, unwanted = (sent.key, sent.row) if sent.op == "delete" else (sent.row, sent.key)
     if _is_absent(wanted) or not _is_absent(unwanted):
+        member, other = ("key", "row") if sent.op == "delete" else ("row", "key")
         raise InvalidInput(f'{sent.op} takes "{member}", and no "{other}"')
-    return wanted  # type: ignore[no-any-return]
+    return wanted
 
 
 def _check_inserts(codec: RowCodec, mutations: list[Mutation]) -> None:

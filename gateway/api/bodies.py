@@ -22,7 +22,7 @@ decode_json_object = msgspec.json.Decoder(dict[str, Any]).decode
 decode_msgpack_object = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
-def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
+def decoded(decode: Callable[[Any], T], body: bytes | msgspec.Raw) -> T:
     """Returns `decode(body)`. Raises InvalidInput where the shape is wrong, MalformedBody where it is no JSON (or msgpack)."""
     return decoding.decoded(decode, body, _malformed, shape=_of_another_form)
 
@@ -35,7 +35,7 @@ def _of_another_form(what: str) -> InvalidInput:
     return InvalidInput(f"the body does not have the form that this path takes: {what}")
 
 
-def decoded_object(body: bytes, content_type: str) -> dict[str, Any]:
+def decoded_object(body: bytes | msgspec.Raw, content_type: str) -> dict[str, Any]:
     """Returns the object that `body` holds, as JSON or msgpack."""
     return decoded(decode_msgpack_object if content_type == MSGPACK else decode_json_object, body)
 
