@@ -138,7 +138,8 @@ def decode_check(
     """Returns the conditions on the row at `key`, and the mutations of a check-and-mutate."""
     native = content_type == MSGPACK
     sent = decoded(_check_msgpack if native else _check_json, body)
-    conditions = decoded(_conditions_msgpack if native else _conditions_json, _short(sent.conditions, limits.row_body_bytes_max))
+    decode = _conditions_msgpack if native else _conditions_json
+    conditions = decoded(decode, _short(sent.conditions, limits.row_body_bytes_max))
     return _conditions(codec, key, conditions, native), _encode_mutations(codec, sent.mutations, limits, native=native)
 
 

@@ -14,6 +14,10 @@ from collections.abc import Callable
 LINGERING_MAX = 64  # connections above the limit of a site that may linger; more are closed at once
 
 
+def _never() -> bool:
+    return False
+
+
 class LingeringTransport(asyncio.Transport):
     """One for each connection, in front of the event loop's. `is_sending`: the client may be in the middle of a request."""
 
@@ -57,7 +61,9 @@ class LingeringTransport(asyncio.Transport):
         self._transport.abort()
 
     def let_go(self) -> None:
-        """The connection is lost, or about to be: nothing waits for it any more."""
+        """The connection is lost, or about to be: nothing waits for it, and it no longer refers to its protocol. Otherwise what
+        the last request brought would stay until the collector comes by."""
+        self._is_sending = _never
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
