@@ -45,6 +45,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     own_dfs_error: str | None = None
     peer_dfs_error: str | None = None
     coordinator_error: str | None = None
+    register_home: str | None = None  # without a coordinator: the site on whose DFS the register is, as far as is known
     opened_by: str | None = None  # the plan that opened the pair, as the coordinator says to this site
     forgotten_epoch: int | None = None  # known here, of a pair that the coordinator has no record of (known_epochs.py)
     register_went_back: str | None = None  # how this site knows that the register is older than what it has met

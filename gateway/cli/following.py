@@ -78,14 +78,21 @@ def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any], valid_s: 
 
 
 def find(pair: Sites, operation_id: str) -> tuple[str, dict[str, Any]]:
-    """The site that keeps the operation, and its document. Raises NotFound, or PeerError when a site did not answer."""
+    """The site that keeps the operation, and its document. Raises NotFound; OutcomeUnknown when a site that may keep it did not
+    answer; PeerError when none did."""
     answers = pair.ask_all(f"/v1/operations/{operation_id}")
     for site, answer in answers.items():
         if isinstance(answer, dict):
             return site, answer
-    silent = [answer for answer in answers.values() if isinstance(answer, PeerError)]
-    if silent:
-        raise silent[0]
+    silent = {site: answer for site, answer in answers.items() if isinstance(answer, PeerError)}
+    if len(silent) == len(answers):
+        said = "; ".join(error.message for error in silent.values())
+        raise PeerError(f"no site answers: {said}; start the gateway of a site")
+    for site, error in silent.items():
+        raise OutcomeUnknown(
+            f"no site that answers knows an operation {operation_id}; site {site} may keep it, and does not answer "
+            f"({error.message}): start its gateway, then `twinlog history {operation_id}`", operation=operation_id,
+        )
     raise NotFound(f"no site knows an operation {operation_id}: `twinlog history` lists them")
 
 
@@ -187,9 +194,11 @@ def _lines(coming: Iterator[dict[str, Any]], newest: list[dict[str, Any]]) -> No
         newest[-1] = last
         for step in last.get("steps") or ():
             name, state = str(step.get("name")), str(step.get("state", "pending"))
-            if state not in ("pending", "running") and shown.get(name) != state:
-                shown[name] = state
-                _, label, taken, said = step_cells(step)
+            _, label, taken, said = step_cells(step)
+            waits = state == "running" and "waiting_for" in (step.get("detail") or {})
+            now = f"{state} {said}" if waits else state
+            if (waits or state not in ("pending", "running")) and shown.get(name) != now:
+                shown[name] = now
                 console.print(f"{state:8} {label:10} {taken:>8}  {said}".rstrip(), soft_wrap=True)
     last = newest[-1]
     if last.get("dry_run") and last.get("state") == "succeeded":

@@ -34,6 +34,13 @@ class Words:
         said = error.message if isinstance(error, TwinlogError) else error
         self._words[subject] = Word(self.of(subject).answered_s, now_s, said)
 
+    def said(self, subject: str, now_s: float, error: str | None) -> None:
+        """It failed with `error`, or it answered."""
+        if error is None:
+            self.answered(subject, now_s)
+        else:
+            self.failed(subject, now_s, error)
+
     def of(self, subject: str) -> Word:
         return self._words.get(subject, Word())
 

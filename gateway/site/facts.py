@@ -52,6 +52,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         committed_seq=epoch.core.committed if epoch is not None else parts.engine.applied.seq,
         blocker=site.takeover_blocker(), heard_s=site.follower_silence_s(), free_bytes=free, own_dfs_error=own_dfs_error,
         peer_dfs_error=peer_dfs_error, coordinator_error=coordinator_error,
+        register_home=site.pair_state.home if site.pair_state is not None else None,
         opened_by=state.opened_by if state is not None else None, forgotten_epoch=forgotten,
         register_went_back=parts.coordinator.finding, met_epoch=parts.coordinator.met_epoch,
         met_active=parts.coordinator.met_active,

@@ -73,7 +73,11 @@ class SiteOperations:
             return Follow(self._site, options, self._preflight, self._merge_quarantine).plan()
         if kind == "skip":
             return skip_plan(self._site.site, self._site.parts.engine, options)
-        return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site)
+        return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site, self._resync_waits_for)
+
+    def _resync_waits_for(self) -> str | None:
+        epoch = self._site.active_epoch
+        return None if epoch is None else epoch.modes.waiting_for
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
         return await merge_quarantine(self._site.parts.files, self._site.parts.transport, put_absent=put_absent)

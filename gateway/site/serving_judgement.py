@@ -16,9 +16,10 @@ from gateway.epoch.words import Words
 from gateway.service.documents import ServingDocument, SiteTrouble
 from switchover.roles.table import Role, permissions
 
-OWN_DFS, PEER_DFS, COORDINATOR, PEER, STORAGE, LOCAL_LOG = (
-    "own DFS", "peer DFS", "coordinator", "peer", "storage", "local log",
+OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, STORAGE, LOCAL_LOG = (
+    "own DFS", "peer DFS", "coordinator", "register", "peer", "storage", "local log",
 )
+LOST_REGISTER = "it was deleted or replaced, or is another one"
 STALLED_S = 3.0  # a write that waits for longer than this does not wait for its turn
 SILENCE_S = 5.0  # of the active, as its standby hears it
 
@@ -33,6 +34,7 @@ class ServingFacts:
     reason: str  # why it has this role
     waiting_for: str | None
     words: Words  # of the dependencies above
+    register_home: str | None = None  # without a coordinator: the site on whose DFS the register is
     # ---- of an open epoch
     needs_remote: bool = False
     degrades: bool = False  # the policy leaves the synchronous mode by itself
@@ -100,12 +102,19 @@ def _unproved(facts: ServingFacts) -> tuple[str, str]:
         return f"site {site} answers nobody: {own}", _see_to_disk(facts)
     why = f"site {site} answers nobody: nothing reaches its remote log on the DFS of site {peer}"
     why += f" ({error})" if error else ""
+    if coordinator is not None and facts.register_home == peer:
+        return f"{why}, which has the register, too", \
+            f"repair that DFS; if it is lost, and site {peer} has not taken over: `twinlog degrade` opens site {site} alone"
     if coordinator is not None:
-        return f"{why}, nor does it reach the coordinator", \
+        return f"{why}, nor does it reach {_register(facts)}", \
             f"repair that DFS or the network; or `twinlog failover --to {peer}`, if `twinlog validate --for failover` allows it"
     if facts.degrades:
         return why, "nothing: it continues with its own log by itself"
     return why, "repair that DFS; or `twinlog degrade`: writes then continue with one copy"
+
+
+def _register(facts: ServingFacts) -> str:
+    return "the coordinator" if facts.register_home is None else f"the register on the DFS of site {facts.register_home}"
 
 
 def site_troubles(facts: ServingFacts, serving: ServingDocument) -> list[SiteTrouble]:
@@ -119,7 +128,9 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
     ways = {
         OWN_DFS: (f"the DFS of site {site} takes no files", f"repair it: site {peer} writes its log there"),
         PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "repair that DFS, or the network"),
-        COORDINATOR: (f"site {site} does not reach the coordinator", "bring it back: until then no role changes by itself"),
+        COORDINATOR: (f"site {site} does not reach {_register(facts)}", "bring it back: until then no role changes by itself"),
+        REGISTER: (f"the register has no record of the pair that site {site} has open, so site {peer} could not take over",
+                   "`twinlog advise`"),
         PEER: (f"site {peer} does not take what site {site} ships", f"see to the gateway of site {peer}, and the network"),
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
         LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),

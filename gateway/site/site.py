@@ -28,7 +28,7 @@ from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
 from gateway.site.schema_trial import SchemaTrial
-from gateway.site.serving_judgement import COORDINATOR
+from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER
 from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
@@ -299,7 +299,7 @@ class Site:
         )
 
     async def refresh_pair_state(self) -> PairState | None:
-        clock = self.parts.clock
+        clock, opened = self.parts.clock, self.active_epoch is not None
         try:
             self.pair_state = await self.parts.coordinator.read()
         except TwinlogError as error:
@@ -308,6 +308,7 @@ class Site:
                 self.pair_state = self.parts.coordinator.known or self.pair_state
             raise
         self.words.answered(COORDINATOR, clock.monotonic_s())
+        self.words.said(REGISTER, clock.monotonic_s(), LOST_REGISTER if opened and self.pair_state is None else None)
         return self.pair_state
 
     async def known_epochs(self) -> KnownEpochs:

@@ -140,6 +140,10 @@ def _active(look: PairLook) -> Iterator[Finding]:
         yield Finding("register-lost", AdviceKind.LOOK, site, advice_for_lost_register(site, knows.forgotten_epoch or 0),
                       tuple(f"site {own.site}: it knows of epoch {own.forgotten_epoch}" for own in lost), command(site))
         return
+    alone = next((view.own for view in look.seen.views.values() if view is not None and _left_alone(look, view.own)), None)
+    if register is None and alone is not None:
+        yield _alone(look, alone)
+        return
     if register is None or register.active is None:
         errors = tuple(
             f"site {view.own.site}: {view.own.coordinator_error or 'it names no active'}"
@@ -168,7 +172,7 @@ def _active(look: PairLook) -> Iterator[Finding]:
     if plan is not None or running:
         what = f"{plan.kind} to {plan.site}" if plan is not None else f"operation {running[0]}"
         yield Finding("plan", AdviceKind.LOOK, plan.site if plan is not None else None, f"a role change has the pair: {what}",
-                      (f"the register: {register.reason}",), "twinlog history")
+                      (f"the register: {register.reason}",), f"twinlog history {running[0] if running else ''}".rstrip())
         return
     site, told = register.active, look.told_of(register.active)
     if told is None:
@@ -190,13 +194,37 @@ def _active(look: PairLook) -> Iterator[Finding]:
                         (f"site {site}: it is {told.role}",), look)
 
 
+def _left_alone(look: PairLook, own: SiteFacts) -> bool:
+    """Returns whether the site was the active by all it knows, and the other site's DFS, with the register, is gone."""
+    other = look.told_of(OTHER[own.site])
+    gone = own.coordinator_error is not None and own.peer_dfs_error is not None and own.register_home == OTHER[own.site]
+    return gone and own.met_active == own.site and (other is None or other.role == Role.STANDBY)
+
+
+def _alone(look: PairLook, own: SiteFacts) -> Finding:
+    site, other = own.site, OTHER[own.site]
+    told, unless = look.told_of(other), f"is lost for good, and site {other} has not taken over"
+    if told is not None:
+        unless = f"is lost, or was replaced: site {other} is {told.role}"
+    reason = (
+        f"site {site}, the active, serves nobody: the DFS of site {other}, with its remote log and the register, does not "
+        f"answer; if that DFS {unless}, a degrade opens site {site} alone"
+    )
+    said = (f"site {site}: {own.peer_dfs_error}", *(look.silence(other) if told is None else ()))
+    return Finding(f"alone-{site}", AdviceKind.LOOK, site, reason, said, "twinlog degrade")
+
+
+def _register(own: SiteFacts) -> str:
+    return "the coordinator" if own.register_home is None else f"the register on the DFS of site {own.register_home}"
+
+
 def _unseen(look: PairLook, register: PairState, site: str) -> Finding:
     other = look.view(OTHER[site])
     assert other is not None, "somebody answers, or there is nothing to judge"
     reason = f"site {site}, the active, answers neither the monitor nor site {OTHER[site]}"
     if other.own.coordinator_error is not None:
         said = (*look.silence(site), f"site {OTHER[site]}: {other.own.coordinator_error}")
-        why = f"{reason}; nor does that one reach the coordinator: it may be cut off itself"
+        why = f"{reason}; nor does that one reach {_register(other.own)}: it may be cut off itself"
         return Finding("alone", AdviceKind.LOOK, site, why, said, "twinlog status")
     if site in look.moved:
         said = (*look.silence(site), f"site {OTHER[site]}: it still writes its remote log, or renews its lease")
@@ -224,7 +252,7 @@ def _open(look: PairLook, register: PairState, told: SiteFacts) -> Iterator[Find
     said += [f"site {other}: {view.own.own_dfs_error}"] if view is not None and view.own.own_dfs_error else []
     if told.coordinator_error is not None:
         said.append(f"site {site}: {told.coordinator_error}")
-        reason = f"site {site} serves nobody: no append to its remote log succeeds, and it does not reach the coordinator"
+        reason = f"site {site} serves nobody: no append to its remote log succeeds, and it does not reach {_register(told)}"
         yield _failover("no-proof-no-coordinator", register, site, reason, tuple(said), look)
     elif told.mode == "sync":
         reason = f"writes wait: nothing reaches the remote log of site {site} on the DFS of site {other}"
@@ -284,7 +312,7 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
             yield _look(f"way-{site}", site, f"site {site} does not reach the gateway of site {OTHER[site]}, which answers the "
                         "monitor", f"site {site}: {view.peer_error}")
         if own.coordinator_error is not None:
-            yield _look(f"coordinator-{site}", site, f"site {site} does not reach the coordinator",
+            yield _look(f"coordinator-{site}", site, f"site {site} does not reach {_register(own)}",
                         f"site {site}: {own.coordinator_error}")
         if own.own_dfs_error is not None:
             yield _look(f"dfs-{site}", site, f"the DFS of site {site} takes no files", f"site {site}: {own.own_dfs_error}")

@@ -89,9 +89,15 @@ def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:
     return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])
 
 
-def resync_plan(control: SiteControl) -> Plan:
+def resync_plan(control: SiteControl, waits_for: Callable[[], str | None]) -> Plan:
+    """`waits_for`: what the resync waits for at this moment, for people."""
     async def run() -> dict[str, Any]:
         await control.resync()
         return {"mode": "sync"}
 
-    return Plan("resync", [Step("resync", run, "switch the remote log on, catch up, declare sync", abortable=True)])
+    def progress() -> dict[str, Any]:
+        what = waits_for()
+        return {"waiting_for": what} if what else {}
+
+    what = "switch the remote log on, catch up, declare sync"
+    return Plan("resync", [Step("resync", run, what, abortable=True, progress=progress)])

@@ -110,3 +110,13 @@ async def test_a_disk_that_hangs_is_no_healthy_active(tmp_path: Path) -> None:
         pair.faults["a"].fail_local = 0
         pair.faults["a"].hold_local.set()
         await pair.until(lambda: a.serving().writes and says_well(pair))
+
+
+async def test_a_pair_whose_coordinator_has_lost_it_is_not_shown_as_whole(tmp_path: Path) -> None:
+    """It serves, and the other site could not take over: `twinlog status` ended with 0, and `twinlog advise` with 1."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.until(lambda: says_well(pair))
+        await pair.lose_register()
+        await pair.until(lambda: any("no record of the pair" in said for said in blockers(shown(pair))))
+        assert (await put(pair, "a", 2, "y")).mode == "sync"

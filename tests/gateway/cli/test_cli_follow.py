@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from gateway.cli import following as cli_follow
-from twinlog.errors import OutcomeUnknown, PeerError
+from twinlog.errors import NotFound, OutcomeUnknown, PeerError
 from twinlog.operation_ids import operation_of_key
 
 
@@ -101,3 +101,37 @@ def test_control_c_before_the_answer_says_what_may_begin_and_until_when(capsys: 
     assert pair.expires_ms == 1_700_000_000_000 + 90_000
     assert "it begins until 22:14:50 UTC by that site's clock; after that it is refused, or undone" in said
     assert f"twinlog abort {pair.operation}" in said
+
+
+@pytest.mark.parametrize(("answers", "error"), [
+    ({"a": NotFound("no"), "b": NotFound("no")}, NotFound),
+    ({"a": PeerError("refused"), "b": NotFound("no")}, OutcomeUnknown),  # 4 would say that no site was reached
+    ({"a": PeerError("refused"), "b": PeerError("refused")}, PeerError),
+])
+def test_an_operation_that_nobody_shows_is_unknown_while_a_site_is_silent(
+    answers: dict[str, Any], error: type[Exception]
+) -> None:
+    class Asked(Vanishing):
+        def ask_all(self, path: str) -> dict[str, dict[str, Any] | Exception]:
+            return answers
+
+    with pytest.raises(error) as raised:
+        cli_follow.find(Asked(0), "op-1")
+    assert type(raised.value) is error
+    if error is OutcomeUnknown:
+        assert "site a may keep it, and does not answer (refused)" in str(raised.value)
+
+
+def test_a_step_that_waits_says_for_what_in_a_pipe_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(state: str, detail: Any, step: str = "running") -> dict[str, Any]:
+        return {"id": "op-1", "kind": "resync", "state": state, "steps": [{"name": "resync", "state": step, "detail": detail}]}
+
+    waits = {"waiting_for": "the other site's storage"}
+    class Waiting(Vanishing):
+        def events(self, site: str, path: str) -> Iterator[dict[str, Any]]:
+            yield from (shown("running", waits), shown("running", waits), shown("succeeded", {"mode": "sync"}, "done"))
+
+    cli_follow.follow(Waiting(0), "a", shown("running", None), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["running", "done", "resync"]
+    assert "waiting for the other site's storage" in lines[0]

@@ -16,6 +16,7 @@ from gateway.site.serving_judgement import (
     OWN_DFS,
     PEER,
     PEER_DFS,
+    REGISTER,
     STALLED_S,
     STORAGE,
     ServingFacts,
@@ -51,6 +52,8 @@ def test_a_whole_site_serves_or_follows_and_has_nothing_to_say() -> None:
     (replace(ACTIVE, proof_age_s=1.0, words=words(PEER_DFS, LOCAL_LOG)), "peer DFS is away", "repair that DFS"),
     (replace(ACTIVE, proof_age_s=1.0, degrades=True), "nothing reaches its remote log", "by itself"),
     (replace(ACTIVE, proof_age_s=9.0, words=words(COORDINATOR)), "nor does it reach the coordinator", "failover --to b"),
+    (replace(ACTIVE, proof_age_s=9.0, words=words(COORDINATOR), register_home="b"), "has the register", "degrade` opens"),
+    (replace(ACTIVE, proof_age_s=9.0, words=words(COORDINATOR), register_home="a"), "register on the DFS of site a", "--to b"),
     (replace(ACTIVE, proof_age_s=9.0, needs_remote=False, words=words(COORDINATOR)), "coordinator is away", "coordinator back"),
     (replace(ACTIVE, role=Role.FENCED, proof_age_s=None), "FENCED", "`twinlog rejoin a`"),
     (replace(ACTIVE, role=Role.CLOSED, proof_age_s=None, waiting_for="the peer"), "waits for the peer", "`twinlog advise`"),
@@ -115,3 +118,18 @@ def test_nothing_is_served_without_a_proof_and_what_is_not_served_has_a_reason_a
     assert whole == (found.why is None) == (found.do is None)
     for trouble in site_troubles(facts, found):
         assert trouble.do
+
+
+def test_a_pair_without_a_coordinator_never_reads_of_one() -> None:
+    facts = replace(ACTIVE, words=words(COORDINATOR), register_home="b")
+    (trouble,) = site_troubles(facts, judge_serving(facts))
+    assert trouble.seen == "site a does not reach the register on the DFS of site b"
+
+
+def test_an_active_whose_register_has_lost_the_pair_serves_and_is_not_whole() -> None:
+    facts = replace(ACTIVE, words=words(REGISTER))
+    serving = judge_serving(facts)
+    assert serving.writes
+    (trouble,) = site_troubles(facts, serving)
+    assert "no record of the pair" in trouble.seen
+    assert trouble.do == "`twinlog advise`"

@@ -69,6 +69,20 @@ async def test_a_degrade_with_a_lost_answer_can_be_taken_back_by_a_resync(tmp_pa
         assert (await coordinator_value(pair, "a")).mode == "sync"
 
 
+async def test_a_resync_shows_what_it_waits_for(tmp_path: Path) -> None:
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        await pair.operate("a", "degrade")
+        await put(pair, "a", 1, "alone")
+        await pair.crash("b")
+        operations = pair.running["a"].operations
+        started = await operations.start("resync", None, {}, False, "test")
+        async with asyncio.timeout(30):
+            async for shown in operations.follow(started.id):
+                if (shown.steps[0].detail or {}).get("waiting_for") == "the other site's storage":
+                    break
+        await operations.abort(started.id, "test")
+
+
 async def tightening(pair: Pair) -> asyncio.Task[None]:
     """a is on its way back to sync and has tightened its rule, but the remote log hangs: writes wait for it."""
     await pair.operate("a", "degrade")

@@ -172,8 +172,8 @@ def test_a_role_change_that_waits_for_the_operator_is_ended_by_a_failover_back_w
     told, _ = watch(a, b, act=True)
     assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog failover --to a")
     assert "waits for the operator: switchover to b stopped half-way" in told[-1].reason
-    for other in (watch(None, b), watch(a, changed(b, running="op-1"))):
-        assert other[0][-1].command == "twinlog history"
+    for other, command in ((watch(None, b), "twinlog history"), (watch(a, changed(b, running="op-1")), "twinlog history op-1")):
+        assert other[0][-1].command == command
 
 
 def test_a_restart_that_does_not_come_to_its_end_does_not_hide_that_the_active_serves_nobody() -> None:
@@ -214,6 +214,20 @@ def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot
     alone = of(stuck, coordinator_error="away", register=None)
     told, _ = watch(alone, VIEW_B, act=True, readiness=B_CAN)
     assert [(one.kind, one.site) for one in told if one.act] == [(AdviceKind.FAILOVER, "b")]
+
+
+@pytest.mark.parametrize("b", [None, of(VIEW_B, register=None, coordinator_error="away", register_home="b")])
+def test_an_active_whose_register_went_with_the_other_sites_dfs_is_degraded_by_an_operator(b: SiteView | None) -> None:
+    gone = {"peer_dfs_error": "not mounted", "coordinator_error": "away", "register_home": "b", "met_active": "a"}
+    stuck = of(VIEW_A, register=None, lease_left_s=0.0, **gone) if b is not None else of(
+        VIEW_A, register=None, lease_left_s=0.0, peer=None, **gone)
+    for role in ("ACTIVE", "CLOSED"):
+        told, _ = watch(of(stuck, role=role), b, act=True)
+        assert (told[-1].kind, told[-1].command, told[-1].site) == (AdviceKind.LOOK, "twinlog degrade", "a")
+        assert not any("coordinator" in text for text in (told[-1].reason, *told[-1].also))
+        assert not any(one.act for one in told)
+    taken_over = of(VIEW_B, role="DOWNGRADE_ACTIVE", register=None, coordinator_error="away", register_home="b")
+    assert last(stuck, taken_over).command == "twinlog status", "two would acknowledge"
 
 
 @pytest.mark.parametrize(("change", "register"), [
