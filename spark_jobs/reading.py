@@ -1,7 +1,7 @@
 """A read of a view whose filters are pushed down: `read_where`.
 
 What always holds: every scan of what `read_where` returns pushes the same filters, whatever it is joined with, filtered by or
-used for later. Spark needs that: up to 4.3 it keeps the last pushed filters with the loaded view, not with the scan, so another
+used for later. Spark needs that: to 4.3.0 it keeps the last pushed filters with the loaded view, not with the scan, so another
 query over the same `load()` gets the rows of these (docs/decisions/2026-11-22-filters-pushed-into-views.md). Without the option
 `push` a view therefore reads everything, and Spark filters.
 """
