@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 
 from bench.load_generator import LoadPlan, Result
-from bench.pair import BenchError, Pair
+from bench.pair import PAUSES, BenchError, Pair
 from bench.requests import ARROW, BATCH_ROWS, BENCH_TABLE, JSON, MSGPACK, Workload
 
 CONNECTIONS = (1, 8, 64, 256)
 OPEN_CONNECTIONS = 64
+PAUSE_S = 0.05  # a bound of the histograms
 KEYS = 100_000
 GROWTH_ROWS = (10_000, 100_000, 1_000_000)
 BATCH_CONNECTIONS = 4
@@ -47,6 +48,7 @@ class Sample(msgspec.Struct, frozen=True):
     result: Result
     append_p50_ms: float | None = None  # of the remote log; None: nothing was appended there
     append_p99_ms: float | None = None
+    pauses: dict[str, int] = {}  # by cause: those longer than PAUSE_S
 
 
 def cases() -> list[Case]:
@@ -79,11 +81,23 @@ def rounds(pair: Pair, wanted: list[Case], count: int, seconds: float, note: Cal
             for case in wanted:
                 note(f"round {number + 1} of {count}, {mode}: {case.name}")
                 rate = case.load and case.load * _saturation(pair, case, seconds)
-                before = pair.remote_appends() if mode == "sync" else {}
+                before = pair.durations()
                 result = load(_plan(pair, case.connections, case.workload, seconds=seconds, per_second=rate))
-                after = pair.remote_appends() if mode == "sync" else {}
-                p50, p99 = (quantile_ms(before, after, share) for share in (0.5, 0.99))
-                yield Sample(case.name, mode, number, _sound(result, f"{case.name}, {mode}"), p50, p99)
+                after = pair.durations()
+                appends = [durations.get("remote_append", {}) if mode == "sync" else {} for durations in (before, after)]
+                p50, p99 = (quantile_ms(appends[0], appends[1], share) for share in (0.5, 0.99))
+                yield Sample(
+                    case.name, mode, number, _sound(result, f"{case.name}, {mode}"), p50, p99, pauses(before, after)
+                )
+
+
+def pauses(before: Mapping[str, Mapping[float, float]], after: Mapping[str, Mapping[float, float]]) -> dict[str, int]:
+    """Returns by cause how many were longer than PAUSE_S between two looks at the histograms."""
+    def above(looked: Mapping[str, Mapping[float, float]], cause: str) -> float:
+        counts = looked.get(cause, {})
+        return counts.get(inf, 0.0) - counts.get(PAUSE_S, 0.0)
+
+    return {cause: int(above(after, cause) - above(before, cause)) for cause in PAUSES}
 
 
 def growth(pair: Pair, rows_max: int, note: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -132,6 +146,7 @@ def summary(samples: list[Sample]) -> list[dict[str, Any]]:
                 "append_p50_ms": spread([one.append_p50_ms for one in own if one.append_p50_ms is not None]),
                 "append_p99_ms": spread([one.append_p99_ms for one in own if one.append_p99_ms is not None]),
                 "failures": sum(sum(result.failures.values()) for result in results),
+                "pauses": {cause: sum(sample.pauses.get(cause, 0) for sample in own) for cause in PAUSES},
             }
         ratios = [
             synchronous.result.per_second / other.result.per_second

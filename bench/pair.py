@@ -7,6 +7,7 @@ and where the log is.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -24,7 +25,8 @@ MODE_S = 120.0
 STOP_S = 120.0  # the sites, then what they rest on
 POLL_S = 0.05
 TWINLOG = (sys.executable, "-m", "twinlog")
-_BUCKET = 'twinlog_remote_append_seconds_bucket{le="'
+PAUSES = ("collector", "apply", "snapshot")  # metrics of what holds up the active: garbage, RocksDB's stalls, barriers
+_BUCKET = re.compile(r'twinlog_(\w+)_seconds_bucket\{le="([^"]+)"\}')
 VERB_OF_MODE = {"sync": "resync", "async": "degrade"}
 
 
@@ -96,12 +98,14 @@ class Pair:
             raise BenchError(f"twinlog {VERB_OF_MODE[mode]} ended with {done.returncode}: {done.stdout}{done.stderr}")
         self._wait(MODE_S, f"mode {mode}", lambda: self.mode() == mode)
 
-    def remote_appends(self) -> dict[float, float]:
-        """Upper bound in seconds -> how many appends to the remote log took at most so long, since the active started."""
-        return {
-            float(name.removeprefix(_BUCKET).removesuffix('"}')): count
-            for name, count in self._sites.metrics("a").items() if name.startswith(_BUCKET)
-        }
+    def durations(self) -> dict[str, dict[float, float]]:
+        """Each histogram of site a by its name (remote_append, collector, ...): upper bound in seconds -> how many were at most
+        so long, since the site or its epoch began."""
+        found: dict[str, dict[float, float]] = {}
+        for name, count in self._sites.metrics("a").items():
+            if (bucket := _BUCKET.fullmatch(name)) is not None:
+                found.setdefault(bucket[1], {})[float(bucket[2])] = count
+        return found
 
     def memory_mb(self) -> dict[str, float]:
         """Resident memory of each site's process, in MiB."""

@@ -33,8 +33,18 @@ def show(document: dict[str, Any], console: Console) -> None:
     for line in document["cases"]:
         if failed := line["sync"]["failures"] + line["async"]["failures"]:
             console.print(f"[red]{line['case']}: {failed} requests failed; bench.json tells how[/]")
+    console.print(pauses(document["cases"]))
     if document["growth"]:
         _show_growth(document["growth"], console)
+
+
+def pauses(lines: list[dict[str, Any]]) -> str:
+    """Returns a line that says what held up the active for more than 50 ms, and in which cases."""
+    found = [
+        f"{line['case']}, {mode}: {count} of the {cause}" for line in lines for mode in ("sync", "async")
+        for cause, count in line[mode]["pauses"].items() if count
+    ]
+    return f"Pauses over 50 ms by collector, apply and snapshot: {'; '.join(found) or 'none'}"
 
 
 def stack(document: dict[str, Any]) -> str:

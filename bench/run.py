@@ -71,7 +71,7 @@ def run(chosen: argparse.Namespace, folder: Path, console: Console) -> dict[str,
         "memory_mb": memory,
         "samples": [
             {"case": sample.case, "mode": sample.mode, "round": sample.round, "per_second": sample.result.per_second,
-             "failures": sample.result.failures, "append_p50_ms": sample.append_p50_ms}
+             "failures": sample.result.failures, "append_p50_ms": sample.append_p50_ms, "pauses": sample.pauses}
             for sample in samples
         ],
     }

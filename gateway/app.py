@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import structlog
@@ -26,6 +26,7 @@ from gateway.http.peer_transport import HttpTransport
 from gateway.http.protocol import ConnectionLimits
 from gateway.http.server import ServerSettings, serving
 from gateway.logs import configure_logs
+from gateway.service.histogram import Histogram
 from gateway.service.http_settings import HttpSettings
 from gateway.site.operations import SiteOperations
 from gateway.site.service import site_service
@@ -130,8 +131,10 @@ def _server_settings(http: HttpSettings) -> ServerSettings:
     return ServerSettings(ConnectionLimits(connections_max=connections, per_address_max=each), backlog)
 
 
-def _settle_interpreter() -> None:
+def _settle_interpreter(collections: Histogram) -> None:
     """Two settings of the interpreter, each worth a third of the throughput and more (docs/performance.md).
+
+    `collections` counts how long the garbage collector takes from here on.
 
     What the imports made lives for ever: looking through it again and again held the loop for many milliseconds. And a log
     thread whose sync has ended must not wait five milliseconds for a busy loop to give it the interpreter.
@@ -140,6 +143,21 @@ def _settle_interpreter() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.callbacks.append(collection_timer(collections))
+
+
+def collection_timer(collections: Histogram) -> Callable[[str, object], None]:
+    """Returns a callback for `gc.callbacks` that counts in `collections` how long each one takes."""
+    begun_s = 0.0
+
+    def note(phase: str, _: object) -> None:
+        nonlocal begun_s
+        if phase == "start":
+            begun_s = time.perf_counter()
+        else:
+            collections.observe(time.perf_counter() - begun_s)
+
+    return note
 
 
 async def _stop(site: Site, supervisor: Supervisor, operations: SiteOperations) -> None:
@@ -165,6 +183,6 @@ async def serve(config: SiteConfig, failpoints: Failpoints | None = None) -> Non
         app = build_app(site_service(site, operations), config.http, now_s=time.perf_counter, new_id=new_id)
         async with serving(app, config.http.host, config.http.port, _server_settings(config.http)):
             log.info("serving", url=config.http.url)
-            _settle_interpreter()
+            _settle_interpreter(site.collections)
             await stop.wait()
             log.info("stopping")

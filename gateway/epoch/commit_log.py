@@ -25,6 +25,7 @@ import structlog
 
 from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Committed
 from gateway.epoch.pending import Acknowledged, Pending
+from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import ReadLease
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
@@ -35,6 +36,7 @@ from storage.log.wal import Wal
 from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
 
 log = structlog.get_logger("twinlog.commit")
+_BARRIER = int(Flags.BARRIER)
 _T = TypeVar("_T")
 
 
@@ -55,6 +57,8 @@ class CommitLog:
     ) -> None:
         self.core = core
         self.applied_seq = core.committed
+        self.applies = Histogram()  # how long requests waited for the storage to take their frames
+        self.snapshots = Histogram()  # the same, where a barrier's snapshot was kept behind them
         self.remote: RemoteLog | None = None
         self.committed_changed = asyncio.Event()  # the shipper waits for it, and clears it
         self._wal, self._applier, self._clock, self._hybrid, self._lease = wal, applier, clock, hybrid, lease
@@ -128,7 +132,7 @@ class CommitLog:
     def submit_barrier(self, name: str, timeout_s: float) -> asyncio.Future[Acknowledged]:
         """Log a barrier behind which every site keeps a snapshot. Acknowledged when this site has tried to."""
         record = Record(RecordKind.BARRIER, key=name.encode())
-        pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=int(Flags.BARRIER))
+        pending = Pending([record], 64, self._clock.monotonic_s() + timeout_s, flags=_BARRIER)
         self.submit(pending)
         return pending.answer
 
@@ -274,7 +278,10 @@ class CommitLog:
                 self._to_apply.clear()
                 frames = [frame for group in groups for frame in group.frames]
                 self._hit("commit.committed")
+                begun_s = self._clock.monotonic_s()
                 await self._applier.apply(frames)
+                waited = self.snapshots if any(frame.flags & _BARRIER for frame in frames) else self.applies
+                waited.observe(self._clock.monotonic_s() - begun_s)
                 self._hit("commit.applied")
                 self.applied_seq = frames[-1].last_seq
                 self._on_applied()

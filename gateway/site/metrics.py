@@ -30,6 +30,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         "admission_requests": site.admission.requests,
         "admission_refused_total": site.admission.refused,
         "remote_append_seconds": site.remote_appends,
+        "collector_seconds": site.collections,
         "sink_frames_total": site.sink.frames_received,
         "sink_bytes_total": site.sink.bytes_received,
         "barriers_held": len(engine.kept_snapshots()),
@@ -50,6 +51,8 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         if epoch.commit.acknowledged_s is not None:
             figures["last_acknowledgement_age_seconds"] = now_s - epoch.commit.acknowledged_s
         figures["waiting_write_age_seconds"] = epoch.commit.waiting_age_s(now_s)
+        figures["apply_seconds"] = epoch.commit.applies
+        figures["snapshot_seconds"] = epoch.commit.snapshots
         figures["committed_seq"] = epoch.core.committed
         figures["frames_in_flight"] = epoch.core.frames_in_flight
         figures["shipped_frames_total"] = epoch.shipper.frames_shipped

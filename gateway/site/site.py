@@ -66,6 +66,7 @@ class Site:
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
         self.remote_appends = Histogram()  # that succeeded, from handing over to the DFS's answer
+        self.collections = Histogram()  # of the interpreter's garbage: everything else stands still meanwhile
         self.layout, self.applier = parts.layout, parts.applier
         self.catalog = Catalog(parts.engine)
         self.serving = Serving(self._refusal, lambda: self.sink.is_prefix)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from bench import report, run
 from bench.load_generator import Result, _percentile_ms
-from bench.measure import Sample, quantile_ms, spread, summary
+from bench.measure import Sample, pauses, quantile_ms, spread, summary
 from bench.requests import ARROW, BATCH_ROWS, JSON, MSGPACK, Workload, row
 
 
@@ -129,3 +129,14 @@ def test_the_demo_is_asked_for_what_the_report_names(
     demo = dict(zip(asked[0][::2], asked[0][1::2], strict=True))
     assert demo == {"--dfs": chosen.dfs, "--dfs-sync": chosen.dfs_sync, "--engine": chosen.engine}
     assert report.stack({"settings": run.settings(chosen)}) == said
+
+
+def test_what_held_up_the_active_is_counted_by_its_cause() -> None:
+    """Two collections of 60 ms and more, of which one came before; three short applies; nothing is known of snapshots."""
+    before = {"collector": {0.05: 7.0, float("inf"): 8.0}}
+    after = {"collector": {0.05: 9.0, float("inf"): 11.0}, "apply": {0.05: 3.0, float("inf"): 3.0}}
+    assert pauses(before, after) == {"collector": 1, "apply": 0, "snapshot": 0}
+    result = sample("sync", 0, 80).result
+    lines = summary([Sample("put", mode, 0, result, pauses={"collector": 1}) for mode in ("sync", "async")])
+    assert report.pauses(lines).endswith("put, sync: 1 of the collector; put, async: 1 of the collector")
+    assert report.pauses([]).endswith(": none")

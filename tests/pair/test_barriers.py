@@ -150,6 +150,8 @@ async def test_a_frame_ends_with_its_barrier(rocks: Pair) -> None:
     acks = await asyncio.gather(before, barrier, after)
     (kept,) = site(rocks, "a").parts.engine.kept_snapshots()
     assert acks[0].seq < kept.seq == acks[1].seq < acks[2].seq
+    assert commit.snapshots.buckets()[-1][1] == 1  # and the wait for it is counted as one for a snapshot
+    assert commit.applies.buckets()[-1][1] > 0
 
 
 async def test_names_and_limits(rocks: Pair) -> None:
