@@ -169,6 +169,10 @@ class RefusedChange(NamedTuple):
     table: int
     problem: str
 
+    def is_behind(self, state: EngineState) -> bool:
+        """True once the storage has passed the change, or the log has cut it off: a sequence alone would mean another change."""
+        return (self.epoch, self.seq) <= (state.epoch, state.seq)
+
 
 class Snapshot(Protocol):
     """A consistent view at exactly `seq`. Must be closed."""

@@ -77,7 +77,7 @@ class SimEngine(MemoryEngine):
     @property
     def has_refusal_ahead(self) -> bool:
         """True until the storage has passed the change that its database refuses, which a restarted process has yet to meet."""
-        return self._refuses is not None and self.applied.seq < self._refuses.seq
+        return self._refuses is not None and not self._refuses.is_behind(self.applied)
 
     @property
     def durable_epoch(self) -> int:
@@ -132,7 +132,7 @@ class SimEngine(MemoryEngine):
         self._passed()
 
     def _passed(self) -> None:
-        if self.refused is not None and self.refused.seq <= self.applied.seq:
+        if self.refused is not None and self.refused.is_behind(self.applied):
             self.refused = None
 
     async def flush(self) -> int:

@@ -178,7 +178,7 @@ class SqlEngine:
         return unshown.unshown_upto(self._notes.get(unshown.UNSHOWN)).keys()
 
     def _hold(self, state: EngineState, places: TablePlaces) -> None:
-        if self.refused is not None and self.refused.seq <= state.seq:
+        if self.refused is not None and self.refused.is_behind(state):
             self.refused = None
         self.durable_seq = min(self.durable_seq, state.seq)
         self._places, self.applied = places, state

@@ -137,3 +137,20 @@ async def test_base_data_brings_a_schema_that_stays_unshown(rig: PostgresRig, da
     await rig.engine.finish_base(50, 1, 2000, [])
     assert await held(rig.engine) == [kept[0][1]]
     assert rig.engine.applied.schemas() == {1: encode_schema(SECOND)}
+
+
+async def test_a_later_epoch_has_another_change_at_the_sequence_of_one_that_was_cut_off(rig: PostgresRig, database: str) -> None:
+    """A rejoin cuts off the refused change. Nothing waits for it then, and what was left unshown with it was no other one."""
+    log = Log()
+    await rig.engine.apply([log.frame(ddl(FIRST), row(FIRST, {"k": 1, "a": "one", "b": 1}))])
+    person(database, "CREATE VIEW mine AS SELECT a FROM flights")
+    await rig.engine.apply([log.frame(row(FIRST, {"k": 2}))])
+    change = await refused(rig.engine, log.frame(ddl(SECOND)))
+    assert (change.epoch, change.seq) == (1, 4)
+    await leave_unshown(rig.engine, change)
+    await rig.engine.replace_rows([], 2, 1, rig.engine.applied.timestamp)
+    log.epoch, log.seq = 2, 2
+    await rig.engine.apply([log.frame(row(FIRST, {"k": 3}))])
+    assert rig.engine.refused is None
+    with pytest.raises(EngineFailed, match=r"--epoch 2 --seq 4"):
+        await rig.engine.apply([log.frame(ddl(SECOND))])
