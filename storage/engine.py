@@ -170,7 +170,7 @@ class RefusedChange(NamedTuple):
     problem: str
 
     def is_behind(self, state: EngineState) -> bool:
-        """True once the storage has passed the change, or the log has cut it off: a sequence alone would mean another change."""
+        """True once the storage has passed the change, or the log has cut it off. A later epoch takes its sequence again."""
         return (self.epoch, self.seq) <= (state.epoch, state.seq)
 
 

@@ -186,7 +186,7 @@ class Executor:
         for later in await self._journal.operations(1000):
             if later.id == operation.id:
                 break
-            if not later.dry_run and not never_began(later):
+            if not later.dry_run and not never_began(as_found(later)):
                 raise Refused(
                     f"operation {later.id} ({later.kind}) has run since {operation.id} stopped: start a new one",
                     id=operation.id,

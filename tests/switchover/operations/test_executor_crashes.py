@@ -178,3 +178,14 @@ async def test_a_killed_process_leaves_a_journal_that_the_next_one_takes_up(tmp_
     assert await process("open.before") == (70, "interrupted ['done', 'interrupted', 'pending']\n")
     assert await process("none") == (0, "interrupted ['done', 'done', 'interrupted']\nsucceeded\n")
     assert (tmp_path / "open").exists()
+
+
+async def test_an_operation_that_died_in_its_preflight_bars_no_resume(tmp_path: Path, world: World) -> None:
+    """A preflight only looks. Found by the simulator (seed 10009110): the journal still calls such an operation running."""
+    await crash(tmp_path, world, "plan.switchover.claim.after", start)
+    point = "plan.switchover.preflight.after"
+    await crash(tmp_path, world, point, lambda executor: executor.start("op-2", "switchover", "b", {}, "ann"))
+    executor, _ = reopened(tmp_path, world)
+    await executor.resume("op-1", "bob")
+    assert (await executor.wait("op-1")).state == "succeeded"
+    await executor.close()

@@ -139,7 +139,7 @@ async def test_base_data_brings_a_schema_that_stays_unshown(rig: PostgresRig, da
     assert rig.engine.applied.schemas() == {1: encode_schema(SECOND)}
 
 
-async def test_a_later_epoch_has_another_change_at_the_sequence_of_one_that_was_cut_off(rig: PostgresRig, database: str) -> None:
+async def test_a_later_epoch_takes_the_sequence_of_a_change_that_was_cut_off(rig: PostgresRig, database: str) -> None:
     """A rejoin cuts off the refused change. Nothing waits for it then, and what was left unshown with it was no other one."""
     log = Log()
     await rig.engine.apply([log.frame(ddl(FIRST), row(FIRST, {"k": 1, "a": "one", "b": 1}))])
