@@ -115,7 +115,7 @@ class Door(DictService):
             raise OutcomeUnknown("neither log answered in time")
         result = await super().write(request, deadline_s)
         if fault == "silent":
-            await asyncio.sleep(1)
+            await asyncio.sleep(4)  # longer than a client of the tests waits
         if fault == "switch":
             self.pair.switch()
             raise OutcomeUnknown("the site stopped being the active")

@@ -18,7 +18,7 @@ from twinlog.calls import key_path
 from twinlog.errors import Conflict, InvalidInput, NotFound, OutcomeUnknown, PreconditionFailed, Unavailable
 from twinlog.flow import Patience
 
-QUICK = Patience(deadline_s=20, attempt_timeout_s=0.5, probe_timeout_s=0.5)
+QUICK = Patience(deadline_s=120, attempt_timeout_s=2, probe_timeout_s=2)
 TABLE = {
     "name": "things",
     "columns": [

@@ -29,7 +29,8 @@ _JARS = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-api",
 _LOG_LINE = '{"event": "%enc{%m}{JSON}", "level": "%p", "logger": "java.%c{1}", "timestamp": "%d{ISO8601}"}%n'
 _ONE_CONTEXT = "org.apache.logging.log4j.core.selector.BasicContextSelector"
 # JPype makes its side of a Java class, and of a method's parameters, at their first use, and a second thread that comes by just
-# then ends the process (seen with 1.7.1). So what is used of Java is met here, before there is a second thread.
+# then ends the process (seen with 1.7.1: both DFSs of a starting site, and the Enum[] of EnumSet.of). So all that is used of it
+# is met here, before there is a second thread: classes, constructors, these methods, the classes of what they take and give.
 _MET = {
     "org.apache.hadoop.hdfs.DistributedFileSystem": (
         "close", "create", "delete", "exists", "getClient", "getConf", "getDefaultBlockSize", "getDefaultReplication",
@@ -118,10 +119,18 @@ def _start(heap_bytes: int, setting: str) -> Java:
                      f"check {setting} (now {heap_bytes}) against the memory that is free") from error
     _send_log_to_stderr(jpype)
     for name, methods in _MET.items():
-        met = jpype.JClass(name)
-        for method in methods:
-            getattr(met, method).matchReport()
+        _meet(jpype, jpype.JClass(name), methods)
     return Java(jpype)
+
+
+def _meet(jpype: Any, met: Any, methods: Sequence[str]) -> None:
+    """Has JPype make all that a call of these methods, or of a constructor, needs."""
+    for method in methods:
+        getattr(met, method).matchReport()
+    called = [one for one in met.class_.getMethods() if str(one.getName()) in methods]
+    taken = [parameter for one in [*called, *met.class_.getConstructors()] for parameter in one.getParameterTypes()]
+    for known in {*taken, *(one.getReturnType() for one in called)}:
+        jpype.JClass(known)
 
 
 def _jpype() -> Any:

@@ -7,7 +7,7 @@ import multiprocessing
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -259,21 +259,14 @@ async def test_what_is_wrong_with_a_server_is_said_and_the_setting_named() -> No
             await one.close()
 
 
-@contextmanager
-def short_deadline(one: SqlCoordinator, deadline_s: float) -> Iterator[None]:
-    """Only for the call that is to hang: a disk that is merely busy must not fail the others."""
-    usual_s, one._database._deadline_s = one._database._deadline_s, deadline_s
-    yield
-    one._database._deadline_s = usual_s
-
-
 async def test_a_database_that_hangs_is_unavailable_by_the_deadline(tmp_path: Path) -> None:
-    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock(), deadline_s=0.2)
+    one._database._deadline_s = 120.0  # SQLite alone gives up early, and only where another one holds the lock
     await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
     other = sqlite3.connect(tmp_path / "coordinator.db")
     other.execute("BEGIN IMMEDIATE")
     try:
-        with short_deadline(one, 0.2), pytest.raises(Unavailable, match="does not answer") as caught:
+        with pytest.raises(Unavailable, match="does not answer") as caught:
             await one.compare_and_set(1, PairState())
         assert caught.value.fields["waiting_for"] == "coordinator"
         assert (await one.read()) is not None, "readers do not wait for writers"
@@ -285,16 +278,17 @@ async def test_a_database_that_hangs_is_unavailable_by_the_deadline(tmp_path: Pa
 
 
 async def test_a_call_that_was_given_up_is_not_made_later(tmp_path: Path) -> None:
-    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
+    one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock(), deadline_s=120)
     await one.read()
     go_on = threading.Event()
-    with short_deadline(one, 0.1):
-        stuck = asyncio.ensure_future(one._database.run(lambda _: go_on.wait(120)))
-        await asyncio.sleep(0)  # the one that hangs is first in the queue
-        with pytest.raises(Unavailable):
-            await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
-        with pytest.raises(Unavailable):
-            await stuck
+    one._database._deadline_s = 0.1  # only for the calls that are to hang: a busy disk must not fail the others
+    stuck = asyncio.ensure_future(one._database.run(lambda _: go_on.wait(120)))
+    await asyncio.sleep(0)  # the one that hangs is first in the queue
+    with pytest.raises(Unavailable):
+        await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    with pytest.raises(Unavailable):
+        await stuck
+    one._database._deadline_s = 120.0
     go_on.set()
     assert await one.read() is None
     await one.close()

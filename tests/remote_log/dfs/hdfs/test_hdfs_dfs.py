@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from storage.clock import SystemClock
 from storage.log.segment import REMOTE_ALIGNMENT
 from tests.remote_log.dfs.dfs_contract import DfsContract
 from tests.remote_log.dfs.hdfs.rig import HEAP_BYTES, Open, be_unwilling, opener
+from tools.sources import ROOT
 from twinlog.errors import DfsError, LeaseLost, LeaseNotRecovered
 
 
@@ -188,6 +190,13 @@ async def test_a_name_node_that_hangs_ends_every_call_at_the_deadline(faulty_hdf
         except DfsError:
             await asyncio.sleep(0.1)
     raise AssertionError("the client does not come back")
+
+
+async def test_no_class_of_java_is_made_once_there_are_threads(hdfs: HdfsCluster, hdfs_root: str) -> None:
+    """JPype ends the process when two threads meet a class for the first time: seen at the start of a site under load."""
+    command = [sys.executable, str(Path(__file__).with_name("met_process.py")), hdfs.uri + hdfs_root]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 async def test_a_process_ends_although_java_hangs(faulty_hdfs: HdfsCluster, hdfs_root: str) -> None:
