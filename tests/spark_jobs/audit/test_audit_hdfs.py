@@ -45,15 +45,23 @@ def lose_what_a_alone_has(pair: AuditedPair) -> None:
     pair.kill("a")
     pair.start("b")
     pair.until("b answers", lambda: pair.role("b") is not None)
-    ended = pair.operate("b", "failover", "b", accept_data_loss="unknown")
-    if "manifest" in ended:  # b had heard of the degrade, and can tell how much it is
-        ended = pair.operate("b", "failover", "b", accept_data_loss=ended["manifest"]["records_at_risk"])
-    assert ended["state"] == "succeeded", ended
+    pair.until("b has taken over", lambda: has_taken_over(pair), START_S)
     pair.put([{**ROWS[0], "text": "newer"}])
     pair.start("a")
     pair.until("a answers", lambda: pair.role("a") is not None)
     assert pair.operate("a", "rejoin", "a")["state"] == "succeeded"
     pair.until("a follows", lambda: pair.role("a") == "STANDBY", START_S)
+
+
+def has_taken_over(pair: AuditedPair) -> bool:
+    """Asks for a failover to b. Its first look at the HDFS since the start may take longer than a preflight waits (2 s), when
+    Java loads its classes on a busy machine: then nothing was begun, and it is asked again."""
+    ended = pair.operate("b", "failover", "b", accept_data_loss="unknown")
+    if "manifest" in ended:  # b had heard of the degrade, and can tell how much it is
+        ended = pair.operate("b", "failover", "b", accept_data_loss=ended["manifest"]["records_at_risk"])
+    is_slow = ended["state"] == "failed" and "the DFS does not answer in" in str(ended)
+    assert is_slow or ended["state"] == "succeeded", ended
+    return not is_slow
 
 
 def test_compare_and_the_logs_and_what_was_put_aside(pair: AuditedPair) -> None:
