@@ -12,7 +12,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.frame import Frame, parse_frame
-from storage.log.segment import HEADER_BYTES, SegmentScan, frames_before_damage, parse_header, scan_segment
+from storage.log.segment import HEADER_BYTES, SegmentScan, check_order, frames_before_damage, parse_header, scan_segment
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
@@ -70,7 +70,9 @@ async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Fr
         data = await dfs.read(path)
     except DfsNotFound:
         return ()
-    return scan_remote(data, layout, path, path).frames
+    scan = scan_remote(data, layout, path, path)
+    check_order(scan, path)
+    return scan.frames
 
 
 def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str) -> SegmentScan:

@@ -165,6 +165,20 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
     return SegmentScan(header, frames, end, torn=True)
 
 
+def check_order(scan: SegmentScan, file_name: str) -> None:
+    """Raises DamagedLog at a frame that stands behind one of the same or a higher (epoch, sequence), where no writer puts it: a
+    reader along the file would miss a frame, or come to a gap."""
+    highest, offset = (-1, -1), scan.header.begin if scan.header is not None else 0
+    for frame in scan.frames:
+        if frame.position <= highest:
+            raise DamagedLog(
+                f"{file_name}: {frame!r} at offset {offset} stands behind a later frame, where no writer put it; {_REMEDY}",
+                file=file_name, offset=offset,
+            )
+        highest = frame.position
+        offset = aligned(offset + len(frame.data), scan.header.alignment if scan.header is not None else 1)
+
+
 def is_padding(offset: int, header: SegmentHeader) -> bool:
     """Returns True when no frame may begin at `offset`, where reading ended: the padding there is not zero."""
     return offset % header.alignment != 0

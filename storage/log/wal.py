@@ -17,7 +17,7 @@ from typing import Annotated
 from storage.disk.port import Files
 from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
-from storage.log.segment import SegmentHeader, encode_header, scan_segment, wal_name
+from storage.log.segment import SegmentHeader, check_order, encode_header, scan_segment, wal_name
 from storage.log.wal_reading import find_frame, read_segments
 from storage.log.wal_recovery import recover
 from storage.log.wal_segments import WalSegment, held, trimmable
@@ -153,7 +153,9 @@ class Wal:
         frames: list[Frame] = []
         for segment in [segment for segment in self._segments if segment.last_seq > after_seq]:
             data = await self._files.read(segment.path, 0, segment.end)
-            frames.extend(frame for frame in scan_segment(data, segment.path).frames if frame.last_seq > after_seq)
+            scan = scan_segment(data, segment.path)
+            check_order(scan, segment.path)
+            frames.extend(frame for frame in scan.frames if frame.last_seq > after_seq)
         return frames
 
     async def read(self, after_seq: int, upto_seq: int, bytes_max: int) -> list[Frame]:

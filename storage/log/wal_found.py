@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.log.segment import SegmentHeader, SegmentScan, parse_wal_name
+from storage.log.segment import SegmentHeader, SegmentScan, check_order, parse_wal_name
 from storage.log.wal_segments import TornAt, WalSegment, find_tear
 from twinlog.errors import DamagedLog
 
@@ -33,15 +33,8 @@ class FoundWal:
             return False
         header = _checked(scan.header, path)
         segment = WalSegment(path, header.epoch, header.first_seq, size_bytes)
-        highest = (-1, -1)
+        check_order(scan, path)
         for frame in scan.frames:
-            if frame.position <= highest:  # a reader in the order of the file would miss it, or find a gap
-                raise DamagedLog(
-                    f"{path}: {frame!r} at offset {segment.end} stands behind a later frame, where no writer put it; restore"
-                    " the file from a copy, or rejoin this site from the other one",
-                    file=path, offset=segment.end,
-                )
-            highest = frame.position
             segment.note(frame)
             self.last_seq = frame.last_seq
         if scan.torn:

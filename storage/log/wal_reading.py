@@ -22,7 +22,7 @@ async def read_segments(
     """Standing frames in (after_seq, upto_seq]; at least one if there is one, else about `bytes_max` bytes.
 
     `segments` may lose its oldest entries meanwhile. Raises LogGap where a link is missing or was just trimmed,
-    DamagedLog where the files end before `upto_seq`.
+    DamagedLog where the files end before `upto_seq`, or hold another frame than the one that was written there.
     """
     excluded = excluder(segments)
     read: list[Frame] = []
@@ -30,8 +30,16 @@ async def read_segments(
     path, offset = "", 0
     for segment in [segment for segment in segments if segment.last_seq > after_seq]:
         path, offset = segment.path, segment.offset_near(at + 1)
+        last_seq: int | None = None  # of the frame before, in the file
         while frames := await _next_frames(files, segments, segment, offset):
             for frame in frames:
+                if frame.previous != last_seq and not segment.begins_at(offset, frame):
+                    raise DamagedLog(
+                        f"{path}: {frame!r} at offset {offset} is not the frame that was written there; restore the file from a"
+                        " copy, or rejoin this site from the other one",
+                        file=path, offset=offset,
+                    )
+                last_seq = frame.last_seq
                 offset += len(frame.data)
                 if frame.last_seq <= at or excluded.excludes(frame):
                     continue

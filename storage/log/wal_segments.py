@@ -88,6 +88,13 @@ class WalSegment:
         return self._mark_offsets[at] if at >= 0 else HEADER_BYTES
 
 
+    def begins_at(self, offset: int, frame: Frame) -> bool:
+        """Returns True when `frame` was written at `offset`, as the first one of a run or at a mark."""
+        at = bisect_right(self._mark_offsets, offset) - 1
+        marked = at >= 0 and (self._mark_offsets[at], self._mark_seqs[at]) == (offset, frame.first_seq)
+        return marked or any((run.offset, run.position) == (offset, frame.position) for run in self.runs)
+
+
 @dataclass(frozen=True, slots=True)
 class Excluder:
     """Finds excluded frames, by what later runs name as `previous`."""

@@ -51,6 +51,22 @@ async def test_damage_is_named_and_a_torn_tail_is_cut(dfs: Dfs) -> None:
     assert error.value.fields["file"] == segment(1)
 
 
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_frames_swapped_or_repeated_in_a_file_are_damage(dfs: Dfs, place: int, repeated: bool) -> None:
+    """Each frame is sound, but no writer put it there. With force, every frame of the file is given."""
+    frames = run(1, 4)
+    wrong = [*frames[: place + 1], frames[place], *frames[place + 1 :]]
+    if not repeated:
+        wrong = [*frames[:place], frames[place + 1], frames[place], *frames[place + 2 :]]
+    await closed_segment(dfs, segment(1), segment_bytes(wrong))
+    with pytest.raises(DamagedLog, match="stands behind a later frame") as raised:
+        await read_frames(dfs, LAYOUT, 2)
+    offset = len(segment_bytes(wrong[: place + 1], zeros=0))
+    assert (raised.value.fields["file"], raised.value.fields["offset"]) == (segment(1), offset)
+    assert await read_frames(dfs, LAYOUT, 2, damaged=[]) == frames
+
+
 async def test_a_segment_in_the_wrong_folder_is_damage(dfs: Dfs) -> None:
     await closed_segment(dfs, segment(1), segment_bytes(run(1, 2, epoch=2), epoch=2))
     with pytest.raises(DamagedLog, match="wrong folder"):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from storage.log.chain import standing
 from storage.log.frame import Frame
+from storage.log.segment import HEADER_BYTES
 from storage.log.wal import Wal, WalSettings
 from tests.storage.disk.memory_files import MemoryFiles
-from tests.storage.log.frames import a_frame, run
+from tests.storage.log.frames import a_frame, run, segment_bytes
 from tests.storage.log.wal_rig import ALL, NO_TAIL, SMALL, append_all, paths, read_in_steps, settle, started
 from twinlog.errors import DamagedLog, LogGap, SyncFailed
 
@@ -186,3 +187,28 @@ def test_memory_and_files_tell_the_same(history: list[tuple[str, int]], data: st
         assert (wal.first_previous, wal.last_seq) == (reopened.first_previous, reopened.last_seq) == (0, stands[-1].last_seq)
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("after_seq", [0, 2, 3, 5])
+@pytest.mark.parametrize("place", range(8))
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_frame_that_was_not_written_where_it_stands_is_named(after_seq: int, place: int, repeated: bool) -> None:
+    """The file changes under a running site. A gap instead would have the other site filled anew."""
+    frames = run(1, 9)
+    files = MemoryFiles()
+    wal = await started(files, WalSettings(segment_bytes=1 << 16, tail_bytes_max=1))
+    await append_all(wal, frames)
+    path = f"wal/{wal.segments()[0].name}"
+    wrong = [*frames[: place + 1], frames[place], *frames[place + 1 :]]
+    if not repeated:
+        wrong = [*frames[:place], frames[place + 1], frames[place], *frames[place + 2 :]]
+    offsets = [HEADER_BYTES + sum(len(frame.data) for frame in wrong[:before]) for before in (place, place + 1)]
+    data = segment_bytes(wrong, zeros=0)
+    files.files[path].durable[HEADER_BYTES : len(data)] = data[HEADER_BYTES:]
+    with pytest.raises(DamagedLog) as raised:
+        await read_in_steps(wal, after_seq, 9, 200)
+    assert (raised.value.fields["file"], raised.value.fields["offset"]) == (path, offsets[repeated])
+    with pytest.raises(DamagedLog) as raised:
+        await wal.read_all()
+    assert (raised.value.fields["file"], raised.value.fields["offset"]) == (path, offsets[1])
+    await wal.close()
