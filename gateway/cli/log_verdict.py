@@ -3,14 +3,14 @@
 What always holds: the WAL is judged as a start of the gateway judges it (storage/log/wal_found.py), so what a start cuts or
 passes over is a remark, and what a start refuses is a fault. A gap in a remote log is a fault only within what one epoch wrote
 into one file: a remote log is trimmed, and lacks what was acknowledged while the pair was asynchronous, and only the storage of
-the site that it is for shows whether it holds that. Frames out of order, a frame that is twice in one file, and two frames that
-claim one place are faults.
+the site that it is for shows whether it holds that. Frames out of order, a frame that is twice in one file, a time that
+goes back, and two frames that claim one place are faults.
 This module is pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -59,7 +59,10 @@ class LogVerdict:
 def verdict_on(wal: Sequence[ScannedFile], remotes: Sequence[Sequence[ScannedFile]], *, wal_is_whole: bool) -> LogVerdict:
     """`wal` and each of `remotes` in the order of their names. Not `wal_is_whole`: a file of it could not be read along."""
     files = [*wal, *(file for remote in remotes for file in remote)]
-    found = LogVerdict([*(fault for file in files for fault in _disorder(file)), *_contradictions(files)])
+    faults: list[LogError] = [fault for file in files for fault in _disorder(file)]
+    for log in (wal, *remotes):
+        faults += _times_back(log)
+    found = LogVerdict([*faults, *_contradictions(files)])
     _judge_wal(wal, found, whole=wal_is_whole and not found.faults)
     for remote in remotes:
         _judge_remote(remote, [frame for file in wal for frame in file.scan.frames], found)
@@ -140,6 +143,20 @@ def _disorder(file: ScannedFile) -> list[LogError]:
         what = f"a second time, first at offset {first}" if first < offset else "behind a frame that was made after it"
         found.append(DamagedLog(f"{file.path}: {frame!r} stands at offset {offset} {what}", file=file.path, offset=offset))
     return found
+
+
+def _times_back(log: Sequence[ScannedFile]) -> Iterator[LogError]:
+    """Returns the frames whose time is not above that of the frame of their epoch that they continue, also in another file."""
+    placed = [(frame, file.path, offset) for file in log for offset, frame in file.placed()]
+    placed.sort(key=lambda each: each[0].position)
+    for (before, before_path, before_at), (frame, path, offset) in pairwise(placed):
+        continues = frame.epoch == before.epoch and frame.previous == before.last_seq
+        if continues and frame.timestamp < before.timestamp + before.count:
+            yield DamagedLog(
+                f"{path}: the time of {frame!r} at offset {offset} is not above that of {before!r}, which it continues, in"
+                f" {before_path} at offset {before_at}; one of them was changed, or is not this pair's",
+                file=path, offset=offset, other_file=before_path, other_offset=before_at,
+            )
 
 
 def _contradictions(files: Iterable[ScannedFile]) -> list[LogError]:

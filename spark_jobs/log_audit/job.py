@@ -145,6 +145,7 @@ def findings_of(log: Audited, trimmed_to: int) -> DataFrame:
         log_chain.damage(log.marks.frame)
         .unionByName(log.view.sparkSession.createDataFrame(lost, FOUND))
         .unionByName(log_chain.duplicates(log.limits.frame, log.marks.frame))
+        .unionByName(log_chain.times(log.limits.frame, log.marks.frame))
         .unionByName(log_chain.epochs(log.marks.frame, log.linked.frame))
     )
     return found.unionByName(log_chain.repeated(log.limits.frame, log.marks.frame)) if log.log == WAL else found

@@ -33,7 +33,7 @@ def chains(frames: DataFrame) -> DataFrame:
 
     first, last: (seq, ordinal, offset, segment_epoch) of the first frame, (last_seq, ordinal, end, segment_epoch) of the last.
     `others`: the frames that claim the place of another one with other bytes. `again`: the frames that another segment of the
-    same epoch holds too.
+    same epoch holds too. `late`: the frames whose time is not above that of the frame of another segment that they continue.
     """
     order = Window.partitionBy("epoch", "bucket").orderBy("seq", *KEY)
     same_place = f.coalesce(f.col("seq") == f.lag("seq").over(order), f.lit(False))
@@ -41,12 +41,15 @@ def chains(frames: DataFrame) -> DataFrame:
     other = same_place & (f.col("crc") != f.lag("crc").over(order))
     again = same_place & ~other & (f.col("ordinal") != f.lag("ordinal").over(order)) & (
         f.col("segment_epoch") == f.lag("segment_epoch").over(order))
+    late = linked & ~same_place & (f.col("ordinal") != f.lag("ordinal").over(order)) & (
+        f.col("timestamp") <= f.lag("last_timestamp").over(order))
     place = f.struct("ordinal", "offset", "seq", "last_seq", f.lag("ordinal").over(order).alias("first_ordinal"),
                      f.lag("offset").over(order).alias("first_offset"))
     ordered = (
         frames.withColumn("counted", f.when(same_place, 0).otherwise(f.col("frames")))
         .withColumn("other", f.when(other, place))
         .withColumn("second", f.when(again, place))
+        .withColumn("back", f.when(late, place))
         .withColumn("chain", f.sum(f.when(same_place | linked, 0).otherwise(1)).over(order))
     )
     return ordered.groupBy("epoch", "bucket", "chain").agg(
@@ -55,6 +58,7 @@ def chains(frames: DataFrame) -> DataFrame:
         f.min(f.struct("seq", "ordinal", "offset", "segment_epoch")).alias("first"),
         f.max(f.struct("last_seq", "ordinal", "end", "segment_epoch")).alias("last"),
         f.collect_list("other").alias("others"), f.collect_list("second").alias("again"),
+        f.collect_list("back").alias("late"),
     ).drop("bucket", "chain")
 
 
@@ -94,7 +98,7 @@ def linked(view: DataFrame, limits: DataFrame) -> DataFrame:
         .withColumns({"upto": f.col("tail.last_seq"), "at": f.col("tail.ordinal"), "at_end": f.col("tail.end"),
                       "at_epoch": f.col("tail.segment_epoch")})
         .withColumns({name: f.lag(column).over(order) for name, column in before.items()})
-        .drop("tail", "kept", "limit", "others", "again")
+        .drop("tail", "kept", "limit", "others", "again", "late")
     )
 
 
@@ -123,6 +127,21 @@ def repeated(chains: DataFrame, marks: DataFrame) -> DataFrame:
     return (
         found.join(f.broadcast(segment_names(marks, "first_")), "first_ordinal", how="left")
         .select(f.lit(REPEATED).alias("kind"), "ordinal", "offset", "seq", "last_seq", detail.alias("detail"))
+    )
+
+
+def times(chains: DataFrame, marks: DataFrame) -> DataFrame:
+    """TIME_BACK between two segments of one epoch. Not where a time in one of the two goes back: it accounts for this one."""
+    wrong = marks.where(f.col("entry") == TIME_BACK).select(f.col("ordinal").alias("wrong")).distinct()
+    found = chains.select(f.explode("late").alias("back")).select("back.*").join(
+        f.broadcast(wrong), f.col("wrong").isin(f.col("ordinal"), f.col("first_ordinal")), how="left_anti")
+    detail = f.format_string(
+        "its time is not above that of the frames of %s, which it continues: one of the two segments was changed, or is"
+        " another pair's", "first_segment",
+    )
+    return (
+        found.join(f.broadcast(segment_names(marks, "first_")), "first_ordinal", how="left")
+        .select(f.lit(TIME_BACK).alias("kind"), "ordinal", "offset", "seq", "last_seq", detail.alias("detail"))
     )
 
 

@@ -118,7 +118,8 @@ def unfolded(view: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def frames_of(view: DataFrame, keys: DataFrame) -> DataFrame:
-    """The frames of the runs that `keys` names, each as a run of one, with the columns of `runs_of`."""
+    """The frames of the runs that `keys` names, each as a run of one, with the columns of `runs_of`. A run does not say at
+    which time each of its frames was made: both times are null."""
     named = view.where(f.col("entry") == RUN).join(f.broadcast(keys), list(KEY), how="left_semi")
     # in a run each frame begins where the one before it ends, in sequence and in the file
     behind = {
@@ -131,6 +132,7 @@ def frames_of(view: DataFrame, keys: DataFrame) -> DataFrame:
         "seq": f.col("frame.seqs"), "last_seq": f.col("frame.last_seqs"), "previous": f.col("frame.previouses"),
         "offset": f.col("frame.offsets"), "end": f.col("frame.ends"), "crc": f.col("frame.crcs"),
         "committed": f.col("frame.committeds"), "frames": f.lit(1).cast("long"),
+        "timestamp": f.lit(None).cast("long"), "last_timestamp": f.lit(None).cast("long"),
     })
     return _placed(frames.drop(*ARRAYS, *behind, "frame"))
 

@@ -18,7 +18,7 @@ from storage.log.frame import Flags, Frame
 from storage.log.segment import remote_name, wal_name
 from storage.log.wal import Wal, WalSettings
 from tests.gateway.cli.cli_rig import invoke
-from tests.storage.log.frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, later, run, segment_bytes
 
 ALONE = WalSettings(segment_bytes=64 << 10)
 
@@ -145,3 +145,17 @@ def test_a_frame_that_the_two_logs_hold_with_other_bytes_is_reported_with_both_p
     (fault,) = json.loads(result.stdout)["faults"]
     at = 64 + sum(len(frame.data) for frame in run(1, 5))
     assert (fault["file"], fault["offset"], fault["other_offset"]) == (str(file), at, at)
+
+
+def test_a_segment_of_another_pair_is_reported_where_its_times_do_not_fit(config: Path) -> None:
+    """Its frames link, and the other log does not hold them: it stands at the edge of what is trimmed."""
+    frames = run(1, 30)
+    for foreign, reported, at in ((frames[:10], 1, frames[10]), (frames[10:20], 2, frames[20]), (frames[20:], 2, None)):
+        for index, own in enumerate((frames[:10], frames[10:20], frames[20:]), 1):
+            hours = 1 << 38 if own == foreign else 0
+            put_wal(config, index, [later(frame, hours) for frame in own])
+        faults = [] if at is None else [(wal_name(1, reported + 1), 64)]
+        assert verify(config)[:2] == (len(faults), faults)
+    put_wal(config, 3, [later(frame, -20) for frame in frames[20:]])
+    put_wal(config, 2, frames[10:20])
+    assert verify(config)[:2] == (1, [(wal_name(1, 3), 64)])

@@ -14,7 +14,7 @@ from spark_jobs.log_audit import job as log_audit
 from storage.log.frame import Flags, Frame
 from storage.log.segment import remote_name, wal_name
 from tests.spark_jobs.log_rig import Silent, epoch_start, of_another_release, offset_of
-from tests.storage.log.frames import a_frame, run, segment_bytes
+from tests.storage.log.frames import a_frame, later, run, segment_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +51,18 @@ def test_a_link_into_the_middle_of_a_frame_is_broken(spark: SparkSession, tmp_pa
     before = run(1, 3, count=2)  # the last one holds 5 and 6
     name = put(tmp_path / "wal", 1, 1, [*before, a_frame(7, previous=5), a_frame(8)])
     assert audit(spark, tmp_path / "wal") == [("broken-link", name, offset_of(before, 2), 5, 5)]
+
+
+def test_a_segment_of_another_pair_is_told_where_its_times_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    """Its frames link, and no other log holds them."""
+    frames = run(1, 30)
+    names = [put(tmp_path / "wal", 1, index, own) for index, own in ((1, frames[:10]), (2, frames[10:20]), (3, frames[20:]))]
+    put(tmp_path / "wal", 1, 1, [later(frame, 1 << 38) for frame in frames[:10]])
+    assert audit(spark, tmp_path / "wal") == [("time-went-back", names[1], 64, 11, 20)]
+    put(tmp_path / "wal", 1, 1, frames[:10])
+    assert audit(spark, tmp_path / "wal") == []
+    put(tmp_path / "wal", 1, 2, [later(frame, 1 << 38) for frame in frames[10:20]])
+    assert audit(spark, tmp_path / "wal") == [("time-went-back", names[2], 64, 21, 30)]
 
 
 def test_an_epoch_must_begin_with_its_start(spark: SparkSession, tmp_path: Path) -> None:

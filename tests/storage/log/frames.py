@@ -31,6 +31,14 @@ def run(first_seq: int, frames: int, *, epoch: int = 1, count: int = 1, lag: int
     ]
 
 
+def later(frame: Frame, by: int) -> Frame:
+    """The same frame with another time, and a CRC that fits."""
+    return make_frame(
+        epoch=frame.epoch, first_seq=frame.first_seq, previous=frame.previous, timestamp=frame.timestamp + by,
+        committed=frame.committed, records=frame.records,
+    )
+
+
 def segment_bytes(
     frames: Sequence[Frame], *, epoch: int = 1, index: int = 1, first_seq: int | None = None, zeros: int = 200,
     alignment: int = 1,
