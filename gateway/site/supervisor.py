@@ -22,8 +22,10 @@ from gateway.site.site import Site
 from remote_log.dfs.port import Dfs
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.engines.flushing import FlushNeed, Look
+from switchover.facts import FACTS, SiteFacts
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
+from switchover.register.went_back import advice
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
 from twinlog.errors import DfsError, RegisterWentBack, TwinlogError, Unavailable
@@ -148,6 +150,8 @@ class Supervisor:
                 await self._probe_arbiter(may_go_without=state is not None and state.active == site.site)
             if site.role is Role.FENCED:
                 site.event(Event.REJOIN_STARTED)
+            if decision.action is Action.RESTART:
+                await self._hear_other_site()
             await self._run(decision.action.value)
         elif decision.action is Action.REJOIN:
             reply = await site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
@@ -159,6 +163,18 @@ class Supervisor:
         """Raises RegisterWentBack when an epoch is known here that the register, read after that, never gave away."""
         await self._site.known_epochs()
         await self._site.refresh_pair_state()
+
+    async def _hear_other_site(self) -> None:
+        """Raises RegisterWentBack when the other site has met what the register does not lead on from: it would follow no
+        epoch that began now. A site that does not answer says nothing."""
+        site = self._site
+        try:
+            facts = from_message(SiteFacts, await site.parts.transport.call(FACTS, {}, STATUS_TIMEOUT_S))
+        except TwinlogError as error:
+            log.debug("the other site says nothing of the register", detail=error.message)
+            return
+        if facts.register_went_back is not None:
+            raise RegisterWentBack(f"site {facts.site} says that {facts.register_went_back}; {advice(site.site)}")
 
     async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
         """Resumes or undoes a plan; what cannot be done now is tried again, less and less often."""

@@ -145,6 +145,17 @@ def test_a_register_that_went_back_is_believed_by_nobody(then: str) -> None:
     assert any("failover at b" in line for line in result.trace)
 
 
+def test_a_site_that_hears_that_the_register_went_back_does_not_open_and_close_for_ever() -> None:
+    """Its own disk was full, so that only the other site remembers the value that is gone (10007736)."""
+    knobs = "knob lease_s 2.0\nknob noop_interval_s 0.6\nknob flush_interval_s 0.1\nknob degrade_after_s 1.0\n"
+    knobs += "knob op_interval_s 0.105\nknob duplicate 0.01\nknob drift_a -0.04\nknob drift_b -0.04\n"
+    faults = "at 5.769 full-disk active for 2.212\nat 6.76 degrade active\nat 6.898 crash a for 5.311 how machine\n"
+    faults += "at 6.932 coordinator-back w how 2\nat 12.401 crash a for 5.721 how machine\n"
+    result = _clean(parse(f"seed 10007736\nworkload check_and_mutate\nclients 6\noperations 236\n{knobs}{faults}"))
+    assert len(result.history.opened) <= 3
+    assert any("failover at" in line for line in result.trace)
+
+
 @pytest.mark.parametrize("site", ["a", "b"])
 @pytest.mark.parametrize("part", ["wal", "journal", "notes"])
 def test_a_part_of_a_disk_that_went_back_costs_nothing(part: str, site: str) -> None:
