@@ -147,7 +147,7 @@ def page(files: Sequence[Measured], first: int, count: int) -> str:
         "# What the simulator runs, and what it does not\n\n"
         f"Written by `make simulate-coverage`. Seeds {first} to {first + count - 1} ran **{percent(run, statements)}** of"
         f" {statements} statements in {len(files)} files:\nthe logs, the storage's core, the commit path and the role changes."
-        " A line that ran is no proof that it is right; a line\nthat did not is one of which the simulator knows nothing.\n\n"
+        " A line that ran is no proof that it is right.\nThe simulator knows nothing of a line that did not run.\n\n"
         "| file | run | statements | not run |\n|---|---|---|---|\n"
     )
     for file in sorted(files, key=lambda file: (file.run / file.statements, file.path)):

@@ -1,4 +1,4 @@
-"""Barriers: what both sites keep under a name is the same content at the same point of the log, the one that was told.
+"""Barriers: what both sites keep under a name is the same content at the same point of the log, the one that was reported.
 
 What always holds: a snapshot that one site does not hold is no violation, for it may have been filled in, wiped or forgotten;
 one that is held and differs is. Source: protocol.md section 9.
@@ -25,7 +25,7 @@ def check(history: History) -> list[Violation]:
     for taken in history.barriers:
         kept_there = first.get(taken.name)
         if kept_there is not None and (kept_there.epoch, kept_there.seq) != (taken.epoch, taken.seq):
-            sentence = f"Barrier {taken.name} was told to be at {taken.epoch}:{taken.seq}, and {_name(kept_there)} is kept."
+            sentence = f"Barrier {taken.name} was reported at {taken.epoch}:{taken.seq}, and {_name(kept_there)} is kept."
             found.append(Violation("P4", NAME, sentence, (), (taken.at_s,)))
     return found
 

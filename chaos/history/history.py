@@ -81,8 +81,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The end of an operation.
 
-    `rows`: of a read none or one, of a scan all in the order told; a scan stopped by its limit is not `complete`.
-    `error`: the problem's code. not_applied with precondition-failed, conflict or not-found tells what was stored, as a
+    `rows`: of a read none or one, of a scan all in the order of the answer; a scan stopped by its limit is not `complete`.
+    `error`: the problem's code. not_applied with precondition-failed, conflict or not-found shows what was stored, as a
     read does. `site`, `epoch`: who answered, where known. `served_s`: when the site let go of the answer, where known. Of a
     scan of several pages all three are those of the last page of its lowest epoch.
     """
@@ -189,7 +189,7 @@ class RoleChangeLine(Line, tag="role_change", frozen=True, omit_defaults=True):
 
 
 class GivenUp(Line, tag="given_up", frozen=True, omit_defaults=True):
-    """An operator's forced takeover from an asynchronous active opened: what `epoch` was told and told others may be undone."""
+    """An operator's forced takeover from an asynchronous active opened: what `epoch` learned and reported may be undone."""
 
     epoch: int
     at_s: float
@@ -267,7 +267,7 @@ class Quarantine(Line, tag="quarantine", frozen=True, omit_defaults=True):
 
 # ---- what was set up
 class TableUse(Line, tag="table", frozen=True, omit_defaults=True):
-    """A table of the run. `value`: the column that tells writes apart. `unique`: no two writes use the same value.
+    """A table of the run. `value`: the column that differs between writes. `unique`: no two writes use the same value.
 
     `schema` is the body of POST /v1/tables; `checks`: names of the checkers that judge this table's rows.
     """
@@ -365,7 +365,7 @@ def load(data: bytes) -> History:
 
 
 class Recorder:
-    """Collects a run while it happens; calls are told twice, at their start and at their end."""
+    """Collects a run while it happens; calls are reported twice, at their start and at their end."""
 
     def __init__(self) -> None:
         self._open: dict[int, Call] = {}

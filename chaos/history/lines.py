@@ -13,7 +13,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", gc=F
 
 
 class BarrierLine(Line, tag="barrier", frozen=True, omit_defaults=True):
-    """The active told that it took this barrier: its frame ends at `seq`."""
+    """The active reported that it took this barrier: its frame ends at `seq`."""
 
     name: str
     epoch: int

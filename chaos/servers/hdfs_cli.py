@@ -1,7 +1,7 @@
 """`python -m chaos hdfs`: one real HDFS or two on this machine, in the foreground, until SIGINT or SIGTERM.
 
 What always holds: hdfs.json in the folder is there, whole, exactly while all clusters are ready; every daemon is stopped
-when the command ends; the folder is kept, and the next start goes on from it at the same addresses. A daemon that dies
+when the command ends; the folder is kept, and the next start continues from it at the same addresses. A daemon that dies
 is reported and not started again: it may be an experiment. Exit codes: 0 after a signal, 1 when something failed.
 """
 

@@ -40,7 +40,7 @@ _JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dj
 
 @dataclass(frozen=True, slots=True)
 class HdfsStatus:
-    """As the NameNode tells it; `answers` is False, and the rest empty, when it does not."""
+    """As the NameNode reports it; `answers` is False, and the rest empty, when it does not."""
 
     answers: bool
     safe_mode: bool = False
@@ -51,7 +51,7 @@ class HdfsStatus:
 
 
 class HdfsCluster:
-    """`folder` is made, or holds an earlier cluster that goes on. `name_node` and `data_nodes` are its daemons."""
+    """`folder` is made, or holds an earlier cluster that continues. `name_node` and `data_nodes` are its daemons."""
 
     name_node_class = f"{_SERVER}.namenode.NameNode"
 

@@ -22,7 +22,7 @@ _IDS = ("namenode", "namenode2")
 
 
 class HaHdfsCluster(HdfsCluster):
-    """One DataNode. `client_options` and `client_conf_dir` tell a client of the name service."""
+    """One DataNode. `client_options` and `client_conf_dir` name the name service to a client."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -123,7 +123,7 @@ def _mirror(settings: Path) -> str | None:
     try:
         root = ElementTree.parse(settings).getroot()
     except (OSError, ElementTree.ParseError) as error:
-        raise ConfigError(f"{settings} cannot be read: {error}; mend it, or set {ADDRESS_VARIABLE}") from error
+        raise ConfigError(f"{settings} cannot be read: {error}; repair it, or set {ADDRESS_VARIABLE}") from error
     for mirror in root.iterfind("{*}mirrors/{*}mirror"):
         of = {part.strip() for part in (mirror.findtext("{*}mirrorOf") or "").split(",")}
         if of & _MIRRORS_OF_CENTRAL and "!central" not in of:

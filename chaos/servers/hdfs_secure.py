@@ -82,7 +82,7 @@ class Kdc:
 
 
 class SecureHdfsCluster(HdfsCluster):
-    """One DataNode. `client_conf_dir` tells a client what it must know; whoever has the keytab of SERVICE is the superuser."""
+    """One DataNode. `client_conf_dir` holds what a client must know; whoever has the keytab of SERVICE is the superuser."""
 
     def __init__(self, folder: Path) -> None:
         self.kdc = Kdc(folder.absolute() / "kdc")

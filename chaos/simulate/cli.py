@@ -71,7 +71,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     bugs.add_argument("--bug", default="", metavar="NAME", help="only this one")
     bugs.add_argument("--jobs", type=int, default=_cores(), help="processes (default: one for each core)")
     bugs.add_argument("--json", action="store_true", help="one JSON document at the end")
-    replay = commands.add_parser("replay", help="run the plan of a file, and tell the whole story")
+    replay = commands.add_parser("replay", help="run the plan of a file, and show the whole story")
     replay.add_argument("file", type=Path)
     replay.add_argument("--bug", default="", metavar="NAME")
     chosen = parser.parse_args(given)
@@ -204,7 +204,7 @@ def _simulate(chosen: argparse.Namespace) -> int:
 
 
 def _all_seen(chosen: argparse.Namespace, began_s: float) -> Iterator[SeedReport]:
-    """Every seed's, as they end. A worker's seeds follow one another, so a run is told of soon after it ended."""
+    """Every seed's, as they end. A worker's seeds follow one another, so a run is reported soon after it ended."""
     seeds = range(chosen.seed, chosen.seed + chosen.seeds)
     work = partial(_seen, _kinds(chosen), chosen.bug)
 

@@ -145,7 +145,7 @@ class Observer:
         return view.state == "following" and not cut and there.is_well() and not world.lives[name].process.paused
 
     def last_look(self, name: str) -> None:
-        """The disk of a site is about to go. What was in quarantine there had been told of: nobody lost that unawares."""
+        """The disk of a site is about to go. What was in quarantine there had been reported: nobody lost that unawares."""
         self._quarantines(name)
 
     # ---- at the end

@@ -1,7 +1,7 @@
 """One run: the pair is started, clients work, faults come and go, all is healed, and what was recorded is judged.
 
 What always holds: a run is a function of its plan, and its trace (what happened, when) is the same to the byte wherever it
-runs; after every run the pair must have become healthy again by itself, or by what the handbook tells an operator to do.
+runs; after every run the pair must have become healthy again by itself, or by what the handbook asks of an operator.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ PAIR, INITIAL_ACTIVE = "sim", "a"
 class Machine:
     """The parts of a site that outlive its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`:
     that, or its storage is an older copy, and it was not seen whole again since; `led_to`: how far it alone led when it was;
-    `told`: how far its storage was durable before it went back. `rotten`: paths on its disk and its DFS of which a bit
+    `told`: how far its storage was durable before it went back. `rotten`: paths on its disk and its DFS where a bit
     turned."""
 
     clock: SimClock

@@ -1,6 +1,6 @@
 """Runs a workload: several clients at once, each asking one thing after the other, everything recorded.
 
-What always holds: no wall clock and no randomness of its own; a client that lost an answer goes on under a new process
+What always holds: no wall clock and no randomness of its own; a client that lost an answer continues under a new process
 name, for its old operation may still be under way.
 """
 

@@ -12,7 +12,7 @@ HISTORY_S = 3600
 
 
 class Scanning:
-    """`rows` rows, of which the last tenth is deleted at times."""
+    """`rows` rows; the last tenth of them is deleted at times."""
 
     name = "scanning"
 

@@ -1,7 +1,7 @@
 """The workload as an interface, and the client that it is executed against.
 
 What always holds: a workload does no I/O and draws only on the Random it was given, so that the same seed and the same
-answers make the same operations; it is told the end of each operation before that client asks for its next one.
+answers make the same operations; it learns the end of each operation before that client asks for its next one.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def skip(
     config: ConfigOption = "", reason: _ReasonOption = "", dry_run: DryRunOption = False, yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on behind a schema change that a site's database refuses: it is applied, and its database does not show it."""
+    """Continue behind a schema change that a site's database refuses: it is applied, and its database does not show it."""
     pair = connected(context, config)
     target = _checked_site(pair, site)
     if not dry_run:

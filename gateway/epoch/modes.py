@@ -112,7 +112,7 @@ class Modes:
         return renew_lease(state, self._site, self._epoch) if changed is state else changed
 
     async def resync(self) -> None:
-        """Switch the remote log on, catch up, declare sync. Goes on until it is done, refused, or the epoch has ended."""
+        """Switch the remote log on, catch up, declare sync. Continues until it is done, refused, or the epoch has ended."""
         core = self._commit.core
         if core.mode is CommitMode.ASYNC:
             await self._switch_on()

@@ -240,7 +240,7 @@ class Wal:
         self._spare_at = self._settings.segment_bytes // 2
 
     def _switch(self, full: WalSegment, spare: WalSegment) -> WalSegment:
-        """Go on in the segment that was made ahead; the full one is closed once its appends have ended."""
+        """Continue in the segment that was made ahead; the full one is closed once its appends have ended."""
         assert full.file is not None
         self._before = self._last_append
         task = asyncio.ensure_future(full.file.close())

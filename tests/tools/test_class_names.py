@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from tools.docstring_check import PRODUCT
+from tools.prose_check import PRODUCT
 from tools.sources import ROOT, repository_files
 
 

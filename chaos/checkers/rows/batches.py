@@ -97,7 +97,7 @@ def _version(row: DumpedRow | None) -> int:
 
 
 def _older(facts: KeyFacts, write: Write, version: int) -> bool:
-    """`version` of the row (0: absent) is older than what `write` made of it; where no version tells, nothing is claimed."""
+    """`version` of the row (0: absent) is older than what `write` made of it; without a version, nothing is claimed."""
     if version == 0:
         return not facts.deletes
     return bool(write.version) and version < write.version

@@ -1,7 +1,7 @@
 """The index of a history that the checkers of rows share: for each table and key, who wrote what and who saw what.
 
 What always holds: what was read where a later epoch was not known of is no fact (answers.py), and a refusal is one only if it
-tells what was stored; what a rejoin put into quarantine by name counts as written but `lost`; an unknown write ends when
+shows what was stored; what a rejoin put into quarantine by name counts as written but `lost`; an unknown write ends when
 recovery was declared done after it (it may take effect up to then, once). A key that a request changes twice counts once, with
 the last change. None stands for "no row".
 """
@@ -28,7 +28,7 @@ class Write(msgspec.Struct, gc=False):
     """One change of one row by one call. `value`: what the value column becomes; None: no row any more; KEEP: stays.
 
     `guards`: conditions on this very row, stated or implied. `end_s`: the latest moment at which it can take effect.
-    `version`: told by the acknowledgement or by who saw it; 0: not known.
+    `version`: from the acknowledgement or from who saw it; 0: not known.
     """
 
     call: Call
@@ -132,7 +132,7 @@ class Facts:
         self._losses(history)
 
     def _is_given_up(self, call: Call) -> bool:
-        """It tells of an epoch that a forced takeover undid, and that may come back with a site that was away meanwhile."""
+        """It reports an epoch that a forced takeover undid, and that may come back with a site that was away meanwhile."""
         return bool(self._given_up) and call.outcome is not None and call.outcome.epoch in self._given_up
 
     def settled_s(self, call: Call) -> float:
@@ -183,7 +183,7 @@ class Facts:
             facts.writes.append(Write(call, nothing, KEEP, operation.conditions, "ok", call.invoked_s, end_s, 0))
 
     def _take_refusal(self, table: TableFacts, call: Call) -> None:
-        """Told only where one row alone can have refused it."""
+        """Reported only where one row alone can have refused it."""
         assert call.returned_s is not None
         operation = call.operation
         if operation.conditions:

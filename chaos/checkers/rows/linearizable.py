@@ -85,7 +85,7 @@ def _check_search(table: TableFacts, key: str, facts: KeyFacts) -> list[Violatio
     try:
         if possible(table, facts):
             return []
-        sentence = "no order of these calls explains what each was told"
+        sentence = "no order of these calls explains the answer that each got"
     except Undecided as error:
         sentence = str(error)
     writes: Iterable[Write] = (write for write in facts.writes if write.result != "not_applied")

@@ -68,7 +68,7 @@ def _problem(table: TableFacts, key: str, value: Any, row: dict[str, Any], seen:
     if write is None or write.mutation.key != key:
         return "which nobody wrote there"
     if write.result == "not_applied":
-        return f"which call {write.call.id} was told is not applied"
+        return f"which by the answer to call {write.call.id} is not applied"
     if seen is not None and seen.returned_s < write.invoked_s:
         return f"which call {write.call.id} wrote only later"
     if write.mutation.op == "upsert":

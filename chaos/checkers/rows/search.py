@@ -23,7 +23,7 @@ class Undecided(Exception):
 
 
 class _Step(msgspec.Struct, gc=False):
-    """One call on the row. `told`: what a read told (KEEP: no read). `refused`: the guards did not hold."""
+    """One call on the row. `told`: what a read returned (KEEP: no read). `refused`: the guards did not hold."""
 
     invoked_s: float
     end_s: float
@@ -186,7 +186,7 @@ class _Search:
         return all(verdict is not False for verdict in verdicts)
 
     def _guard(self, guard: Condition, value: Any) -> bool | None:
-        """None: the history does not tell."""
+        """None: the history does not show it."""
         if guard.exists is not None:
             return (value is not None) == guard.exists
         if guard.version is not None:

@@ -1,7 +1,7 @@
 """A client of the pair: the product's own client flow and calls, over the simulated network instead of HTTP.
 
 What always holds: an operation keeps one idempotency key through all its attempts; it ends by its deadline with what the
-product's client would have told its caller.
+product's client would have reported to its caller.
 """
 
 from __future__ import annotations

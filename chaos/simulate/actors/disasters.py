@@ -27,7 +27,7 @@ CURSORS = "cursors/holders.json"
 
 
 class Disasters:
-    """`note` is told what did not happen."""
+    """`note` gets what did not happen."""
 
     def __init__(self, world: World, note: Callable[[str], None], boot: Callable[[str], None]) -> None:
         self._world, self._note, self._boot = world, note, boot
@@ -106,7 +106,7 @@ class Disasters:
             }
         places = [(path, place) for path, (data, upto) in sorted(files.items()) for place in _places(bytes(data[:upto]))]
         if not places:
-            self._note(f"{fault.kind} does not happen: nothing there could be told from a torn end")
+            self._note(f"{fault.kind} does not happen: nothing there would differ from a torn end")
             return
         path, (start, end) = self._chance.choice(places)
         offset = self._chance.randrange(start, end)

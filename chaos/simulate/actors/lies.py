@@ -2,7 +2,7 @@
 
 What always holds: whoever makes them knows everything about the victim, also what only the other site can know; each frame has
 a CRC that fits; each lie is to be refused without any effect. A row that is well formed and was never written is not among
-them: its victim cannot tell, and the active finds it (tests/remote_log/replication/test_positions.py).
+them: its victim cannot notice, and the active finds it (tests/remote_log/replication/test_positions.py).
 Source: protocol.md section 7.
 This module is pure.
 """

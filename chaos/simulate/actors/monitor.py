@@ -72,7 +72,7 @@ class SimProbe:
 
 
 class SimMonitor:
-    """One monitor through all its lives. `note` is told of what it does, for the trace."""
+    """One monitor through all its lives. `note` gets what it does, for the trace."""
 
     def __init__(self, world: World, note: Note) -> None:
         self._world, self._note = world, note

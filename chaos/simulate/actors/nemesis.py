@@ -27,7 +27,7 @@ DOWN_S = 0.3  # how long a site is down at least when its crash is to be mended 
 
 
 class Nemesis:
-    """`note` is told of each deed, for the trace."""
+    """`note` gets each deed, for the trace."""
 
     def __init__(self, world: World, operator: Operator, note: Callable[[str], None]) -> None:
         self._world, self._operator, self._note = world, operator, note

@@ -33,7 +33,7 @@ class _Copy:
 
 
 class OlderParts:
-    """`note` is told what did not happen; `has_two_copies` notes that, too."""
+    """`note` gets what did not happen; `has_two_copies` notes that, too."""
 
     def __init__(
         self, world: World, note: Callable[[str], None], boot: Callable[[str], None], has_two_copies: Callable[[str], bool]

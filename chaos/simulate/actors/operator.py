@@ -229,7 +229,7 @@ class Operator:
         self._world.boot(site)
 
     def _unfinish(self, site: str, active: str | None) -> None:
-        """An operation that stopped half-way at `site` goes on; one that cannot gives way to the active before it."""
+        """An operation that stopped half-way at `site` continues; one that cannot gives way to the active before it."""
         if self._resumed and active not in (None, site):
             self.command("failover", str(active))
         else:

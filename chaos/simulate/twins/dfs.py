@@ -3,7 +3,7 @@
 What always holds: names are given once; appends of one writer land in call order, over one connection, and after the first
 that fails none lands; synced bytes survive everything but `wipe` and, in a file's last chunk, a crash of the nodes in mid
 append (DfsFault); until lease recovery has ended, which takes its time, the old writer's appends still succeed and are kept,
-and then none does. What a client is told of a failure says nothing about what has happened.
+and then none does. The error that a client gets says nothing about what has happened.
 Source: remote_log/dfs/port.py, reference for leases: HDFS's recoverLease and isFileClosed.
 """
 
@@ -93,7 +93,7 @@ class SimDfsCluster:
         return not (self.down or self.full or self._hung)
 
     def heal(self) -> None:
-        """No fault is left, and what hung or was stuck goes on."""
+        """No fault is left, and what hung or was stuck continues."""
         self.down = self.full = self._hung = self._recovery_stuck = False
         self.slow, self.recovery_s = 1.0, RECOVERY_S
         self._armed.clear()

@@ -1,6 +1,6 @@
-"""The simulated disk of one machine: it outlives processes, and tears, loses, fails, hangs and fills up when it is told to.
+"""The simulated disk of one machine: it outlives processes, and tears, loses, fails, hangs and fills up on request.
 
-What always holds: what a process was told to be durable survives everything but a flipped bit; a process that dies leaves
+What always holds: what was reported to a process as durable survives everything but a flipped bit; a process that dies leaves
 what the operating system had, which is written back some time later; a machine that dies leaves, of each write that was
 not synced, nothing, all of it, or its first bytes, whatever became of the others. A log file's appends land in order and
 queued ones share a sync, as in storage/disk/os_files.py; a change of names that was under way has happened, or not, or half.
@@ -69,7 +69,7 @@ class SimDisk:
         self._hung = True
 
     def heal(self) -> None:
-        """No fault is left, and what hung goes on."""
+        """No fault is left, and what hung continues."""
         self._hung, self.full, self.slow = False, False, 1.0
         self._failing_syncs.clear()
         self._failing_changes = 0
@@ -194,7 +194,7 @@ class SimLogFile:
             end(self._closing, process, None, None)
 
     def _begin_next(self) -> None:
-        """In the process: a paused one writes when it goes on, a killed one never."""
+        """In the process: a paused one writes when it continues, a killed one never."""
         if not self._group and self._queue:
             self._begin()
 

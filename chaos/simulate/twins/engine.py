@@ -48,7 +48,7 @@ class SimEngine(MemoryEngine):
         self._refuses: RefusedChange | None = None
 
     def refuse_next_change(self) -> None:
-        """The database behind it refuses the next schema change for ever, and whoever asks before is not told."""
+        """The database behind it refuses the next schema change for ever, and whoever asks before does not learn it."""
         self._will_refuse = True
 
     def repair(self) -> None:

@@ -2,7 +2,7 @@
 
 What always holds: callbacks run in the order in which they became due, ties in the order in which they were asked for, so a
 run is a function of what it is given; time moves only when nothing else can run, straight to the next timer; what would
-need a thread or a socket raises; a killed process takes no further step, a paused one takes its steps when it goes on.
+need a thread or a socket raises; a killed process takes no further step, a paused one takes its steps when it continues.
 """
 
 from __future__ import annotations

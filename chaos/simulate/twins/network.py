@@ -76,7 +76,7 @@ class Network:
                 self.cut(other, place, how)
 
     def heal(self, src: str | None = None, dst: str | None = None) -> None:
-        """Mend the link; all that leave `src`, come to `dst`, or all there are, where one is not given. Other knobs stay."""
+        """Repair the link; all that leave `src`, come to `dst`, or all there are, where one is not given. Other knobs stay."""
         for (one, other), link in self._links.items():
             if src in (None, one) and dst in (None, other):
                 link.cut = None

@@ -22,7 +22,7 @@ Decided = Callable[[PairState | None, PairState], None]  # the value before it, 
 
 
 class Watch(Protocol):
-    """`decided` is told of each value; `forced` of a site where a command began a line of its own, apart from the other one;
+    """`decided` gets each value; `forced` gets each site where a command began a line of its own, apart from the other one;
     `met` when both places hold the same value again; `forgotten` when nothing is left."""
 
     decided: Decided

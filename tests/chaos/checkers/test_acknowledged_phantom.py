@@ -87,7 +87,8 @@ UNREAL: dict[str, tuple[Build, str]] = {
         lambda p: p.write("l", "x", 0, 1, version=5).dump({"k": ("x", 5), "l": ("x", 5)}), "which nobody wrote there",
     ),
     "rejected and read": (
-        lambda p: p.write("k", "x", 0, 1, "not_applied").read("k", "x", 2, 3), "which call 1 was told is not applied",
+        lambda p: p.write("k", "x", 0, 1, "not_applied").read("k", "x", 2, 3),
+        "which by the answer to call 1 is not applied",
     ),
     "rejected and stored": (lambda p: p.write("k", "x", 0, 1, "not_applied").dump({"k": ("x", 5)}), "is not applied"),
     "before its time": (lambda p: p.read("k", "x", 0, 1).write("k", "x", 2, 3), "which call 2 wrote only later"),

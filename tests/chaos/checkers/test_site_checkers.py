@@ -226,7 +226,7 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         "another epoch": (
             lambda p: p.add(kept("a", "n1", 5), Kept("b", "n1", 2, 5, "d", 4)), "Site b keeps barrier n1 of 2:5",
         ),
-        "not what was told": (lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was told to be at 1:5, and"),
+        "not what was told": (lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was reported at 1:5, and"),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
