@@ -90,7 +90,7 @@ def _site_faults(config: SiteConfig, fault: Fault) -> None:
               "the other site's DFS", f"dfs.own.{key}")
     if config.policy == "available" and config.coordinator is None:
         fault(
-            "policy", "is 'available', which needs a witness that records the degrade while the other site is away",
+            "policy", "is 'available', which needs a coordinator that records the degrade while the other site is away",
             "a [coordinator] with its url; or 'protect', where an operator degrades by command", "coordinator.url",
         )
     _engine_faults(config, fault)

@@ -26,7 +26,7 @@ from twinlog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteConfig(SiteSettings):
-    """One site. Without [coordinator] there is no witness: a degrade is then the operator's command alone."""
+    """One site. Without [coordinator] only the operator's command can degrade."""
 
     data_dir: Path
     dfs: PairDfsSettings
