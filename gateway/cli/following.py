@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from gateway.cli.screens import clock_text, operation_screen, step_cells
 from twinlog.cli.status import duration
-from twinlog.errors import NotFound, OutcomeUnknown, PeerError
+from twinlog.errors import Conflict, NotFound, OutcomeUnknown, PeerError
 from twinlog.operation_ids import operation_of_key
 from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import Exit, notes, out, print_json
@@ -75,6 +75,17 @@ def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any], valid_s: 
         f"site {site} was asked for the {kind} and did not answer: it may be running; look with `twinlog history "
         f"{operation_id}`; it does not begin after {clock_text(expires_ms)}", operation=operation_id,
     )
+
+
+def await_running(pair: Sites, site: str, kind: str, error: Conflict) -> None:
+    """Waits for the end of the operation that `error` names. Raises `error` when it names none, or one of another kind."""
+    running = error.fields.get("running")
+    document = pair.ask(site, "GET", f"/v1/operations/{running}") if running else {}
+    if document.get("kind") != kind:
+        raise error
+    notes().print(f"[dim]site {escape(site)} runs a {kind} already: this request waits for the end of operation {running}[/]")
+    for _ in documents(pair, site, document):
+        pass
 
 
 def find(pair: Sites, operation_id: str) -> tuple[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.following import find, follow, start
+from gateway.cli.following import await_running, find, follow, start
 from gateway.cli.screens import (
     checks_screen,
     history_table,
@@ -22,7 +22,7 @@ from gateway.cli.screens import (
 )
 from twinlog.cli import completion
 from twinlog.cli.status import leading
-from twinlog.errors import InvalidInput, PeerError, Refused
+from twinlog.errors import Conflict, InvalidInput, PeerError, Refused
 from twinlog.sites import VALID_S, Sites
 from twinlog.terminal import (
     EXIT_CODES,
@@ -226,7 +226,11 @@ def rejoin(
     if put_absent and not merge:
         raise InvalidInput("--put-absent is an option of a merge: give --merge too")
     options = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
-    _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
+    try:
+        _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
+    except Conflict as error:  # a site that comes back begins to rejoin by itself
+        await_running(pair, target, "rejoin", error)
+        _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
 
 
 @app.command(epilog=EXIT_CODES)

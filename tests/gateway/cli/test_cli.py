@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.demo.files import write_files
 from tests.gateway.cli.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
 from twinlog import Client
+from twinlog.errors import Conflict
 from twinlog.flow import Patience
 from twinlog.sites import who
 
@@ -171,6 +174,27 @@ def test_a_failover_that_may_lose_writes_needs_the_flag_and_the_count(run: Run, 
     assert sites.doors["b"].operations.documents["op-3"].options == {"accept_data_loss": "unknown"}
     assert "this continues as a failover without loss" in run("failover", "--to", "b", "--accept-data-loss", "--yes").stderr
     assert sites.doors["b"].operations.documents["op-4"].options == {}
+
+
+def test_a_rejoin_waits_for_the_one_that_the_site_began_by_itself(
+    run: Run, sites: TwoSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tour met that on a slow machine: a gateway that was just started rejoins already."""
+    assert run("rejoin", "b", "--yes").exit_code == 0
+    operations = sites.doors["b"].operations
+    ended = operations.documents["op-1"]
+    start = operations.start
+
+    async def started(*given: Any, **named: Any) -> Any:
+        operations.documents["op-1"] = replace(ended, state="running")
+        monkeypatch.setattr(operations, "start", start)
+        raise Conflict("operation op-1 (rejoin) is running: follow it, or abort it", running="op-1")
+
+    monkeypatch.setattr(operations, "start", started)
+    result = run("rejoin", "b", "--yes")
+    assert result.exit_code == 0
+    assert "waits for the end of operation op-1" in result.stderr
+    assert "op-2: succeeded" in result.stdout
 
 
 def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: Run, sites: TwoSites) -> None:
