@@ -271,7 +271,7 @@ def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
 def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
     lease_s = chance.choice((0.5, 1.0, 2.0))
     drift = chance.choice((0.0, 0.0, 0.02, 0.04))
-    return Knobs(
+    knobs = Knobs(
         policy=chance.choice(("protect", "available")), lease_s=lease_s, noop_interval_s=round(lease_s * 0.3, 3),
         flush_interval_s=chance.choice((0.1, 0.5, 2.0)), degrade_after_s=chance.choice((1.0, 3.0)),
         segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 400, 3),
@@ -279,6 +279,8 @@ def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
         loss=chance.choice((0.0, 0.0, 0.005)), duplicate=chance.choice((0.0, 0.0, 0.01)),
         disk_slow=chance.choice((1.0, 10.0)), drift_a=chance.choice((-drift, drift)), drift_b=chance.choice((-drift, drift)),
     )
+    proof_s = 4 * knobs.link_s * (1 + knobs.link_jitter)  # of an asynchronous active: two round trips to the coordinator
+    return replace(knobs, lease_s=max(lease_s, 1.0)) if lease_s < 2 * proof_s else knobs  # "well above", says the handbook
 
 
 def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
