@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.sources import ROOT
-from tools.tour import Block, TourError, blocks, go, script
+from tools.tour import Block, TourError, blocks, go, script, stopped
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -47,6 +47,14 @@ def test_blocks_are_found_with_their_notes_and_lines() -> None:
 def test_an_unknown_note_is_refused() -> None:
     with pytest.raises(TourError, match="sometimes"):
         blocks("<!-- tour: sometimes -->\n```sh\nx\n```\n")
+
+
+@pytest.mark.parametrize(("code", "why"), [(None, "did not end within 9 s"), (7, "ended with exit code 7")])
+def test_the_first_line_says_why_and_where_the_tour_ended(code: int | None, why: str) -> None:
+    """The output begins with an empty line: an error that began with it looked like one without words."""
+    text = stopped("\n\n$ one\nsaid\n\n$ two\n", code, 9)
+    assert text.splitlines()[0] == f"the tour {why}, in the block that ends with `two`:"
+    assert stopped("", code, 9).splitlines()[0] == f"the tour {why}, before its first block:"
 
 
 @pytest.mark.parametrize(("found", "code"), [

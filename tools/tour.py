@@ -25,12 +25,12 @@ from tools.sources import ROOT
 
 README_PORTS = ("8401", "8402")
 STARTED = "Ctrl-C stops both sites"
-START_S, STOP_S = 120.0, 30.0
+START_S, GO_S, STOP_S = 120.0, 480.0, 30.0  # generous: a busy machine is no fault of the page
 _BLOCK = re.compile(r"(?:<!-- tour: (?P<note>[^>]*?) -->\n)?```sh\n(?P<code>.*?)\n```$", re.DOTALL | re.MULTILINE)
 
 
 class TourError(Exception):
-    """The tour could not be gone to its end; the message is what was said until then."""
+    """The tour could not be gone to its end; the message says where and why, and then what was said until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,10 @@ def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
     try:
         until_s = time.monotonic() + START_S
         while STARTED not in (said := log.read_text(errors="replace")):
-            if process.poll() is not None or time.monotonic() > until_s:
-                raise TourError(f"the pair did not start:\n{said}")
+            if (code := process.poll()) is not None:
+                raise TourError(f"the pair ended with {code} at its start:\n{said}")
+            if time.monotonic() > until_s:
+                raise TourError(f"the pair did not start within {START_S:g} s:\n{said}")
             time.sleep(0.1)
         yield
     finally:
@@ -110,7 +112,7 @@ def shell_folder(folder: Path) -> None:
     command.chmod(0o755)
 
 
-def go(text: str, folder: Path, deadline_s: float = 240.0) -> str:
+def go(text: str, folder: Path, deadline_s: float = GO_S) -> str:
     """Run the tour of the page `text` in the empty `folder`; what it said. Raises TourError."""
     first, second = free_ports(2)
     found = blocks(text)
@@ -130,8 +132,16 @@ def go(text: str, folder: Path, deadline_s: float = 240.0) -> str:
             _end_group(shell)
     output = said.read_text(errors="replace")
     if code != 0:
-        raise TourError(f"{output}\nthe tour ended with {'its deadline' if code is None else code}")
+        raise TourError(stopped(output, code, deadline_s))
     return output
+
+
+def stopped(output: str, code: int | None, deadline_s: float) -> str:
+    """Returns why and where the tour ended, in the first line, since reports of tests show only that; and then its output."""
+    shown = [line for line in output.splitlines() if line.startswith("$ ")]
+    place = f"in the block that ends with `{shown[-1][2:]}`" if shown else "before its first block"
+    why = f"did not end within {deadline_s:g} s" if code is None else f"ended with exit code {code}"
+    return f"the tour {why}, {place}:\n{output}"
 
 
 def _end_group(shell: subprocess.Popen[bytes]) -> None:

@@ -41,6 +41,11 @@ This module is pure.
 from __future__ import annotations
 
 
+def words(error: BaseException) -> str:
+    """Returns the text of an error of any library; where that is empty, as a TimeoutError's is, the name of its type."""
+    return str(error).strip() or type(error).__name__
+
+
 class TwinlogError(Exception):
     """Root. `code` is the stable machine name; `fields` are JSON-ready facts (column, file, offset, ...)."""
 

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import httpx
 
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, words
 
 VERSION = "3.5.0"  # that of the client in PySpark's jars
 SHA256 = "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"
@@ -91,7 +91,7 @@ def fetch() -> Path:
         partial.replace(target)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigError(
-            f"cannot fetch {target.name} from {origin}: {error}; name a reachable Maven repository in {ADDRESS_VARIABLE}"
+            f"cannot fetch {target.name} from {origin}: {words(error)}; name a reachable Maven repository in {ADDRESS_VARIABLE}"
         ) from error
     finally:
         partial.unlink(missing_ok=True)

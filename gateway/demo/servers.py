@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from twinlog.decoding import OBJECT, decoded
-from twinlog.errors import Unavailable
+from twinlog.errors import Unavailable, words
 from twinlog.terminal import notes
 
 ROOT = "/twinlog"
@@ -114,4 +114,4 @@ def _make_root(cluster: dict[str, str]) -> None:
     try:
         httpx.put(f"{cluster['web_url']}/webhdfs/v1{ROOT}", params=parameters, timeout=30, trust_env=False).raise_for_status()
     except httpx.HTTPError as error:
-        raise Unavailable(f"cannot make {ROOT} on {cluster['uri']}: {error}") from error
+        raise Unavailable(f"cannot make {ROOT} on {cluster['uri']}: {words(error)}") from error

@@ -28,7 +28,7 @@ from switchover.register.port import Switching
 from switchover.register.went_back import advice
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
-from twinlog.errors import DfsError, RegisterWentBack, TwinlogError, Unavailable
+from twinlog.errors import DfsError, RegisterWentBack, TwinlogError, Unavailable, words
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
@@ -85,7 +85,7 @@ class Supervisor:
                     log.info("waiting", role=site.role, code=error.code, detail=error.message)
                 site.waiting_for = self._said = error.message
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
-                site.waiting_for = f"the operator to fix an internal error: {error}"
+                site.waiting_for = f"the operator to fix an internal error: {words(error)}"
                 log.error("internal error", traceback=traceback.format_exc())
             pause_s = self._poll_interval_s * 2 ** min(self._failed, 10)
             await site.parts.clock.sleep(max(self._poll_interval_s, min(pause_s, BACKOFF_MAX_S)))

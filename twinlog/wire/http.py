@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from twinlog.errors import InvalidInput, PeerError
+from twinlog.errors import InvalidInput, PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 
@@ -213,4 +213,4 @@ def _ask(
 
 
 def _detail(error: Exception, late: str) -> str:
-    return late if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    return late if isinstance(error, TimeoutError) else words(error)
