@@ -88,6 +88,7 @@ class DoorProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._unset_keepalive_if_required()  # uvicorn leaves it when a client resets, and it holds the last body for its time
         self._wire.let_go()
         self._held = b""
         self.addresses[self._address] -= 1

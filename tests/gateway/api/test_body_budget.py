@@ -167,8 +167,10 @@ def _without_collector() -> Iterator[None]:
     b"{" + b" " * MIB, b'{"nope":"' + b"x" * MIB + b'"}', b'{"note":"' + b"x" * (MIB + (MIB >> 1)) + b'"}',
     b'{"nope":"' + b"x" * 30_000 + b'"}',
 ], ids=["malformed", "invalid", "too large", "invalid, on the hot path"])
-async def test_a_refused_body_is_let_go_at_once(body: bytes) -> None:
-    """Not when the collector comes by: an error, its traceback and the frames refer to each other."""
+@pytest.mark.parametrize("lost", [None, ConnectionResetError()], ids=["closed", "reset"])
+async def test_a_refused_body_is_let_go_at_once(body: bytes, lost: Exception | None) -> None:
+    """Not when the collector comes by: an error, its traceback and the frames refer to each other. Nor when the time of an idle
+    connection is over, for one that its client resets."""
     door = Door(hot=True)
     await door.open()
     head = f"PUT {ROWS}/UA,1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -176,7 +178,7 @@ async def test_a_refused_body_is_let_go_at_once(body: bytes) -> None:
     await door.converse(iter([request]))
     with _without_collector():
         for _ in range(12 * MIB // len(body)):
-            answer = await door.converse(iter([request]))
+            answer = await door.converse(iter([request]), lost)
             assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ", b"HTTP/1.1 422 "))
         assert tracemalloc.get_traced_memory()[0] < 4 * MIB
 

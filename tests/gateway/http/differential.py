@@ -239,8 +239,8 @@ class Door:
         self._config.load()
         self._kind, self._state = kind, ServerState()
 
-    async def converse(self, pieces: Iterator[bytes]) -> bytes:
-        """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them."""
+    async def converse(self, pieces: Iterator[bytes], lost: Exception | None = None) -> bytes:
+        """Returns all that a fresh connection answers to `pieces`; it is half-closed behind them, and lost with `lost`."""
         wire = Wire()
         protocol = self._kind(self._config, self._state, {})
         protocol.connection_made(wire)
@@ -253,7 +253,7 @@ class Door:
         if not protocol.transport.is_closing():
             protocol.eof_received()
         wire.closed = True
-        protocol.connection_lost(None)
+        protocol.connection_lost(lost)
         await self._settle(protocol, wire, reads=False)
         return bytes(wire.written)
 
