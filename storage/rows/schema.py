@@ -123,10 +123,11 @@ class TableDocument(msgspec.Struct, frozen=True):
     history_s: int
 
 
-def to_public(schema: TableSchema) -> TableDocument:
-    """The schema as clients see it: JSON values only."""
+def to_public(schema: TableSchema, *, int64_text: bool = False) -> TableDocument:
+    """The schema as clients see it: JSON values only. `int64_text`: defaults of int64 columns are decimal text, as in rows."""
     columns = [
-        ColumnDocument(column.name, column.type, column.nullable, _public_default(column)) for column in schema.columns
+        ColumnDocument(column.name, column.type, column.nullable, _public_default(column, int64_text))
+        for column in schema.columns
     ]
     return TableDocument(
         schema.name, columns, list(schema.primary_key), schema.partitioning, schema.replication, schema.history_s
@@ -250,8 +251,8 @@ class _Faults:
         return tuple(value)
 
 
-def _public_default(column: Column) -> Any:
-    to_json = TYPES[column.type].to_json
+def _public_default(column: Column, int64_text: bool) -> Any:
+    to_json = str if int64_text and column.type == "int64" else TYPES[column.type].to_json
     return column.default if to_json is None or column.default is None else to_json(column.default)
 
 

@@ -1,8 +1,8 @@
 """Compares every answer of the doors under test with the OpenAPI document: status, content type, body.
 
 What always holds: an object may have no member that its schema does not name, unless the schema names none at all (rows,
-options); JSON has no integer that JavaScript cannot hold, except in rows, and where a request asks for numbers. What differs is
-kept in `faults`, and the test that saw it fails (tests/conftest.py).
+options); JSON has no integer that JavaScript cannot hold, except in rows and defaults, and where a request asks for numbers.
+What differs is kept in `faults`, and the test that saw it fails (tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -95,12 +95,15 @@ class Documented:
         return []
 
 
+_OF_COLUMNS = ("row", "rows", "default")
+
+
 def _inexact(value: Any) -> list[str]:
-    """Names the integers that a double does not hold; those of rows are their columns' matter."""
+    """Names the integers that a double does not hold; those of rows and defaults are their columns' matter."""
     if isinstance(value, list):
         return [fault for child in value for fault in _inexact(child)]
     if isinstance(value, dict):
-        return [fault for name, child in value.items() if name not in ("row", "rows") for fault in _inexact(child)]
+        return [fault for name, child in value.items() if name not in _OF_COLUMNS for fault in _inexact(child)]
     return [f"the integer {value} is another one in JavaScript"] if type(value) is int and abs(value) > 1 << 53 else []
 
 

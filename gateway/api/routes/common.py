@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
-from fastapi import Path
+from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +25,9 @@ TableName = Annotated[str, Path(
 RowKey = Annotated[str, Path(
     description="the key columns in order, each percent-encoded, joined by commas; `=` and the base64url of a part stands for "
     "it too, and is how `.`, `..` and the empty text are written: =Lg, =Li4, =", examples=["UA,1545"],
+)]
+Int64 = Annotated[Literal["number", "string"], Query(
+    description="values and defaults of int64 columns as numbers, or as decimal text"
 )]
 
 

@@ -16,6 +16,7 @@ from gateway.api.documents import BatchBody, CheckBody
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
 from gateway.api.routes.common import (
     SCHEMA,
+    Int64,
     RowKey,
     TableName,
     head_of,
@@ -40,7 +41,6 @@ Stale = Annotated[bool, Query(description="also a standby may answer; it says ho
 Versions = Annotated[Literal["string", "number"], Query(
     description="versions in JSON as decimal text, or as numbers, which JavaScript reads wrongly above 2^53"
 )]
-Int64 = Annotated[Literal["number", "string"], Query(description="values of int64 columns as numbers, or as decimal text")]
 Columns = Annotated[str | None, Query(description="names joined by commas; left out: all", examples=["carrier,delay_min"])]
 
 

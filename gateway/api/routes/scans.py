@@ -19,8 +19,8 @@ from gateway.api.bodies import VARY, encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
-from gateway.api.routes.common import SCHEMA, TableName, head_of, to_response
-from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Int64, Stale, Versions
+from gateway.api.routes.common import SCHEMA, Int64, TableName, head_of, to_response
+from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
 from gateway.api.row_calls import Label, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow

@@ -15,10 +15,10 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import SCHEMA, TableName, head_once_whole, json_answer, whole_request
+from gateway.api.routes.common import SCHEMA, Int64, TableName, head_once_whole, json_answer, whole_request
 from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
-from storage.rows.schema import TableSchema, name_before_drop, to_public
+from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
 
 Confirm = Annotated[str | None, Query(
     description="the table's name once more: without it a table that holds rows is not dropped", examples=["flights"],
@@ -39,37 +39,37 @@ def router(context: ApiContext) -> APIRouter:
             200: api.answer("an equal table exists already", examples.TABLE),
         }, 409, *_WRITE_PROBLEMS),
     )
-    async def create_table(request: Request) -> Response:
+    async def create_table(request: Request, int64: Int64 = "number") -> Response:
         body, mark = await _change(request, context)
         schema, created = await tables.create(body, mark)
-        return json_answer(to_public(schema), 201 if created else 200)
+        return json_answer(_shown(schema, int64), 201 if created else 200)
 
     @routes.get(
         "", operation_id="listTables", summary="List the tables",
         responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
-    async def list_tables(dropped: Dropped = False) -> Response:
-        shown = TableList([to_public(schema) for schema in tables.all()])
+    async def list_tables(dropped: Dropped = False, int64: Int64 = "number") -> Response:
+        shown = TableList([_shown(schema, int64) for schema in tables.all()])
         if dropped:
-            shown.dropped = [_kept(table, until_ms) for table, until_ms in tables.dropped()]
+            shown.dropped = [_kept(table, until_ms, int64) for table, until_ms in tables.dropped()]
         return json_answer(shown)
 
     @routes.get(
         "/{table}", operation_id="getTable", summary="Show a table",
         responses=api.answers({200: api.answer("the table", examples.TABLE, headers=SCHEMA)}, 404, 421, 503),
     )
-    async def get_table(table: TableName) -> Response:
+    async def get_table(table: TableName, int64: Int64 = "number") -> Response:
         codec = context.codec(decoded_part(table))
-        return json_answer(to_public(codec.schema), 200, schema_header(codec))
+        return json_answer(_shown(codec.schema, int64), 200, schema_header(codec))
 
     @routes.patch(
         "/{table}", operation_id="alterTable", summary="Add, drop or rename columns; change replication or history",
         openapi_extra=api.body(api.ref(TableChange), examples.TABLE_CHANGE) | api.headers("Idempotency-Key"),
         responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def alter_table(table: TableName, request: Request) -> Response:
+    async def alter_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
         changes, mark = await _change(request, context)
-        return json_answer(to_public(await tables.alter(decoded_part(table), changes, mark)))
+        return json_answer(_shown(await tables.alter(decoded_part(table), changes, mark), int64))
 
     @routes.delete(
         "/{table}", operation_id="dropTable",
@@ -87,15 +87,19 @@ def router(context: ApiContext) -> APIRouter:
         summary="Restore a dropped table and its rows, as long as they are kept", openapi_extra=api.headers("Idempotency-Key"),
         responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
     )
-    async def restore_table(table: TableName, request: Request) -> Response:
+    async def restore_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
         head = await head_once_whole(request, context)
-        return json_answer(to_public(await tables.restore(decoded_part(table), request_mark(head, b""))))
+        return json_answer(_shown(await tables.restore(decoded_part(table), request_mark(head, b"")), int64))
 
     return routes
 
 
-def _kept(table: TableSchema, until_ms: int) -> KeptTableDocument:
-    shown, (dropped_at, kept_until) = to_public(table), (
+def _shown(schema: TableSchema, int64: str) -> TableDocument:
+    return to_public(schema, int64_text=int64 == "string")
+
+
+def _kept(table: TableSchema, until_ms: int, int64: str) -> KeptTableDocument:
+    shown, (dropped_at, kept_until) = _shown(table, int64), (
         datetime.fromtimestamp(ms / 1000, UTC) for ms in (table.dropped_ms or 0, until_ms)
     )
     return KeptTableDocument(

@@ -15,7 +15,7 @@ from tests.gateway.door_client import ROWS, DoorClient, problem
 from twinlog import errors
 from twinlog.problem_documents import error_from_problem
 
-COUNTS = {
+COUNTS: dict[str, Any] = {
     "name": "counts",
     "columns": [{"name": "k", "type": "int64"}, {"name": "n", "type": "int64"}, {"name": "small", "type": "int32"}],
     "primary_key": ["k"],
@@ -98,4 +98,36 @@ async def test_int64_is_taken_and_answered_as_text(door: DoorClient, number: int
     assert sent_back.status_code == 200, sent_back.text
     problem(await door.http.put(path, json={"n": "1.0"}), 422, "invalid-input", column="n")
     problem(await door.http.put(path, json={"small": "7"}), 422, "invalid-input", column="small")
+    problem(await door.http.get(path, params={"int64": "text"}), 422, "invalid-input")
+
+
+async def test_defaults_of_int64_columns_follow_the_rule_of_rows(door: DoorClient) -> None:
+    asked, path = {"int64": "string"}, "/v1/tables/counts"
+    columns = [
+        *COUNTS["columns"], {"name": "since", "type": "int64", "default": str(INEXACT)},
+        {"name": "few", "type": "int32", "default": 7},
+    ]
+    number, text = [None, None, None, INEXACT, 7], [None, None, None, str(INEXACT), 7]
+
+    def defaults(document: dict[str, Any]) -> list[Any]:
+        return [column["default"] for column in document["columns"]]
+
+    made = await door.http.post("/v1/tables", json={**COUNTS, "columns": columns}, params=asked)
+    assert (made.status_code, defaults(made.json())) == (201, text)
+    again = await door.http.post("/v1/tables", json=made.json())
+    assert (again.status_code, defaults(again.json())) == (200, number), "what was answered as text is the same table"
+    assert defaults((await door.http.get(path, params=asked)).json()) == text
+    listed = (await door.http.get("/v1/tables", params=asked)).json()["tables"]
+    assert text in [defaults(document) for document in listed]
+    added = {"add": [{"name": "last", "type": "int64", "default": str(LAST)}]}
+    altered = await door.http.patch(path, json=added, params=asked)
+    assert (altered.status_code, defaults(altered.json())) == (200, [*text, str(LAST)])
+    assert defaults((await door.http.get(path)).json()) == [*number, LAST]
+    assert (await door.http.delete(path, params={"confirm": "counts"})).status_code == 204
+    kept = (await door.http.get("/v1/tables", params={"dropped": "true", **asked})).json()["dropped"]
+    assert [defaults(document) for document in kept] == [[*text, str(LAST)]]
+    restored = await door.http.post(f"{path}:restore", params=asked)
+    assert defaults(restored.json()) == [*text, str(LAST)]
+    wrong = {"add": [{"name": "more", "type": "int64", "default": "1.0"}]}
+    problem(await door.http.patch(path, json=wrong), 422, "invalid-input")
     problem(await door.http.get(path, params={"int64": "text"}), 422, "invalid-input")
