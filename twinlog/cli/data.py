@@ -229,6 +229,7 @@ def scan(
     limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many rows; 0: all.")] = 20,
     as_of: Annotated[str, typer.Option("--as-of", help="A version, or a time such as 2013-01-01T05:00:00Z.")] = "",
     reverse: Annotated[bool, typer.Option("--reverse", help="From the end.")] = False,
+    snapshot: Annotated[bool, typer.Option("--snapshot", help="All rows as of the moment at which the scan begins.")] = False,
     deadline_s: DeadlineOption = 10.0, as_json: JsonOption = False,
 ) -> None:
     """Read rows in key order."""
@@ -238,7 +239,7 @@ def scan(
         rows = client.scan(
             table, start=_key(start) if start else None, end=_key(end) if end else None,
             where=[_condition(text, types) for text in where or ()], columns=columns.split(",") if columns else None,
-            as_of=as_of or None, reverse=reverse, page_rows=min(limit, 1000) or 1000,
+            as_of=as_of or None, reverse=reverse, snapshot=snapshot, page_rows=min(limit, 1000) or 1000,
         )
         if as_json:
             for row in islice(rows, limit or None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from gateway.demo.files import write_files
 from tests.gateway.cli.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
 from twinlog import Client
+from twinlog.cli import data
 from twinlog.errors import Conflict
 from twinlog.flow import Patience
 from twinlog.sites import who
@@ -249,6 +250,28 @@ def test_rows_go_in_and_out(run: Run, sites: TwoSites) -> None:
     assert run("tables", "things", "--dropped").exit_code == 2
     assert run("get", "things", "1").exit_code == 0
     assert run("restore-table", "things").exit_code == 1, "it is there"
+
+
+@pytest.mark.parametrize(("option", "last"), [(["--snapshot"], "before"), ([], "after")])
+def test_a_scan_shows_one_moment_where_it_is_asked_for(
+    run: Run, sites: TwoSites, monkeypatch: pytest.MonkeyPatch, option: list[str], last: str
+) -> None:
+    """The last row changes once the first page, of 1,000 rows, is there."""
+    rows_max, shown = 1001, data._shown
+    with Client(sites.address, Patience(deadline_s=60)) as client:
+        client.create_table(TABLE)
+        rows = [{"id": number, "name": "before"} for number in range(rows_max)]
+        client.mutate("things", [{"op": "upsert", "row": row} for row in rows])
+
+        def change_and_show(row: Mapping[str, Any]) -> dict[str, Any]:
+            if row["id"] == 0:
+                client.put("things", rows_max - 1, {"name": "after"})
+            return shown(row)
+
+        monkeypatch.setattr(data, "_shown", change_and_show)
+        lines = run("scan", "things", "--limit", "0", "--json", "--deadline", "60", *option).stdout.splitlines()
+    assert len(lines) == rows_max
+    assert json.loads(lines[-1])["name"] == last
 
 
 def test_deleting_the_row_of_two_dots_deletes_that_row(run: Run, sites: TwoSites) -> None:
