@@ -195,8 +195,10 @@ class PostgresServer:
 
 def _children(pid: int) -> list[int]:
     """Returns the child processes of our own server: a postmaster that is killed leaves its children to find that out."""
-    listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in listed.read_text().split()] if listed.exists() else []
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def _owner() -> dict[str, str]:

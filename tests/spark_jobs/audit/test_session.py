@@ -18,7 +18,7 @@ def listening():
     inodes = set()
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) in family(os.getpid()):
-            for descriptor in (process / "fd").iterdir():
+            for descriptor in entries(process / "fd"):
                 try:
                     target = os.readlink(descriptor)
                 except OSError:
@@ -31,10 +31,21 @@ def listening():
             if parts[3] == "0A" and parts[9] in inodes:
                 yield parts[1].rpartition(":")[0]
 
+def entries(folder):
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:  # a process that has ended meanwhile
+        return []
+
+def children(task):
+    try:
+        return [int(child) for child in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+        return []
+
 def family(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    threads = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
-    return {pid}.union(*(family(child) for child in threads)) if threads else {pid}
+    found = [child for task in entries(Path(f"/proc/{pid}/task")) for child in children(task)]
+    return {pid}.union(*(family(child) for child in found))
 
 with own_session("local[2]", "probe", {}) as spark:
     assert spark.range(5).rdd.map(lambda row: row.id).collect() == [0, 1, 2, 3, 4]
