@@ -21,8 +21,8 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench bench-failover fuzz simulate bugs simulate-coverage story audit audit-story \
-	log-story postgres hdfs lock
+.PHONY: help setup run test check fmt bench bench-failover bench-hostile fuzz simulate bugs simulate-coverage story audit \
+	audit-story log-story postgres hdfs lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ bench: setup ## throughput and latency, sync against async, into out/ (DFS=hdfs,
 
 bench-failover: setup ## from SIGKILL of the active to the first write at the other site (DFS=hdfs, ARGS="--rows 20000 --times 5")
 	@$(BIN)/python -m bench.failover --dfs $(DFS) $(ARGS)
+
+bench-hostile: setup ## what one hostile client does to everybody else (ARGS='--only "coded bombs" --seconds 15')
+	@$(BIN)/python -m bench.hostile.run $(ARGS)
 
 fuzz: setup ## the hot path against the plain routes, 40,000 requests of another seed each time (ARGS="--requests 400000 --seed 7")
 	@$(BIN)/python -m tests.gateway.http.differential $(ARGS)

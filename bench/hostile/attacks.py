@@ -128,6 +128,36 @@ async def arrow_bombs(port: int, answers: Answers) -> None:
     await _again(4, lambda: _send(port, [head, body], answers))
 
 
+def coded_bomb(coding: str, body_bytes: int) -> bytes:
+    """A batch of one row with an unknown column, `body_bytes` long once its coding is taken off; a thousandth with it."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, coding) as stream:
+        for piece in _pieces(b"", body_bytes, b'{"mutations":[{"op":"upsert","row":{"id":1,"nope":"', b'"}}]}'):
+            stream.write(piece)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+async def _coded(port: int, answers: Answers, count: int, sizes: Iterable[int]) -> None:
+    """`count` clients at once for each coding and size."""
+    async with asyncio.TaskGroup() as group:
+        for coding in ("gzip", "zstd"):
+            for size in sizes:
+                body = await asyncio.to_thread(coded_bomb, coding, size)
+                more = f"content-encoding: {coding}\r\ncontent-length: {len(body)}\r\n"
+                parts = [_head("POST", f"/v1/tables/{TABLE}/rows:mutate", JSON, more), body]
+                group.create_task(_again(count, lambda parts=parts: _send(port, parts, answers)))  # type: ignore[misc]
+
+
+async def coded_bombs(port: int, answers: Answers) -> None:
+    """Batches with a content coding, forty at once: gzip and zstd, of 256 MiB, and of 30 MiB, which one alone may have."""
+    await _coded(port, answers, 10, (30 * MIB, 256 * MIB))
+
+
+async def few_coded_bombs(port: int, answers: Answers) -> None:
+    """One of 30 MiB in each coding at a time: both find room in the budget, so that they are expanded without a pause."""
+    await _coded(port, answers, 1, (30 * MIB,))
+
+
 async def endless_bodies(port: int, answers: Answers) -> None:
     """40 batches whose last byte never comes: half of them of a given length, half in chunks."""
     path, size = f"/v1/tables/{TABLE}/rows:mutate", 30 * MIB
@@ -192,6 +222,7 @@ async def dry_runs(port: int, answers: Answers) -> None:
 
 ATTACKS: dict[str, Attack] = {
     "large rows": large_rows, "refused rows": refused_rows, "refused batches": refused_batches, "many values": many_values,
-    "arrow bombs": arrow_bombs, "endless bodies": endless_bodies, "endless trailers": endless_trailers,
-    "idle connections": idle_connections, "dry runs": dry_runs,
+    "arrow bombs": arrow_bombs, "coded bombs": coded_bombs, "few coded bombs": few_coded_bombs,
+    "endless bodies": endless_bodies, "endless trailers": endless_trailers, "idle connections": idle_connections,
+    "dry runs": dry_runs,
 }
