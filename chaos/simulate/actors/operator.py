@@ -156,7 +156,8 @@ class Operator:
                 self.command("failover", OTHER[site], accept_data_loss=state.mode == "async" and self._is_empty(site))
                 return True
             if state is not None and state.active == site and self._gives_way(site):
-                self.command("failover", OTHER[site])
+                # what an asynchronous active alone acknowledged was on that disk, and nobody has a newer copy of it
+                self.command("failover", OTHER[site], accept_data_loss=state.mode == "async")
                 return True
             life = self._world.alive(site)
             if life is None or life.operations is None or life.site is None:

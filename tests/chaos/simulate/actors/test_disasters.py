@@ -177,6 +177,18 @@ def test_a_closed_active_with_an_older_storage_gives_way_by_the_command_that_it_
     assert [each.site for each in result.history.opened] == ["a", "b"]
 
 
+def test_an_asynchronous_active_with_an_older_disk_gives_way_by_a_failover_that_accepts_the_loss() -> None:
+    """Nobody has a newer copy of what it alone acknowledged, and its own message names the failover (12007244)."""
+    knobs = "knob policy available\nknob lease_s 0.5\nknob noop_interval_s 0.15\nknob degrade_after_s 3.0\n"
+    knobs += "knob op_interval_s 0.07\nknob link_s 0.02\nknob link_jitter 0.1\nknob loss 0.005\nknob monitor act\n"
+    faults = "at 0.491 disk-back b for 2.014\nat 0.799 switchover a\nat 1.294 failover b\nat 3.246 resync active\n"
+    faults += "at 3.766 fail-append b how all\nat 5.203 crash a for 5.981\nat 5.439 slow-disk active for 2.896\n"
+    drift = "knob drift_a 0.04\nknob drift_b 0.04\n"
+    seed = "seed 12007244\nworkload scanning\nclients 4\noperations 201\n"
+    result = _clean(parse(f"{seed}{knobs}{drift}{faults}"))
+    assert [each.site for each in result.history.opened] == ["a", "b", "a"]
+
+
 def test_a_closed_active_that_lacks_records_is_not_degraded_so_that_the_other_site_takes_over_without_a_loss() -> None:
     """Degraded, it could not open either, and every failover was refused (23382)."""
     knobs = "knob coordinator False\nknob lease_s 2.0\nknob noop_interval_s 0.6\nknob flush_interval_s 0.1\n"
