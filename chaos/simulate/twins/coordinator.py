@@ -39,9 +39,11 @@ class SimRegister:
         return self.history[-1] if self.history else None
 
     def says_sync(self, epoch: int, active: str) -> bool:
-        value = self.value
+        value, forgotten = self.value, self._before_return
         if self._went_back():
             return False  # what it forgot may say otherwise
+        if forgotten is not None and (forgotten.epoch, forgotten.active, forgotten.mode) == (epoch, active, "async"):
+            return False  # changes since then do not bring back that the active of this epoch downgraded
         return value is not None and (value.epoch, value.active, value.mode) == (epoch, active, "sync")
 
     @property
