@@ -82,7 +82,7 @@ async def _send_for_ever(client: socket.socket) -> None:
 
 
 async def test_a_server_that_stops_does_not_wait_for_those_that_linger() -> None:
-    """One that was refused in the middle of its body ends at once, though it may linger for an hour, and those under way too."""
+    """One that was refused in the middle of its body ends at once, though it may linger for an hour, as others may."""
     async with asyncio.timeout(60):
         async with served_door(limits=ConnectionLimits(request_read_s=3600), graceful_shutdown_s=3600) as door:
             reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
