@@ -103,6 +103,10 @@ class BodyHold:
         self._bytes += size
         self._budget.count(size)
 
+    def give_back(self, size: int) -> None:
+        """Counts `size` bytes less: those of the room that were not needed."""
+        self.add(-size)
+
     def release(self) -> None:
         if self._bytes:
             size, self._bytes = self._bytes, 0

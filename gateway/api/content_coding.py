@@ -1,7 +1,8 @@
 """Content codings: bodies that come compressed, and answers that leave so, with gzip or zstd.
 
-What always holds: a body is expanded piece by piece; each piece is counted in the budget of bodies before it is made, and no
-more is made than its path takes; few are expanded at once. An answer is compressed only where it is long and the request
+What always holds: a body is expanded piece by piece; room for all that its path takes is counted in the budget of bodies before
+more than a small body is made, so that bodies wait for one another in order and never for the rest of each other's room; few
+are expanded at once. An answer is compressed only where it is long and the request
 accepts that; what was compressed has another ETag, and says that it depends on Accept-Encoding. Events are left alone.
 """
 
@@ -12,6 +13,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache
 from io import BytesIO
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from starlette.exceptions import HTTPException
@@ -57,32 +59,34 @@ class Expander:
 
         Raises TooLarge where it becomes more than `bytes_max`, Overloaded where `hold` gets no room, MalformedBody.
         """
+        whole = BytesIO()
+        try:
+            with pa.CompressedInputStream(pa.BufferReader(body), coding) as stream:
+                while whole.tell() < SMALL_BODY_BYTES and (part := stream.read(SMALL_BODY_BYTES - whole.tell())):
+                    whole.write(part)
+                if whole.tell() == SMALL_BODY_BYTES:
+                    await self._expand(stream, whole, bytes_max, len(body), hold)
+        except (OSError, pa.ArrowException) as error:
+            raise MalformedBody(f"the body cannot be expanded as {coding}: {error}; send it whole and well-formed") from error
+        if whole.tell() > bytes_max:
+            raise body_too_large(bytes_max)
+        return whole.getvalue()
+
+    async def _expand(self, stream: Any, whole: BytesIO, bytes_max: int, body_bytes: int, hold: BodyHold) -> None:
+        """Appends the rest of `stream` to `whole`, up to a little more than `bytes_max`."""
+        room = max(0, bytes_max - body_bytes)  # the body as it came is counted already
+        await hold.take(room)
         try:
             async with asyncio.timeout(WAIT_S):
                 await self._turns.acquire()
         except TimeoutError as error:
             raise Overloaded("too many compressed bodies at once: nothing was done, try again", retry_after_s=1) from error
         try:
-            return await _expanded(body, coding, bytes_max, hold)
+            while whole.tell() <= bytes_max and (part := await asyncio.to_thread(stream.read, _STEP_BYTES)):
+                whole.write(part)
         finally:
             self._turns.release()
-
-
-async def _expanded(body: bytes, coding: str, bytes_max: int, hold: BodyHold) -> bytes:
-    whole, size = BytesIO(), 0
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(body), coding) as stream:
-            part = stream.read(SMALL_BODY_BYTES)
-            while part:
-                size += len(part)
-                if size > bytes_max:
-                    raise body_too_large(bytes_max)
-                whole.write(part)
-                await hold.take(_STEP_BYTES)
-                part = await asyncio.to_thread(stream.read, _STEP_BYTES)
-    except (OSError, pa.ArrowException) as error:
-        raise MalformedBody(f"the body cannot be expanded as {coding}: {error}; send it whole and well-formed") from error
-    return whole.getvalue()
+        hold.give_back(max(0, room - whole.tell()))
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from gateway.api import body_budget, content_coding
 from gateway.api.body_budget import BodyBudget
 from gateway.api.content_coding import CODINGS, Expander, accepted_coding
 from gateway.service.http_settings import HttpSettings
@@ -18,7 +20,7 @@ from twinlog.errors import MalformedBody, Overloaded, TooLarge
 
 UA1 = {"carrier": "UA", "flight": 1}
 LONG = {"note": "a long note, and again, " * 500}
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 WRITES: list[tuple[str, str, Any]] = [
     ("PUT", f"{ROWS}/UA,1", LONG), ("PATCH", f"{ROWS}/UA,0", {"note": "changed"}),
     ("POST", f"{ROWS}:mutate", {"mutations": [{"op": "upsert", "row": {**UA1, **LONG}}]}),
@@ -98,33 +100,47 @@ async def test_a_body_that_becomes_too_much_is_refused(coding: str) -> None:
         assert door.app.context.bodies.held_bytes == 0
 
 
-class Counting:
-    """A place in the budget that counts, and refuses what is above `room`."""
-
-    def __init__(self, room: int) -> None:
-        self.taken, self._room = 0, room
-
-    async def take(self, size: int) -> None:
-        self.taken += size
-        if self.taken > self._room:
-            raise Overloaded("no room")
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_no_more_is_made_than_there_is_room_for_and_allowed(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_budget, "WAIT_S", 0.05)
+    bomb = compressed(bytes(256 * MIB), coding)
+    budget = BodyBudget(96 * MIB)
+    hold = budget.hold()
+    with pytest.raises(TooLarge):
+        await Expander().expanded(bomb, coding, 16 * MIB, hold)
+    assert budget.held_bytes <= 16 * MIB
+    with pytest.raises(Overloaded):
+        await Expander().expanded(bomb, coding, 63 * MIB, hold)
+    hold.release()
+    assert await Expander().expanded(bomb[:0], coding, MIB, hold) == b""
+    assert await Expander().expanded(compressed(b"x" * MIB, coding) * 2, coding, 2 * MIB, hold) == b"x" * 2 * MIB
+    assert 2 * MIB - 64 * KIB < budget.held_bytes <= 2 * MIB
+    with pytest.raises(MalformedBody):
+        await Expander().expanded(compressed(b"x" * MIB, coding)[:-9], coding, 2 * MIB, hold)
+    hold.release()
+    assert budget.held_bytes == 0
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-async def test_no_more_is_made_than_is_counted_and_allowed(coding: str) -> None:
-    bomb = compressed(bytes(256 * MIB), coding)
-    hold = Counting(room=1 << 40)
-    with pytest.raises(TooLarge):
-        await Expander().expanded(bomb, coding, MIB, hold)  # type: ignore[arg-type]
-    assert hold.taken < 2 * MIB
-    with pytest.raises(Overloaded):
-        await Expander().expanded(bomb, coding, 512 * MIB, Counting(room=2 * MIB))  # type: ignore[arg-type]
-    free = BodyBudget(96 * MIB).hold()
-    assert await Expander().expanded(bomb[:0], coding, MIB, free) == b""
-    assert await Expander().expanded(compressed(b"x" * MIB, coding) * 2, coding, 2 * MIB, free) == b"x" * 2 * MIB
-    with pytest.raises(MalformedBody):
-        await Expander().expanded(compressed(b"x" * MIB, coding)[:-9], coding, 2 * MIB, free)
-    free.release()
+async def test_large_bodies_wait_for_one_another_and_none_is_refused(coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of four that came at once had a part of the room before, and waited for the rest until most were refused."""
+    monkeypatch.setattr(body_budget, "WAIT_S", 30.0)
+    monkeypatch.setattr(content_coding, "WAIT_S", 30.0)
+    body = compressed(b"x" * 30 * MIB, coding)
+    budget, expander = BodyBudget(96 * MIB), Expander()
+
+    async def sent() -> int:
+        hold = budget.hold()
+        await hold.take(len(body))
+        try:
+            size = len(await expander.expanded(body, coding, 32 * MIB, hold))
+            assert budget.held_bytes <= 64 * MIB
+            return size
+        finally:
+            hold.release()
+
+    assert await asyncio.gather(*(sent() for _ in range(4))) == [30 * MIB] * 4
+    assert (budget.held_bytes, budget.refused) == (0, 0)
 
 
 @pytest.mark.parametrize(("accepts", "coding"), [
