@@ -1,7 +1,7 @@
 """`python -m bench.cpu --dfs hdfs`: how much CPU one write takes, by process and thread, and what else it waits for.
 
 One pair, synchronous, single-row writes over `--connections`. CPU is what the kernel counts for each thread before and after
-(/proc, ticks of 10 ms, so only the sums of some seconds tell anything): it depends little on what else the machine does, unlike
+(/proc, ticks of 10 ms, so only the sums of some seconds mean anything): it depends little on what else the machine does, unlike
 the latencies beside it. Threads of one name are added up.
 """
 

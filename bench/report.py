@@ -32,7 +32,7 @@ def show(document: dict[str, Any], console: Console) -> None:
                   "remote: an append to the remote log, until it is durable there[/]")
     for line in document["cases"]:
         if failed := line["sync"]["failures"] + line["async"]["failures"]:
-            console.print(f"[red]{line['case']}: {failed} requests failed; bench.json tells how[/]")
+            console.print(f"[red]{line['case']}: {failed} requests failed; bench.json shows how[/]")
     console.print(pauses(document["cases"]))
     if document["growth"]:
         _show_growth(document["growth"], console)

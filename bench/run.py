@@ -1,7 +1,7 @@
 """`make bench`: one pair, every case in both modes, into out/bench.json, out/bench.png and a table on the terminal.
 
 The load generator shares the machine with both sites, so the figures are those of the whole; they are for comparing modes
-and releases on one machine, not machines. The method is told in docs/performance.md.
+and releases on one machine, not machines. docs/performance.md has the method.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ TWINLOG = [sys.executable, "-m", "twinlog"]
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("tools.audit_demo", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dir", type=Path, default=Path("demo-audit"), help="kept: the next run goes on with it")
+    parser.add_argument("--dir", type=Path, default=Path("demo-audit"), help="kept: the next run continues with it")
     parser.add_argument("audit", nargs="*", help="more of `twinlog audit run`, after --")
     options = parser.parse_args(arguments)
     folder = options.dir.resolve()

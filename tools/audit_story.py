@@ -1,10 +1,10 @@
-"""The audit's proof: four rows of site b are spoilt under its storage; compare tells exactly these, repair mends them.
+"""The audit's proof: four rows of site b are spoilt under its storage; compare reports exactly these, repair restores them.
 
 Real processes and the real input, with the commands an operator would type; everything is stopped at the end. It prints what
 it does, and exits non-zero when anything is found that was not planted, or not found that was. Needs Java 17.
 
 With --writes-per-s, from the first comparison to the last, rows of the same table are changed, made and deleted at that rate:
-all but those that are spoilt later. Each comparison is told with the rows that were acknowledged while it ran.
+all but those that are spoilt later. Each comparison is shown with the rows that were acknowledged while it ran.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def told(tell: Callable[[Story], None], rows: int, done: str) -> int:
-    """The exit code of a story that is told of a new pair in a folder of its own; `done` is said at its end. `rows`: 0: all."""
+    """The exit code of a story that is played on a new pair in its own folder; `done` is said at its end. `rows`: 0: all."""
     with tempfile.TemporaryDirectory(prefix="twinlog-audit-") as folder:
         first, second = free_ports(2)
         story = Story(Path(folder), {"a": first, "b": second}, 0, rows)
@@ -112,7 +112,7 @@ def _writes(story: Story, writes_per_s: int) -> Writes:
 
 
 def _compare(story: Story, writes: Writes | None, expected: int) -> Path:
-    """Run it, and tell what was written meanwhile. Raises StoryFailed when the writes did not go on."""
+    """Run it, and show what was written meanwhile. Raises StoryFailed when the writes stopped."""
     begin_s = time.monotonic()
     found = run_audit(story, "compare", expected)
     if writes is not None:

@@ -1,7 +1,7 @@
 """Writes that do not stop while something is audited: rows of a table changed, made and deleted, at a rate, from a thread.
 
 What always holds: of every five writes three change a row, one makes one, and one deletes a row that was made before; a batch
-counts once it is acknowledged, with its time, so what was written during an audit can be told afterwards; a write that fails
+counts once it is acknowledged, with its time, so what was written during an audit is known afterwards; a write that fails
 for good is raised by the next question, never swallowed.
 """
 

@@ -1,4 +1,4 @@
-"""The log audit's proof: a gap, a duplicate and a damaged CRC in the logs of a pair are told with file and offset, no more is.
+"""The log audit's proof: a gap, a duplicate and a damaged CRC in a pair's logs are reported with file and offset, and no more.
 
 The log is the one that a real pair wrote while the real input was loaded; site b's gateway was stopped before, so that nothing
 of it was trimmed. It prints what it does, and exits non-zero when anything is found that was not planted, or not found that

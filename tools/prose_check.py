@@ -2,9 +2,10 @@
 
 A reader who meets a name wants to know what it does or holds. "Returns the first sequence that is missing" says that;
 "What is missing" leaves the verb to him. That rule looks at the first word only; tests are read like the product.
-The docstrings and messages of the product and of chaos/ use the verbs of the field, and not the words in INSTEAD. So does the
-prose of README.md, CHANGELOG.md and docs/, in lines of at most WIDTH characters. There, code and tables may be as wide as they
-must be, and the address of a link does not count. Code in backticks may hold any word, since it names something.
+The docstrings and messages of the product, of chaos/, tools/ and bench/ use the verbs of the field, and not the words in
+INSTEAD. So does the prose of README.md, CHANGELOG.md and docs/, in lines of at most WIDTH characters. There, code and tables
+may be as wide as they must be, and the address of a link does not count. Code in backticks may hold any word, since it names
+something.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ FRAGMENTS = frozenset((
     "Of", "What", "Whether", "How", "For", "Why", "Where", "When", "Who", "Whom", "Whose", "Which", "With", "Without",
 ))
 PRODUCT = frozenset(("twinlog", "gateway", "storage", "remote_log", "switchover", "spark_jobs"))
-SPOKEN = PRODUCT | {"chaos"}
+SPOKEN = PRODUCT | {"chaos", "tools", "bench"}
 INSTEAD = {
     "tell": "report, show, say", "tells": "reports, shows, says", "told": "reported, shown, known", "mend": "repair",
     "mends": "repairs", "mended": "repaired", "go on": "continue", "goes on": "continues", "went on": "continued",
     "of which": "whose, with", "of whom": "whose, with",
 }
+ITSELF = Path("tools/prose_check.py")
 WIDTH = 128
 _ANY = "|".join(word.replace(" ", r"\s+") for word in sorted(INSTEAD, key=len, reverse=True))
 _WORDS = re.compile(rf"\b({_ANY})\b", re.IGNORECASE)
@@ -80,7 +82,7 @@ def main(root: Path = ROOT) -> int:
     for path in repository_files(root, ".py"):
         source = (root / path).read_text(encoding="utf-8")
         found += fragments(str(path), source)
-        if path.parts[0] in SPOKEN:
+        if path.parts[0] in SPOKEN and path != ITSELF:
             found += riddles(str(path), source)
     for path in repository_files(root, ".md"):
         if path.parts[0] == "docs" or str(path) in ("README.md", "CHANGELOG.md"):

@@ -83,7 +83,7 @@ def functions_of(source: str) -> dict[int, str]:
 
 
 def gaps(source: str, statements: Iterable[int], missing: Iterable[int]) -> tuple[Gap, ...]:
-    """The functions with statements that were not run, in the order of the file. A range goes on as long as no statement that
+    """The functions with statements that were not run, in the order of the file. A range continues as long as no statement that
     was run, and none of another function, lies between. `statements`: the line on which each begins."""
     names, lacking = functions_of(source), set(missing)
     found: dict[str, list[tuple[int, int]]] = {}

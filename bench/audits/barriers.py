@@ -2,7 +2,7 @@
 
     python -m bench.audits.barriers [--rows 1000000] [--writers 16] [--times 7]
 
-What is told, in milliseconds: `answer`, from the request for a barrier to its answer; `gap`, the longest time without any
+The figures, in milliseconds: `answer`, from the request for a barrier to its answer; `gap`, the longest time without any
 acknowledgement around it; `usual`, the longest such time in stretches of the same length without a barrier; `other site`, until
 that one holds its snapshot too. Idle there are no acknowledgements, so a single write is sent behind the barrier: `write`.
 """

@@ -3,8 +3,8 @@
 Two RocksDB storages are filled by the product's engine with all flights, scaled by years that are put behind each other. Both
 keep a snapshot, four faults are planted in one (a row missing, stale, extra, one with a bit of a column flipped), and the audit
 must find exactly these. The alternative is what one writes first: both tables as typed rows, in the same Spark, joined by a
-full outer join and compared column by column; reading the rows as typed ones (written as Parquet) and the join are told apart.
-The rounds are interleaved; at the end medians and spreads are told.
+full outer join and compared column by column; reading the rows as typed ones (written as Parquet) and the join are two figures.
+The rounds are interleaved; the end shows medians and spreads.
 """
 
 from __future__ import annotations

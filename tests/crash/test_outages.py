@@ -60,6 +60,7 @@ def test_advise_says_failover_for_a_killed_active(tmp_path: Path) -> None:
         assert advice.exit_code == 1
         for words in ("failover to b", "twinlog failover --to b", "site b: it can take over"):
             assert words in advice.output, advice.output
+        assert "not yet" not in advice.output, "it looked for as long as silence must last before it means anything"
         assert invoke("failover", "--to", "b", "--yes", "--config", config).exit_code == 0
         pair.check("b")
 

@@ -29,7 +29,7 @@ _trim = Trimmer.trim
 _sink_position = Sink._position
 _EARLY = "early"
 DISK = ("crash", "fail-sync", "hang-disk", "failover", "degrade")
-TORN = ("crash", "hang-disk", "fail-append", "failover")
+FLIPPED = ("fail-append", "failover")  # bits are wrong in what failed, and a takeover reads it; 5 of 40 seeds find a reader
 DFS = ("cut", "fail-append", "hang-dfs", "dfs-down", "failover")
 POWER = ("crash-dfs",)
 
@@ -113,8 +113,8 @@ BUGS = (
         ("two_copies", "liveness"), 0, 20, ((CommitCore, "local_failed", _same_sequence_again),), DISK,
     ),
     Bug(
-        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 72, 10,
-        ((storage.log.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), TORN,
+        "ignore-crc", "Frames are read whatever their CRC says.", "P5", ("two_copies", "linearizable", "liveness"), 22, 10,
+        ((storage.log.frame, "crc32c", SimpleNamespace(crc32c=lambda data, value=0: 0)),), FLIPPED,
     ),
     Bug(
         "trim-at-applied", "The standby reports what it has applied as durable, and the logs are trimmed there.", "P9",

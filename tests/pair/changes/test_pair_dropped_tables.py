@@ -11,7 +11,7 @@ from gateway.service.tables import TableSettings
 from storage.rows.codec import RowCodec
 from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, open_pair, put, rows, site
-from twinlog.errors import Conflict, NotFound
+from twinlog.errors import Conflict, InvalidInput, NotFound
 
 
 def stored_tables(pair: Pair, name: str) -> set[int]:
@@ -52,6 +52,22 @@ async def put_with(pair: Pair, old: object) -> None:
 
     row = RowCodec(old).encode_json_row({"k": 9, "v": "x"})  # type: ignore[arg-type]
     await pair.running["a"].service.rows.write(WriteRequest(old, [Mutation("upsert", *row)]))  # type: ignore[arg-type]
+
+
+async def test_a_table_with_rows_is_dropped_only_by_its_name_said_twice(tmp_path: Path) -> None:
+    """A key that a client folds away on its way, as `..`, leaves a drop of the table behind."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        tables = pair.running["a"].service.tables
+        with pytest.raises(Conflict, match="confirm=t"):
+            await tables.drop("t")
+        with pytest.raises(InvalidInput):
+            await tables.drop("t", confirm="u")
+        assert await rows(pair, "a") == {1: "x"}
+        await put(pair, "a", 1, "", op="delete")
+        await tables.drop("t")
+        with pytest.raises(NotFound):
+            tables.get("t")
 
 
 async def test_it_is_purged_at_both_sites_once_its_time_is_over(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,13 @@ async def take_over(pair: Pair) -> None:
     pair.cut = False
 
 
-def quarantined_keys(pair: Pair, name: str) -> list[str]:
+def quarantined(pair: Pair, name: str) -> list[dict[str, Any]]:
     manifests = [json.loads(path.read_text()) for path in sorted((pair.root / name / "quarantine").glob("*.json"))]
-    return [key["key"] for manifest in manifests for key in manifest["keys"]]
+    return [key for manifest in manifests for key in manifest["keys"]]
+
+
+def quarantined_keys(pair: Pair, name: str) -> list[str]:
+    return [key["key"] for key in quarantined(pair, name)]
 
 
 async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quarantine(tmp_path: Path) -> None:
@@ -66,6 +71,8 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         await pair.until(lambda: pair.running["a"].operations.running_id is None)
         assert len(deleted) > 2
         assert len(set(quarantined_keys(pair, "a"))) == 20
+        named = {(one["name"], one["row"]) for one in quarantined(pair, "a")}
+        assert named == {("t", str(key)) for key in range(20)}, "for a person, who knows neither ids nor bytes"
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "succeeded"
         assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
 

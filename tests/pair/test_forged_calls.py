@@ -1,0 +1,56 @@
+"""Forged calls of the other site at the doors of two whole sites: whoever makes one changes nothing at either of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.simulate.actors.lies import LIES, Victim
+from remote_log.replication.messages import pack_history
+from storage.rows.schema import decode_schema
+from tests.pair.pair import OTHER, Pair
+from tests.pair.pair_rig import caught_up, holds, open_pair, put, rows, site
+from twinlog.errors import TwinlogError
+
+
+async def victim_of(pair: Pair, name: str) -> Victim:
+    """All that its liar can know of a site; no row of it is missing at the other one."""
+    one = site(pair, name)
+    engine = one.parts.engine
+    (number, data), = engine.applied.schemas().items()
+    row = (await engine.scan(number, None, None, reverse=False, limit=1))[0]
+    return Victim(
+        one.sink.followed_epoch or one.epoch, name, OTHER[name], one.sink.point, decode_schema(data),
+        (number, row.key, row.value), pack_history(engine.applied.epochs), one.parts.clock.wall_ms(),
+    )
+
+
+async def state_of(pair: Pair, name: str) -> tuple[Any, ...]:
+    """All of a site that a lie could change; what an idle pair logs is left out."""
+    one = site(pair, name)
+    applied = one.parts.engine.applied
+    return (
+        one.role, one.epoch, one.mode, one.sink.followed_epoch, one.sink.needs_base, one.sink.is_prefix,
+        applied.epoch, applied.schemas(), [epoch.epoch for epoch in applied.epochs], await rows(pair, name),
+        [kept.name for kept in one.parts.engine.kept_snapshots()],
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "b"], ids=["active", "standby"])
+async def test_a_lie_changes_nothing(tmp_path: Path, name: str) -> None:
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        for lie, made in LIES.items():
+            before = await state_of(pair, name)
+            method, message = made(await victim_of(pair, name))
+            with suppress(TwinlogError):
+                await pair.running[name].peer_api.call_bytes(method, msgspec.msgpack.encode(message))
+            assert await state_of(pair, name) == before, lie
+        await put(pair, "a", 2, "y")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        assert await holds(pair, "b", {1: "x", 2: "y"})
