@@ -44,7 +44,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One request of one client.
 
     read: `key`. write: one mutation. batch: several, all or nothing. conditional: `mutations`, done if the row `key`
-    satisfies all `conditions`. scan: `start` included, `end` not, all pages up to `limit`; `as_of` a version.
+    satisfies all `conditions`. scan: `start` included, `end` not, all pages (of `page_rows`, 0: as the client likes) up to
+    `limit`; `as_of` a version; `snapshot`: all pages are of one moment.
     schema: `body` of POST /v1/tables when it has a name, else of PATCH of `table`.
     """
 
@@ -58,6 +59,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reverse: bool = False
     limit: int | None = None
     as_of: int | None = None
+    snapshot: bool = False
+    page_rows: int = 0
     body: dict[str, Any] = {}
 
 

@@ -29,6 +29,8 @@ class Batches:
         roll = random.random()
         if roll < 0.2:
             return Operation("scan", "batches", start=f"g{group}-", end=f"g{group}.")
+        if roll < 0.25:
+            return Operation("scan", "batches", snapshot=True, page_rows=3)
         if roll < 0.3 and self._version:
             return Operation("scan", "batches", as_of=self._version)
         if roll < 0.5:

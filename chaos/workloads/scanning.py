@@ -1,4 +1,5 @@
-"""Scans of every kind (ranges, backwards, limited, of the past) over rows that are written and deleted meanwhile."""
+"""Scans of every kind (ranges, backwards, limited, of the past, of one moment) over rows that are written and deleted
+meanwhile."""
 
 from __future__ import annotations
 
@@ -41,10 +42,11 @@ class Scanning:
     def _scan(self) -> Operation:
         random = self._random
         start, end = sorted(random.sample(self._keys, 2)) if random.random() < 0.6 else (None, None)
+        as_of = self._version if self._version and random.random() < 0.3 else None
         return Operation(
             "scan", "scanned", start=start, end=end, reverse=random.random() < 0.3,
-            limit=random.choice((1, 3, 10)) if random.random() < 0.3 else None,
-            as_of=self._version if self._version and random.random() < 0.3 else None,
+            limit=random.choice((1, 3, 10)) if random.random() < 0.3 else None, as_of=as_of,
+            snapshot=as_of is None and random.random() < 0.5, page_rows=random.choice((0, 0, 4)),
         )
 
     def learn(self, client: str, operation: Operation, outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 Looks at tables with unique values, where each row of a batch is known by its own. What always holds: a batch takes effect at
 one moment, so once one of its rows was seen, whoever begins to look later finds all of them, or newer ones. Scans are no
-snapshots: rows of one look are compared with each other only if it was made `as_of` one version.
+snapshots: rows of one look are compared with each other only if it was made `as_of` one version, or of a snapshot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check(history: History) -> list[Violation]:
                 found += _seen_in_part(table, writes)
         for dump in history.dumps:
             found += [v for writes in batches.values() if (v := _stored_in_part(table, dump, writes)) is not None]
-        found += [v for call in table.scans if call.operation.as_of is not None for v in _snapshot(table, call, batches)]
+        found += [v for call in table.scans if _is_one_moment(call) for v in _snapshot(table, call, batches)]
     return found
 
 
@@ -74,7 +74,7 @@ def _stored_in_part(table: TableFacts, dump: Dump, writes: list[Write]) -> Viola
 
 
 def _snapshot(table: TableFacts, call: Call, batches: dict[int, list[Write]]) -> list[Violation]:
-    """A complete look at one version shows a batch whole, or what is newer."""
+    """A complete look at one moment shows a batch whole, or what is newer."""
     outcome = call.outcome
     if outcome is None or not outcome.complete or call.operation.start is not None or call.operation.end is not None:
         return []
@@ -84,12 +84,16 @@ def _snapshot(table: TableFacts, call: Call, batches: dict[int, list[Write]]) ->
         for write in batches.get(shown.call.id, ()) if shown is not None else ():
             if _older(table.keys[write.mutation.key], write, _version(rows.get(write.mutation.key))):
                 sentence = (
-                    f"The scan of call {call.id} as of one version shows row {row.key} of {table.use.name} as batch"
+                    f"The scan of call {call.id}, of one moment, shows row {row.key} of {table.use.name} as batch"
                     f" {write.call.id} wrote it, but not row {write.mutation.key}."
                 )
                 times = (call.invoked_s,) if call.returned_s is None else (call.invoked_s, call.returned_s)
                 return [Violation("P3", NAME, sentence, (write.call.id, call.id), times)]
     return []
+
+
+def _is_one_moment(call: Call) -> bool:
+    return call.operation.as_of is not None or call.operation.snapshot
 
 
 def _version(row: DumpedRow | None) -> int:

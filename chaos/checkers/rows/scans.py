@@ -1,7 +1,8 @@
-"""Scans keep what the data API says of them, and no more: key order, bounds, each row once, and one moment with `as_of`.
+"""Scans keep what the data API says of them, and no more: key order, bounds, each row once, and one moment if they promise it.
 
 A plain scan is read in pieces: each of its rows is a read of its own (linearizable.py), and nothing is said of them together.
 With `as_of` all rows are of one version: none is newer, and none that was acknowledged up to it is missing or older.
+With `snapshot` there is a moment at which all rows stood as shown: none was replaced before another one was written.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def check(history: History) -> list[Violation]:
     found: list[Violation] = []
     for table in facts_of(history).tables.values():
         if NAME in table.use.checks and table.scans:
-            past = any(call.operation.as_of is not None for call in table.scans)
+            past = any(call.operation.as_of is not None or call.operation.snapshot for call in table.scans)
             ledger = _ledger(table) if past else {}
             found += [violation for call in table.scans for violation in _check(table, call, ledger)]
     return found
@@ -42,6 +43,10 @@ def _check(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
     operation, outcome = call.operation, call.outcome
     assert outcome is not None
     rows = outcome.rows
+    if operation.snapshot:
+        found = _apart(table, call, ledger)
+        if found:
+            return found
     if not rows:
         return _missing(table, call, ledger) if operation.as_of is not None else []
     ordered = rows if not operation.reverse else rows[::-1]
@@ -82,6 +87,28 @@ def _missing(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
         if key in shown:
             return [_told(table, call, f"shows row {key} at {shown[key]}, but {writes[at][0]} was acknowledged before")]
         return [_told(table, call, f"lacks row {key}, which was acknowledged at {writes[at][0]} before")]
+    return []
+
+
+def _apart(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
+    """A row that the scan shows, or misses, was replaced for sure before another one that it shows was asked for."""
+    operation, outcome = call.operation, call.outcome
+    assert outcome is not None
+    shown = {row.key: row.version for row in outcome.rows}
+    begun_s, newest = -inf, ""
+    for row in outcome.rows:
+        write = table.by_value.get(table.value_of(row))
+        if write is not None and write.invoked_s > begun_s:
+            begun_s, newest = write.invoked_s, row.key
+    if not outcome.complete:
+        ledger = {key: ledger[key] for key in shown.keys() & ledger.keys()}
+    for key, writes in ledger.items():
+        if key < (operation.start or "") or (operation.end is not None and key >= operation.end):
+            continue
+        at = bisect_right(writes, (shown.get(key, 0), inf))
+        ended_s = min((end_s for _, end_s in writes[at:]), default=inf)
+        if ended_s < begun_s:
+            return [_told(table, call, f"is of one moment and shows row {newest}, but not what had replaced row {key} before")]
     return []
 
 

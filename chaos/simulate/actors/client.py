@@ -113,11 +113,12 @@ class SimClient:
         rows: list[Row] = []
         token: str | None = None
         oldest: tuple[int, float, str] | None = None  # who gave the last page of the lowest epoch, and when: it knew the least
+        page_rows = operation.page_rows or PAGE_ROWS
         while True:
-            left = PAGE_ROWS if operation.limit is None else operation.limit - len(rows)
+            left = page_rows if operation.limit is None else operation.limit - len(rows)
             asked = calls.scan(
-                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(PAGE_ROWS, left),
-                as_of=operation.as_of, reverse=operation.reverse, snapshot=False, page_token=token,
+                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(page_rows, left),
+                as_of=operation.as_of, reverse=operation.reverse, snapshot=operation.snapshot, page_token=token,
             )
             page: Page = await self._run(asked)
             rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]

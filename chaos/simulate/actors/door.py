@@ -72,7 +72,7 @@ async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answ
     codec = context.codec(table)
     scan = plan_scan(codec, ScanParameters(
         asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
-        as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true",
+        as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true", snapshot=asked.get("snapshot") == "true",
     ))
     rows, token = await read_page(context, codec, scan)
     kind = wanted_type(head, (JSON, MSGPACK))

@@ -37,7 +37,7 @@ PARTS: dict[str, tuple[Build, str]] = {
         "although call 2 had seen the batch before",
     ),
     "seen in part as of one version": (
-        lambda p: p.batch(BOTH, 0, 9, version=6).scan({"k": ("x", 5)}, 1, 8, as_of=6), "as of one version shows row k",
+        lambda p: p.batch(BOTH, 0, 9, version=6).scan({"k": ("x", 5)}, 1, 8, as_of=6), "of one moment, shows row k",
     ),
 }
 PROMISED: dict[str, Build] = {
@@ -51,6 +51,13 @@ PROMISED: dict[str, Build] = {
     "of the past, after a delete": lambda p: (
         p.write("k", "x", 0, 1, version=5).delete("k", 2, 3, version=6).scan({}, 4, 5, as_of=6)
     ),
+    "of one moment": lambda p: (
+        p.write("k", "x", 0, 9, version=3).write("l", "z", 4, 9, version=5).scan({"l": ("z", 5)}, 1, 8, snapshot=True)
+    ),
+    "of one moment, stopped by its limit": lambda p: (
+        p.write("k", "x", 0, 1, version=3).write("a", "z", 2, 3, version=5)
+        .scan({"a": ("z", 5)}, 4, 5, snapshot=True, complete=False)
+    ),
 }
 BROKEN: dict[str, tuple[Build, str]] = {
     "out of order": (lambda p: p.scan({"c": ("y", 2), "b": ("x", 1)}, 0, 1), "row b where its order does not allow it"),
@@ -63,6 +70,19 @@ BROKEN: dict[str, tuple[Build, str]] = {
     "a row of the past is too old": (
         lambda p: p.write("k", "x", 0, 1, version=3).write("k", "y", 2, 3, version=5).scan({"k": ("x", 3)}, 4, 5, as_of=6),
         "shows row k at 3, but 5 was acknowledged",
+    ),
+    "of two moments": (
+        lambda p: (
+            p.write("k", "w", 0, 1, version=2).write("k", "x", 2, 3, version=3).write("l", "z", 4, 5, version=5)
+            .scan({"k": ("w", 2), "l": ("z", 5)}, 1, 6, snapshot=True)
+        ),
+        "shows row l, but not what had replaced row k",
+    ),
+    "of two moments, by what is not there": (
+        lambda p: (
+            p.write("k", "x", 0, 1, version=3).write("l", "z", 2, 3, version=5).scan({"l": ("z", 5)}, 0, 4, snapshot=True)
+        ),
+        "shows row l, but not what had replaced row k",
     ),
 }
 
