@@ -31,12 +31,14 @@ class Opening:
     begun: tuple[PairState, bool] | None
     lease_wait_s: float | None
     bars_async: bool
+    seen: PairState | None = None  # by the last look
     blind: bool = False  # the last look left a register unseen, and with it what the old active goes by
 
     async def value(self, mode: Mode, end: int) -> PairState:
         """Returns what the opening would set, by a last look. `end`: where the log of the epoch before ends. Raises
         PlanSuperseded when the plan has lost the pair, or when the old active was degraded and can continue now."""
-        value = open_plan(await self._look(), self.plan_id, mode, end)
+        self.seen = await self._look()
+        value = open_plan(self.seen, self.plan_id, mode, end)
         if value.epoch != self.epoch:  # it began twice: there without an answer, then here, by command
             raise PlanSuperseded(
                 f"the register has this plan with epoch {value.epoch}, but {self.epoch} was claimed: repeat the command",
@@ -74,7 +76,7 @@ class Opening:
     async def open(self, value: PairState, mode: Mode, end: int) -> None:
         """Sets what `value` returned. PlanSuperseded: as there, or the value changed twice."""
         try:
-            await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)
+            await self.coordinator.compare_and_set(self.seen, value, blind=self.blind)
         except PlanSuperseded:  # the old active's register is in sight now, or something else has changed
             value = await self.value(mode, end)
-            await self.coordinator.compare_and_set(value.state_id, value, blind=self.blind)
+            await self.coordinator.compare_and_set(self.seen, value, blind=self.blind)

@@ -19,8 +19,8 @@ class RegisterDoor:
     async def read(self) -> PairState | None:
         return await self._door.read()
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
-        return await self._door.compare_and_set(expected_state_id, new, blind=blind)
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
+        return await self._door.compare_and_set(expected, new, blind=blind)
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
         return await self._door.renew(site, epoch, beat)

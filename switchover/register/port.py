@@ -1,7 +1,8 @@
 """The coordinator port: one compare-and-set register for the pair, kept where neither site's loss takes it away.
 
-What always holds: `state_id` grows by one with each change, and a change succeeds only on the value that its author had
-read, so that a takeover, a restart and a downgrade exclude each other. What the next value may be is decided in
+What always holds: `state_id` grows by one with each change, and a change succeeds only on the very value that its author had
+read, so that a takeover, a restart and a downgrade exclude each other. The number alone does not name a value: a register that
+went back gives the same numbers again. What the next value may be is decided in
 transitions.py, which is pure; an implementation (sql.py, two_dfs.py) only compares and keeps.
 Source: protocol.md section 5; `coord` in the model.
 """
@@ -62,10 +63,10 @@ class Coordinator(Protocol):
     async def read(self) -> PairState | None:
         """The value; None for a pair that has none yet."""
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
-        """Replace the value that has `expected_state_id` (0: there is none) by `new`, with the next state id; that value.
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
+        """Replace the value `expected` (None: there is none) by `new`, with the next state id; that value.
 
-        Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it has another id, or
+        Durable when it returns. Raises PlanSuperseded (field `current`: the value there is, as JSON) when it is another one, or
         when `new` was decided `blind`, on a look that left a place `unseen`, and every place is in sight now.
         """
 
@@ -106,7 +107,7 @@ async def update(coordinator: Coordinator, change: Callable[[PairState | None], 
         if new is current:
             return new
         try:
-            return await coordinator.compare_and_set(current.state_id if current else 0, new)
+            return await coordinator.compare_and_set(current, new)
         except PlanSuperseded:
             continue
     raise PlanSuperseded(f"the coordinator's value changed {ATTEMPTS_MAX} times under this change: see who else is at work")
@@ -125,11 +126,16 @@ async def read_or_known(coordinator: Coordinator) -> PairState | None:
         return coordinator.known
 
 
-def superseded(expected_state_id: int, current: PairState | None) -> PlanSuperseded:
+def next_state_id(expected: PairState | None) -> int:
+    return 1 if expected is None else expected.state_id + 1
+
+
+def superseded(expected: PairState | None, current: PairState | None) -> PlanSuperseded:
     """The error of a compare-and-set that found another value."""
+    at = 0 if expected is None else expected.state_id
     found = "there is none" if current is None else f"it is at {current.state_id}: {current.reason}"
     return PlanSuperseded(
-        f"the coordinator's value is not at {expected_state_id} any more, {found}; read it and decide anew",
-        expected_state_id=expected_state_id,
+        f"the coordinator's value is not the one at {at} any more, {found}; read it and decide anew",
+        expected_state_id=at,
         current=msgspec.to_builtins(current),
     )

@@ -77,8 +77,8 @@ class RememberingCoordinator(RegisterDoor):
         met, known_epoch = self._met, self._known_epoch
         return await self._judged(await self._door.read(), met, known_epoch)
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
-        value = await self._door.compare_and_set(expected_state_id, new, blind=blind)
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
+        value = await self._door.compare_and_set(expected, new, blind=blind)
         await self._keep(value)
         return value
 

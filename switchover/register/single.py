@@ -19,7 +19,7 @@ class OneRegister(ABC):
     async def read(self) -> PairState | None: ...
 
     @abstractmethod
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState: ...
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState: ...
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -37,8 +37,8 @@ class OneRegister(ABC):
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
         """A new value each time: it also orders this renewal before whatever comes next."""
-        renewed = renew_lease(await self.read(), site, epoch, beat)
-        return await self.compare_and_set(renewed.state_id, renewed)
+        state = await self.read()
+        return await self.compare_and_set(state, renew_lease(state, site, epoch, beat))
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         return await update(self, change)

@@ -1,7 +1,8 @@
 """The coordinator in a database: SQLite for a pair on one machine, PostgreSQL at a third site by URL.
 
-What always holds: a change is one transaction whose first statement is `UPDATE ... WHERE state_id = :expected` (or the
-exclusive INSERT of the first value), so that of any number of processes exactly one wins; every change that is not a mere
+What always holds: a change is one transaction whose first statement is `UPDATE ... WHERE state_id = :expected`, which returns
+the value to compare (or the exclusive INSERT of the first value), so that of any number of processes exactly one wins, and on
+the very value that it had read; every change that is not a mere
 lease renewal leaves a row in `history`, which is only ever added to.
 Source: protocol.md section 5.
 """
@@ -17,7 +18,7 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, String
 
 from storage.clock import Clock
 from storage.settings import Secret
-from switchover.register.port import PairState, superseded
+from switchover.register.port import PairState, next_state_id, superseded
 from switchover.register.single import OneRegister
 from switchover.register.transitions import LEASE_RENEWED
 from switchover.register.went_back import same_facts
@@ -68,8 +69,8 @@ class SqlCoordinator(OneRegister):
     async def read(self) -> PairState | None:
         return await self._database.run(self._read)
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
-        value = replace(new, state_id=expected_state_id + 1)
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
+        value = replace(new, state_id=next_state_id(expected))
         row = {
             "pair": self._pair,
             "state_id": value.state_id,
@@ -77,11 +78,11 @@ class SqlCoordinator(OneRegister):
         }
         entry = None if new.reason == LEASE_RENEWED else row | {"wall_ms": self._clock.wall_ms(), "reason": new.reason}
         try:
-            won = await self._database.run(lambda connection: self._replace(connection, expected_state_id, row, entry))
+            won = await self._database.run(lambda connection: self._replace(connection, expected, row, entry))
         except AlreadyThere:
             won = False
         if not won:
-            raise superseded(expected_state_id, await self.read())
+            raise superseded(expected, await self.read())
         return value
 
     async def held(self, value: PairState) -> bool:
@@ -100,14 +101,17 @@ class SqlCoordinator(OneRegister):
         return None if value is None else _decoded(value)
 
     def _replace(
-        self, connection: Connection, expected_state_id: int, row: dict[str, Any], entry: dict[str, Any] | None
+        self, connection: Connection, expected: PairState | None, row: dict[str, Any], entry: dict[str, Any] | None
     ) -> bool:
-        if expected_state_id == 0:
+        if expected is None:
             connection.execute(insert(_pairs).values(row))
         else:
-            same = (_pairs.c.pair == self._pair) & (_pairs.c.state_id == expected_state_id)
-            if connection.execute(update(_pairs).where(same).values(row)).rowcount != 1:
+            same = (_pairs.c.pair == self._pair) & (_pairs.c.state_id == expected.state_id)
+            locked = update(_pairs).where(same).values(state_id=expected.state_id).returning(_pairs.c.value)
+            found = connection.execute(locked).scalar()
+            if found is None or _decoded(found) != expected:
                 return False
+            connection.execute(update(_pairs).where(same).values(row))
         if entry is not None:
             connection.execute(insert(_history).values(entry))
         return True

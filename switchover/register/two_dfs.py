@@ -25,7 +25,7 @@ from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from switchover.register.dfs_folder import RegisterFolder, Tip
 from switchover.register.homes import forks, next_home, rank, reconciled
-from switchover.register.port import ATTEMPTS_MAX, Beat, PairState, superseded, update
+from switchover.register.port import ATTEMPTS_MAX, Beat, PairState, next_state_id, superseded, update
 from switchover.register.transitions import renew_lease
 from twinlog.errors import DfsError, PlanSuperseded, Refused, Unavailable
 
@@ -57,15 +57,15 @@ class DfsCoordinator:
     async def read(self) -> PairState | None:
         return (await self._ruling())[0]
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         current, tips = await self._ruling(in_full=blind)
         if blind and len(tips) == len(self._folders):
             raise PlanSuperseded(f"site {self._peer}'s DFS answers again: look again, and decide anew")
-        if (current.state_id if current else 0) != expected_state_id or _is_of_another_line(new, current):
-            raise superseded(expected_state_id, current)
+        if current != expected or _is_of_another_line(new, current):
+            raise superseded(expected, current)
         home = self._home_of(current)
         value = replace(
-            new, state_id=expected_state_id + 1, home_forced=current.home_forced if current else 0,
+            new, state_id=next_state_id(expected), home_forced=current.home_forced if current else 0,
             home=next_home(current, new, self._first_home, (self._site, self._peer)),
         )
         try:
@@ -76,7 +76,7 @@ class DfsCoordinator:
                 waiting_for=f"site {home}'s DFS",
             ) from error
         if added is None:
-            raise superseded(expected_state_id, await self.read())
+            raise superseded(expected, await self.read())
         self._met(value)
         await self._copy(value, {site: tip for site, tip in tips.items() if site != home})
         return value

@@ -168,8 +168,8 @@ class FaultyCoordinator(OneRegister):
     async def read(self) -> Any:
         return await self._answer(self._coordinator.read)
 
-    async def compare_and_set(self, expected_state_id: int, new: Any, *, blind: bool = False) -> Any:
-        return await self._answer(lambda: self._coordinator.compare_and_set(expected_state_id, new, blind=blind))
+    async def compare_and_set(self, expected: Any, new: Any, *, blind: bool = False) -> Any:
+        return await self._answer(lambda: self._coordinator.compare_and_set(expected, new, blind=blind))
 
     async def held(self, value: Any) -> Any:
         return await self._answer(lambda: self._coordinator.held(value))

@@ -59,9 +59,9 @@ class GatedRegister(RegisterDoor):
         async with self._gate.passing():
             return await super().read()
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         async with self._gate.passing():
-            return await super().compare_and_set(expected_state_id, new, blind=blind)
+            return await super().compare_and_set(expected, new, blind=blind)
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
         async with self._gate.passing():

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from chaos.simulate.twins.network import CallInFlight, Network
-from switchover.register.port import PairState, superseded
+from switchover.register.port import PairState, next_state_id, superseded
 from switchover.register.single import OneRegister
 from switchover.register.went_back import leads_on, same_facts
 from twinlog.errors import Unavailable
@@ -84,14 +84,14 @@ class SimRegister:
             at = next((each for each in reversed(self.history) if each.state_id <= value.state_id), None)
             call.answer(at is not None and same_facts(at, value))
 
-    def serve_change(self, expected_state_id: int, new: PairState, call: CallInFlight) -> None:
+    def serve_change(self, expected: PairState | None, new: PairState, call: CallInFlight) -> None:
         if self.down:
             return
         current = self.value
-        if expected_state_id != (current.state_id if current else 0):
-            call.fail(superseded(expected_state_id, current))
+        if expected != current:
+            call.fail(superseded(expected, current))
             return
-        value = replace(new, state_id=expected_state_id + 1)
+        value = replace(new, state_id=next_state_id(expected))
         self.history.append(value)
         self.decided(current, value)
         call.answer(value)
@@ -109,9 +109,9 @@ class SimCoordinator(OneRegister):
         )
         return state
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         state: PairState = await self._network.call(
-            self._src, PLACE, partial(self._register.serve_change, expected_state_id, new), self._timeout_s, _failed
+            self._src, PLACE, partial(self._register.serve_change, expected, new), self._timeout_s, _failed
         )
         return state
 

@@ -28,10 +28,10 @@ class Hearing(RegisterDoor):
     async def read(self) -> PairState | None:
         return await self._heard(self._door.read())
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         from_s = self._now_s()
         try:
-            return await self._heard(self._door.compare_and_set(expected_state_id, new, blind=blind))
+            return await self._heard(self._door.compare_and_set(expected, new, blind=blind))
         finally:
             if blind:
                 self._note(Blind(self._site, from_s, self._now_s()))

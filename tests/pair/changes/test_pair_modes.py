@@ -27,9 +27,9 @@ def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:
         coordinator = coordinator._door
     compare_and_set, lost = coordinator.compare_and_set, list[str]()
 
-    async def losing(expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def losing(expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         before = await coordinator.read()
-        value: PairState = await compare_and_set(expected_state_id, new, blind=blind)
+        value: PairState = await compare_and_set(expected, new, blind=blind)
         if not lost and before.mode != mode and new.mode == mode:
             lost.append(mode)
             raise Unavailable("injected: the answer was lost", retry_after_s=0)

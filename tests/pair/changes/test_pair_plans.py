@@ -188,12 +188,12 @@ async def test_a_plan_begins_also_while_the_asynchronous_active_renews_its_lease
         coordinator: Any = site(pair, "b").parts.coordinator
         compare_and_set, beats = coordinator.compare_and_set, list[int]()
 
-        async def beaten(expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+        async def beaten(expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
             if len(beats) < 3:
                 state = await coordinator.read()
                 beats.append(state.state_id)
-                await compare_and_set(state.state_id, renew_lease(state, "a", state.epoch))
-            value: PairState = await compare_and_set(expected_state_id, new, blind=blind)
+                await compare_and_set(state, renew_lease(state, "a", state.epoch))
+            value: PairState = await compare_and_set(expected, new, blind=blind)
             return value
 
         coordinator.compare_and_set = beaten

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from switchover.register.port import PairState, superseded
+from switchover.register.port import PairState, next_state_id, superseded
 from switchover.register.single import OneRegister
 from switchover.register.went_back import same_facts
 from twinlog.errors import Unavailable
@@ -37,12 +37,12 @@ class MemoryCoordinator(OneRegister):
         self._check_reachable()
         return self._register.value
 
-    async def compare_and_set(self, expected_state_id: int, new: PairState, *, blind: bool = False) -> PairState:
+    async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         self._check_reachable()
         current = self._register.value
-        if expected_state_id != (current.state_id if current else 0):
-            raise superseded(expected_state_id, current)
-        value = replace(new, state_id=expected_state_id + 1)
+        if expected != current:
+            raise superseded(expected, current)
+        value = replace(new, state_id=next_state_id(expected))
         self._register.history.append(value)
         if self.lose_answer:
             self.lose_answer = False

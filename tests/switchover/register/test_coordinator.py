@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.layout import RemoteLayout
@@ -20,6 +21,7 @@ from switchover.register.port import ATTEMPTS_MAX, Coordinator, PairState, updat
 from switchover.register.sql import SqlCoordinator
 from switchover.register.transitions import begin_plan, downgrade, open_plan, renew_lease
 from switchover.register.two_dfs import DfsCoordinator
+from tests.pair.registers import back_up_database
 from tests.storage.engines.sql.rig import a_database, postgres
 from tests.switchover.register.memory_coordinator import MemoryCoordinator, MemoryRegister
 from twinlog.errors import PlanSuperseded, Refused, Unavailable
@@ -84,29 +86,47 @@ async def test_a_fresh_pair_has_no_value(doors: Doors) -> None:
 
 async def test_the_first_value_is_created_once(doors: Doors) -> None:
     first = begin_plan(None, "p1", "a", "bootstrap", 1)
-    created = await doors.a.compare_and_set(0, first)
+    created = await doors.a.compare_and_set(None, first)
     assert created.state_id == 1
     assert await doors.b.read() == created
     with pytest.raises(PlanSuperseded) as caught:
-        await doors.b.compare_and_set(0, begin_plan(None, "p2", "b", "bootstrap", 1))
+        await doors.b.compare_and_set(None, begin_plan(None, "p2", "b", "bootstrap", 1))
     assert caught.value.fields["current"]["switching"]["plan_id"] == "p1"  # type: ignore[index]
     assert await doors.b.read() == created
 
 
 async def test_a_change_needs_the_id_that_was_read(doors: Doors) -> None:
-    one = await doors.a.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
-    two = await doors.a.compare_and_set(1, open_plan(one, "p1", "sync"))
+    one = await doors.a.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
+    two = await doors.a.compare_and_set(one, open_plan(one, "p1", "sync"))
     assert two.state_id == 2
-    for stale in (0, 1, 3):
+    for stale in (None, one, replace(two, state_id=3), replace(two, reason="another")):
         with pytest.raises(PlanSuperseded) as caught:
             await doors.b.compare_and_set(stale, begin_plan(two, "p2", "b", "takeover", 1))
         assert caught.value.fields["current"]["state_id"] == 2  # type: ignore[index]
     assert await doors.b.read() == two
 
 
+async def test_a_change_needs_the_very_value_that_was_read_when_a_register_gives_the_same_id_again(tmp_path: Path) -> None:
+    """A process stands still between its look and its change; the register goes back meanwhile, and another site, which had
+    not met what is gone, changes it. That site's change would be overwritten, and its later looks would find it in the
+    history."""
+    a, b = [SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock()) for _ in range(2)]
+    first = await update(a, lambda now: begin_plan(now, "p1", "a", "bootstrap", 1))
+    opened = await update(a, lambda now: open_plan(now, "p1", "sync"))
+    back_up_database(tmp_path / "coordinator.db", restore=False)
+    read = await update(b, lambda now: begin_plan(now, "p2", "b", "takeover", 2))
+    back_up_database(tmp_path / "coordinator.db", restore=True)
+    degraded = await update(a, lambda now: downgrade(now, "a", 1, 5))
+    assert (first.state_id, opened.state_id, read.state_id, degraded.state_id) == (1, 2, 3, 3)
+    with pytest.raises(PlanSuperseded):
+        await b.compare_and_set(read, open_plan(read, "p2", "sync"))
+    assert await a.read() == degraded
+    await asyncio.gather(a.close(), b.close())
+
+
 async def test_nothing_is_created_at_a_later_id(doors: Doors) -> None:
     with pytest.raises(PlanSuperseded) as caught:
-        await doors.a.compare_and_set(3, PairState())
+        await doors.a.compare_and_set(PairState(state_id=3), PairState())
     assert caught.value.fields["current"] is None
     assert await doors.a.read() is None
 
@@ -175,7 +195,7 @@ async def test_the_twin_can_be_cut_off_and_can_lose_an_answer() -> None:
     with pytest.raises(Unavailable):
         await a.read()
     with pytest.raises(Unavailable):
-        await a.compare_and_set(0, PairState())
+        await a.compare_and_set(None, PairState())
     assert await b.read() is None
     register.unreachable_for.clear()
     a.lose_answer = True
@@ -205,17 +225,17 @@ async def test_the_history_has_every_change_but_not_the_beats(url: str) -> None:
 async def test_pairs_in_one_database_do_not_meet(url: str) -> None:
     one = SqlCoordinator(url, "one", SystemClock())
     two = SqlCoordinator(url, "two", SystemClock())
-    await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     assert await two.read() is None
     assert await two.history() == []
-    await two.compare_and_set(0, begin_plan(None, "p9", "b", "bootstrap", 1))
+    await two.compare_and_set(None, begin_plan(None, "p9", "b", "bootstrap", 1))
     await one.close()
     await two.close()
 
 
 async def test_the_value_outlives_the_process_that_set_it(url: str) -> None:
     one = SqlCoordinator(url, "pair", SystemClock())
-    value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    value = await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     await one.close()
     again = SqlCoordinator(url, "pair", SystemClock())
     assert await again.read() == value
@@ -237,7 +257,7 @@ async def test_the_file_is_synced_at_each_commit(tmp_path: Path) -> None:
 async def test_a_server_that_was_restarted_is_asked_again_without_an_error() -> None:
     with a_database() as name:
         one = SqlCoordinator(postgres().url(name), "pair", SystemClock())
-        value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+        value = await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
         with postgres().connect() as admin:
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
         assert await one.read() == value
@@ -262,18 +282,18 @@ async def test_what_is_wrong_with_a_server_is_said_and_the_setting_named() -> No
 async def test_a_database_that_hangs_is_unavailable_by_the_deadline(tmp_path: Path) -> None:
     one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock(), deadline_s=0.2)
     one._database._deadline_s = 120.0  # SQLite alone gives up early, and only where another one holds the lock
-    await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    value = await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     other = sqlite3.connect(tmp_path / "coordinator.db")
     other.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(Unavailable, match="does not answer") as caught:
-            await one.compare_and_set(1, PairState())
+            await one.compare_and_set(value, PairState())
         assert caught.value.fields["waiting_for"] == "coordinator"
         assert (await one.read()) is not None, "readers do not wait for writers"
     finally:
         other.rollback()
         other.close()
-    assert (await one.compare_and_set(1, PairState(reason="later"))).state_id == 2
+    assert (await one.compare_and_set(value, PairState(reason="later"))).state_id == 2
     await one.close()
 
 
@@ -285,7 +305,7 @@ async def test_a_call_that_was_given_up_is_not_made_later(tmp_path: Path) -> Non
     stuck = asyncio.ensure_future(one._database.run(lambda _: go_on.wait(120)))
     await asyncio.sleep(0)  # the one that hangs is first in the queue
     with pytest.raises(Unavailable):
-        await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+        await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     with pytest.raises(Unavailable):
         await stuck
     one._database._deadline_s = 120.0
@@ -301,7 +321,7 @@ async def test_a_file_that_is_deleted_or_replaced_is_one_register_for_all_that_h
     """Each would go on with the deleted one, which a site that starts later does not see."""
     here, backup = tmp_path / "coordinator.db", tmp_path / "backup.db"
     one, other = (SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock()) for _ in range(2))
-    value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    value = await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     assert await other.read() == value
     with closing(sqlite3.connect(here)) as source, closing(sqlite3.connect(backup)) as target:
         source.backup(target)
@@ -310,14 +330,14 @@ async def test_a_file_that_is_deleted_or_replaced_is_one_register_for_all_that_h
         here.with_name(here.name + end).unlink()
     assert [await each.read() for each in (one, other)] == [None, None]
     with pytest.raises(PlanSuperseded):
-        await other.compare_and_set(1, PairState(reason="behind what is gone"))
-    begun = await other.compare_and_set(0, begin_plan(None, "p2", "b", "bootstrap", 2))
+        await other.compare_and_set(value, PairState(reason="behind what is gone"))
+    begun = await other.compare_and_set(None, begin_plan(None, "p2", "b", "bootstrap", 2))
     assert await one.read() == begun
     for end in ("-wal", "-shm"):  # as the handbook has it: SQLite takes them for those of the file that comes back
         here.with_name(here.name + end).unlink()
     backup.rename(here)
     assert [await each.read() for each in (one, other)] == [value, value]
-    assert (await one.compare_and_set(1, PairState(reason="later"))).state_id == 2
+    assert (await one.compare_and_set(value, PairState(reason="later"))).state_id == 2
     assert (await other.read()) == (await one.read())
     await asyncio.gather(one.close(), other.close())
 
@@ -325,7 +345,7 @@ async def test_a_file_that_is_deleted_or_replaced_is_one_register_for_all_that_h
 async def test_a_damaged_file_that_is_made_sound_in_its_place_is_read_again(tmp_path: Path) -> None:
     here = tmp_path / "coordinator.db"
     one = SqlCoordinator(sqlite_url(tmp_path), "pair", SystemClock())
-    value = await one.compare_and_set(0, begin_plan(None, "p1", "a", "bootstrap", 1))
+    value = await one.compare_and_set(None, begin_plan(None, "p1", "a", "bootstrap", 1))
     await one.close()
     sound = here.read_bytes()
     here.write_bytes(b"no database" * 1000)
@@ -368,10 +388,10 @@ def _hammer(url: str, name: str, rounds: int, start: Any, wins: Any) -> None:
         one = SqlCoordinator(url, "pair", SystemClock(), deadline_s=20)
         won = []
         start.wait(120)
-        for state_id in range(rounds):
+        while (at := 0 if (now := await one.read()) is None else now.state_id) < rounds:
             try:
-                await one.compare_and_set(state_id, PairState(reason=f"{name} at {state_id}"))
-                won.append(state_id)
+                await one.compare_and_set(now, PairState(reason=f"{name} at {at}"))
+                won.append(at)
             except PlanSuperseded:
                 continue
         await one.close()

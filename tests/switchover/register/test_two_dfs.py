@@ -341,7 +341,7 @@ async def test_a_change_made_of_another_line_is_refused_though_the_ids_are_alike
     forced = await forced_degrade(world)
     from_b = begin_plan(replace(seen_by_b, state_id=forced.state_id), "p", "b", "takeover", 1)
     with pytest.raises(PlanSuperseded):
-        await world.doors["b"].compare_and_set(forced.state_id, from_b)
+        await world.doors["b"].compare_and_set(forced, from_b)
 
 
 # ---- the lease of an asynchronous active

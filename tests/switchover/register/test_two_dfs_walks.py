@@ -111,9 +111,9 @@ def watched(walk: Walk) -> None:
     for door in walk.world.doors.values():
         compare_and_set = door.compare_and_set
 
-        async def judged(expected: int, new: PairState, cas: Callable[..., object] = compare_and_set) -> PairState:
+        async def judged(expected: PairState | None, new: PairState, cas: Callable[..., object] = compare_and_set) -> PairState:
             value: PairState = await cas(expected, new)  # type: ignore[misc]
-            key = (expected, value.home_forced, new.home)
+            key = (value.state_id, value.home_forced, new.home)
             assert key not in walk.followed, f"two changes to one value: {key}"
             walk.followed.add(key)
             return value

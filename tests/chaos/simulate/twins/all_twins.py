@@ -78,7 +78,7 @@ class Play:
                 self.tried("remote", asyncio.ensure_future(writer.append(frame.data))),
                 self.tried("peer", asyncio.ensure_future(transport.call("echo", {"seq": frame.last_seq}, 1.0))),
                 self.tried("register", asyncio.ensure_future(coordinator.compare_and_set(
-                    self.register.history[-1].state_id if self.register.history else 0, PairState(reason=f"{number}"))),
+                    self.register.history[-1] if self.register.history else None, PairState(reason=f"{number}"))),
                 ),
                 self.tried("list", asyncio.ensure_future(remote.list("/"))),
             )

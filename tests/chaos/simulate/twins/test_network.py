@@ -372,23 +372,23 @@ def test_the_coordinator_when_requests_or_answers_are_lost_and_when_it_is_down(r
     async def main() -> None:
         rig.network.cut("a", "w")
         with pytest.raises(Unavailable):
-            await a.compare_and_set(0, PairState())
+            await a.compare_and_set(None, PairState())
         assert await b.read() is None
         rig.network.heal()
         rig.network.cut("w", "a")
         with pytest.raises(Unavailable) as unavailable:
-            await a.compare_and_set(0, PairState(reason="mine"))
+            await a.compare_and_set(None, PairState(reason="mine"))
         assert unavailable.value.fields["waiting_for"] == "coordinator"
         rig.network.heal()
         value = await b.read()
         assert value is not None
         assert (value.state_id, value.reason) == (1, "mine")
         register.down = True
-        for asked in (b.read(), b.compare_and_set(1, PairState())):
+        for asked in (b.read(), b.compare_and_set(value, PairState())):
             with pytest.raises(Unavailable):
                 await asked
         register.down = False
-        assert (await b.compare_and_set(1, PairState())).state_id == 2
+        assert (await b.compare_and_set(value, PairState())).state_id == 2
         assert [one.state_id for one in register.history] == [1, 2]
 
     rig.run(main(), rig.caller)
