@@ -56,4 +56,5 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     remote_log_mark: int | None = None  # a checksum of the end of the other site's, if that is the active: an append changes it
     audit_recent_s: float = 0.0  # how old the last good audit may be; 0: nobody asks
     last_good_audit_ms: int | None = None  # when an audit last found both sites equal, as far as this site knows
+    peer_set_back: str | None = None  # an open epoch: how its standby's storage went back
     resyncs: bool | None = None  # an open epoch: it goes back to sync by itself

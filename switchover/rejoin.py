@@ -5,7 +5,8 @@ finds nothing to do.
 
 What always holds:
 - a frame above the end that the active recorded for its epoch never stays in the storage or the log of this site;
-- what may have been acknowledged is written to the quarantine, with a manifest, before it is cut (P6);
+- what may have been acknowledged is written to the quarantine, with a manifest, before it is cut (P6); where no log here has it
+  for the quarantine, the rejoin stops and says so, until an operator accepts that loss;
 - rows that diverging frames had changed are fetched again from the active, if the own log still has all these frames; until the
   log has brought this site past the point of that fetch (the floor) it may not take over;
 - a log that is an older copy, or has a hole, proves nothing by what it lacks: nothing in front of a hole is replayed.
@@ -44,7 +45,8 @@ from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR, needs_base
 from storage.rows.readable import readable_place, schemas_put_by
-from twinlog.errors import LogGap, Refused
+from switchover.preflight.loss import UNKNOWN
+from twinlog.errors import Diverged, Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 QUARANTINE = "quarantine"
@@ -69,13 +71,14 @@ class RejoinReport:
 
 
 class Rejoin:
-    """One rejoin of this site to the site that `transport` leads to."""
+    """One rejoin of `site` to `peer`, where `transport` leads. `accepted`: the loss that an operator accepts (`Diverged`)."""
 
     def __init__(
-        self, *, site: str, engine: StorageEngine, applier: FrameApplier, wal: Wal, files: Files, transport: Transport,
-        sink: Sink, failpoints: Failpoints,
+        self, *, site: str, peer: str, engine: StorageEngine, applier: FrameApplier, wal: Wal, files: Files,
+        transport: Transport, sink: Sink, failpoints: Failpoints, accepted: int | str | None = None,
     ) -> None:
-        self._site, self._engine, self._applier, self._wal, self._files = site, engine, applier, wal, files
+        self._site, self._peer, self._accepted = site, peer, accepted
+        self._engine, self._applier, self._wal, self._files = engine, applier, wal, files
         self._transport, self._sink, self._failpoints = transport, sink, failpoints
         self.report = RejoinReport()
         self._history: list[EpochEntry] = []
@@ -153,7 +156,7 @@ class Rejoin:
         leads = bool(touched) and touched[-1].last_seq == at and not gaps(touched)
         reaches_back = leads and touched[0].previous <= end
         if end < at and not (leads if why else reaches_back):
-            self._check_not_lost(end)
+            self._check_not_lost(end, UNKNOWN if why else at - end)
         if why:
             await self._ask_for_base(why)
         await self._quarantine(diverging, self._attested(frames))
@@ -172,17 +175,23 @@ class Rejoin:
             return
         await self._refetch(touched, end)
 
-    def _check_not_lost(self, end: int) -> None:
-        """Raises LogGap when this site committed, as the active, what is in its storage only: the active does not have it, and
-        the own log, which had it for the quarantine, is an older copy, or was trimmed by what the active's site had before."""
-        applied, site = self._engine.applied, self._site
-        is_own = any((entry.epoch, entry.site) == (applied.epoch, site) for entry in applied.epochs)
-        if is_own and not needs_base(self._engine):
-            raise LogGap(
-                f"site {site} committed up to {applied.seq} in epoch {applied.epoch}, and the active continues from {end}; the"
-                " log here, which had the rest for the quarantine, lacks a part: put the newest copy of it back, or give up"
-                f" what it had, and give site {site} an empty data directory", held_seq=end, offered_previous=applied.seq,
-            )
+    def _check_not_lost(self, end: int, at_risk: int | str) -> None:
+        """Raises Diverged when the storage here alone has what was committed: the active continues without it, and no log here
+        has it for the quarantine. The active opened on an older copy, say; or the own log is one, or was trimmed by what the
+        active's site had before."""
+        applied, site, peer = self._engine.applied, self._site, self._peer
+        if needs_base(self._engine) or self._accepted == at_risk:
+            return
+        counted, lacks = f"up to {at_risk} records", f"which site {peer} has only up to {end}, and continues from there"
+        if at_risk == UNKNOWN:
+            counted, lacks = "an unknown number of records", f"and site {peer} does not know that epoch"
+        raise Diverged(
+            f"site {site} has diverged: it has applied sequence {applied.seq} of epoch {applied.epoch}, {lacks}; the storage of"
+            f" site {site} alone holds {counted} that may have been acknowledged, and no log here has them for the quarantine."
+            " Put the newest copy of what went back in its place; or"
+            f" continue with these records: `twinlog failover --to {site} --accept-data-loss`; or give them up: `twinlog rejoin"
+            f" {site} --accept-data-loss --count {at_risk}`", held_seq=applied.seq, end_seq=end, at_risk=at_risk,
+        )
 
     async def _ask_for_base(self, why: str) -> None:
         await self._sink.want_base()

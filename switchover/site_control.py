@@ -47,7 +47,9 @@ class SiteControl(Protocol):
     async def canary(self) -> int:
         """Writes a record through the whole write path. Returns its sequence."""
 
-    async def rejoin(self) -> RejoinReport: ...
+    async def rejoin(self, accepted: int | str | None = None) -> RejoinReport:
+        """`accepted`: the loss that an operator accepts. Raises Diverged."""
+
     async def degrade(self, automatic: bool) -> None:
         """`automatic`: as the policy does it, with the way back by itself."""
 

@@ -29,6 +29,7 @@
     |- PlanSuperseded          the coordinator's value changed under a plan
     |- Refused                 a role change would break a promise; says which and what to do
     |  |- IllegalTransition    the table of roles has no such step; nothing changed
+    |  |- Diverged             a site holds what the active continues without, and nothing else has it
     |- PeerError               the other gateway: unreachable, timed out, answered nonsense
     |- ConfigError             every fault of a configuration at once
     |- DataDirectoryError      a data directory that is not this site's, or in use
@@ -193,6 +194,12 @@ class IllegalTransition(Refused):
     """Fields: `role`, `event`."""
 
     code = "illegal-transition"
+
+
+class Diverged(Refused):
+    """Fields: `held_seq`, `end_seq` (of what the active has of that), `at_risk` (a count of sequences, or "unknown")."""
+
+    code = "diverged"
 
 
 class PeerError(TwinlogError):

@@ -198,10 +198,17 @@ def _accepted_loss(pair: Sites, target: str, count: str) -> dict[str, Any]:
         return {}
     notes().print(loss_screen(manifest))
     shown = str(at_risk(manifest))
+    return {"accept_data_loss": _count(count, shown)}
+
+
+def _count(count: str, shown: str) -> int | str:
+    """The accepted count, or `unknown`; asked for where it is not given. Raises InvalidInput."""
+    from switchover.preflight.loss import UNKNOWN
+
     given = (count or typed(f"Type the records at risk ({shown}) to continue", "--count")).replace(",", "").strip()
     if given != UNKNOWN and not given.isdigit():
         raise InvalidInput(f"{given!r} was given: it must be the displayed count, {shown}; nothing was changed")
-    return {"accept_data_loss": UNKNOWN if given == UNKNOWN else int(given)}
+    return UNKNOWN if given == UNKNOWN else int(given)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -216,16 +223,22 @@ def rejoin(
         "--put-absent", help="With --merge: put also rows that the active does not have. It may have deleted them."
     )] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the site has applied what is committed now.")] = False,
+    accept_data_loss: Annotated[bool, typer.Option(
+        "--accept-data-loss", help="Give up what this site's storage alone holds: type the count that `twinlog status` shows."
+    )] = False,
+    count: Annotated[str, typer.Option("--count", help="That count, for scripts: a number, or `unknown`.")] = "",
     dry_run: DryRunOption = False, yes: YesOption = False, as_json: JsonOption = False,
 ) -> None:
     """Bring a site back as the standby. What only it holds is put into quarantine, never dropped silently."""
     pair = connected(context, config)
     target = _checked_site(pair, site)
+    options: dict[str, Any] = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
+    if accept_data_loss and not dry_run:
+        options["accept_data_loss"] = _count(count, "the count that `twinlog status` shows")
     if not dry_run:
         confirm(f"Cut what diverges at site {target} (victim) and follow the other site (source)?", yes)
     if put_absent and not merge:
         raise InvalidInput("--put-absent is an option of a merge: give --merge too")
-    options = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
     try:
         _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
     except Conflict as error:  # a site that comes back begins to rejoin by itself
@@ -352,7 +365,7 @@ def _run(
     pair: Sites, order: list[str], kind: str, to: str | None, options: Mapping[str, Any], *, dry_run: bool, as_json: bool,
     valid_s: float = VALID_S,
 ) -> None:
-    given = {name: value for name, value in options.items() if value not in ("", False)}
+    given = {name: value for name, value in options.items() if value != "" and value is not False}
     site, document = start(pair, order, kind, to, given, dry_run, valid_s)
     follow(pair, site, document, as_json=as_json)
     if dry_run and not as_json:

@@ -23,7 +23,7 @@ from gateway.service.documents import (
 )
 from gateway.service.histogram import Histogram
 from gateway.site.metrics import site_metrics
-from gateway.site.serving_facts import site_condition
+from gateway.site.serving_facts import lacks_base, site_condition
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 
@@ -130,11 +130,15 @@ def _at_risk(site: Site) -> AtRisk | None:
     """Acknowledged records that the other site may lack if this one is lost now; None when this site is not the active."""
     if site.active_epoch is None:
         return None
-    core, view = site.active_epoch.core, _view(site)
+    core, shipper = site.active_epoch.core, site.active_epoch.shipper
+    view, setback = shipper.view, shipper.setbacks.newest
     if core.mode is CommitMode.SYNC and _has_remote_log(site):
-        lacks_base = view is not None and _lacks_base(view, site.parts.wal.first_previous)
-        return AtRisk(None, exact=False) if lacks_base else AtRisk(0, exact=True)
-    if view is None or view.applied_seq is None or view.state != "following":
+        if lacks_base(view, site.parts.wal.first_previous):
+            return AtRisk(None, exact=False)
+        if setback is not None and not setback.is_over:  # the remote log may have been trimmed up to there
+            return AtRisk(max(0, setback.had_seq - (view.applied_seq or 0)), exact=False)
+        return AtRisk(0, exact=True)
+    if view.applied_seq is None or view.state != "following":
         return AtRisk(None, exact=False)
     return AtRisk(max(0, core.committed - view.applied_seq), exact=False)
 
@@ -144,13 +148,6 @@ def _has_remote_log(site: Site) -> bool:
     hold."""
     epoch = site.active_epoch
     return epoch is not None and epoch.proof_age_s < site.settings.lease.lease_s
-
-
-def _lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
-    """Says whether the other site lacks what no log has any more: then what stands in both logs is not enough."""
-    if view.state in ("diverged", "loading"):
-        return True
-    return view.applied_seq is not None and view.applied_seq < (log_begins_after or 0)
 
 
 def _resync(site: Site) -> ResyncDocument | None:

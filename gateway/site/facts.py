@@ -13,6 +13,7 @@ from typing import TypeVar
 import crc32c
 
 from gateway.site.serving_facts import site_condition
+from gateway.site.serving_judgement import STANDBY_STORAGE
 from gateway.site.site import Site
 from remote_log.dfs.retrying import within
 from remote_log.fencing.reading import begins_after, missing_from, segments_below
@@ -41,7 +42,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
-    now_s, serving = parts.clock.monotonic_s(), site_condition(site).serving
+    now_s, (serving, troubles, _) = parts.clock.monotonic_s(), site_condition(site)
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=parts.clock.wall_ms(),
         lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,
@@ -58,6 +59,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
         met_active=parts.coordinator.met_active,
         remote_log_missing=missing, open_leases=leases, remote_log_mark=remote_log_mark,
         audit_recent_s=settings.audits.recent_s, last_good_audit_ms=site.audits.last_good_ms(),
+        peer_set_back=next((one.seen for one in troubles if one.about == STANDBY_STORAGE), None),
         resyncs=None if epoch is None else epoch.auto_resync and settings.resync_after_s is not None,
     )
 

@@ -58,6 +58,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         figures["shipped_frames_total"] = epoch.shipper.frames_shipped
         figures["shipped_bytes_total"] = epoch.shipper.bytes_shipped
         figures["shipped_base_rows_total"] = epoch.shipper.base_rows_sent
+        figures["standby_setbacks_total"] = epoch.shipper.setbacks.count
         if epoch.shipper.view.applied_seq is not None:
             figures["replication_lag_records"] = max(0, epoch.core.committed - epoch.shipper.view.applied_seq)
         if epoch.remote is not None:

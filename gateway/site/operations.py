@@ -24,7 +24,7 @@ from switchover.operations.plan import Plan
 from switchover.plans.follow import Follow, degrade_plan, resync_plan
 from switchover.plans.skip import check_standing, skip_plan
 from switchover.plans.takeover import Takeover
-from switchover.preflight.loss import UNKNOWN
+from switchover.preflight.loss import UNKNOWN, accepted_loss
 from switchover.preflight.preflight import ChecksDocument, Preflight
 from switchover.register.port import update
 from switchover.register.transitions import abandon_plan
@@ -35,7 +35,7 @@ from twinlog.operation_ids import operation_of_key
 KINDS = {
     "switchover": {"reason"},
     "failover": {"reason", "accept_data_loss", "automatic", "without_coordinator"},
-    "rejoin": {"reason", "merge", "put_absent", "wait", "again"},
+    "rejoin": {"reason", "merge", "put_absent", "wait", "again", "accept_data_loss"},
     "degrade": {"reason", "automatic"},
     "resync": {"reason"},
     "skip": {"reason", "epoch", "seq"},
@@ -89,6 +89,7 @@ class SiteOperations:
         if unknown:
             known = ", ".join(sorted(KINDS[kind]))
             raise InvalidInput(f"{kind} has no option {unknown[0]!r}; it knows {known}", option=unknown[0])
+        accepted_loss(options)
         policy = self._site.settings.policy
         if options.get("automatic") and policy != "available":
             said = f"the policy of site {self._site.site} is {policy}: a {kind} is an operator's to decide"

@@ -20,6 +20,7 @@ from gateway.site.serving_judgement import (
     site_troubles,
 )
 from gateway.site.site import Site
+from remote_log.replication.shipper import PeerView
 
 
 class SiteCondition(NamedTuple):
@@ -48,12 +49,22 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
     )
     if epoch is None:
         return facts
+    setback = epoch.shipper.setbacks.newest
     has_coordinator = site.pair_state is not None and site.pair_state.home is None
     return replace(
         facts, needs_remote=epoch.core.needs_remote, degrades=has_coordinator and site.settings.degrade_after_s is not None,
         lease_s=site.settings.lease.lease_s, proof_age_s=epoch.proof_age_s, waiting_age_s=epoch.commit.waiting_age_s(now_s),
-        work=tuple(epoch.work.errors()), damaged=epoch.damaged,
+        work=tuple(epoch.work.errors()), damaged=epoch.damaged, setback=setback,
+        setback_age_s=now_s - setback.at_s if setback is not None else 0.0,
+        needs_base=lacks_base(epoch.shipper.view, site.parts.wal.first_previous),
     )
+
+
+def lacks_base(view: PeerView, log_begins_after: int | None) -> bool:
+    """Returns whether the other site lacks what no log has any more: then what stands in both logs is not enough."""
+    if view.state in ("diverged", "loading"):
+        return True
+    return view.applied_seq is not None and view.applied_seq < (log_begins_after or 0)
 
 
 def _shown(word: Word, now_s: float) -> DependencyDocument:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from gateway.epoch.words import Words
 from gateway.service.documents import ServingDocument, SiteTrouble
+from remote_log.replication.setback import Setback
 from switchover.roles.table import Role, permissions
 
 OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, STORAGE, LOCAL_LOG = (
@@ -22,6 +23,8 @@ OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, STORAGE, LOCAL_LOG = (
 LOST_REGISTER = "it was deleted or replaced, or is another one"
 STALLED_S = 3.0  # a write that waits for longer than this does not wait for its turn
 SILENCE_S = 5.0  # of the active, as its standby hears it
+STANDBY_STORAGE = "standby's storage"
+SETBACK_SHOWN_S = 60.0  # at least: it may be made up for before anybody looks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,9 @@ class ServingFacts:
     work: tuple[tuple[str, str], ...] = ()  # its background work that failed last time, and why
     damaged: tuple[str, ...] = ()  # what is wrong with each segment of its remote log that cannot be read, nor be trimmed
     stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
+    setback: Setback | None = None  # of the standby's storage
+    setback_age_s: float = 0.0
+    needs_base: bool = False  # the standby: no log here leads on from what it holds
     # ---- of a standby
     heard_age_s: float | None = None
 
@@ -122,6 +128,20 @@ def site_troubles(facts: ServingFacts, serving: ServingDocument) -> list[SiteTro
     return [one for one in _troubles(facts) if serving.why is None or one.seen not in serving.why]
 
 
+def _set_back(facts: ServingFacts, setback: Setback) -> SiteTrouble:
+    site, peer = facts.site, facts.peer
+    seen = f"site {peer} had stored everything up to {setback.had_seq}, and then held only {setback.held_seq}: its storage " \
+        "was put back from an older copy, replaced, or emptied"
+    if setback.is_over:
+        return SiteTrouble(STANDBY_STORAGE, f"{seen}; it has everything again",
+                           f"find out what was put back at site {peer}, and whether another part was, too")
+    how = "filled with base data" if facts.needs_base else "sent the log from there again"
+    return SiteTrouble(
+        STANDBY_STORAGE, f"{seen}; it is {how}, and until then site {site} alone has all of it",
+        f"keep site {site} running until site {peer} has caught up; find out what was put back there",
+    )
+
+
 def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
     site, peer, words = facts.site, facts.peer, facts.words
     is_active = facts.proof_age_s is not None
@@ -145,6 +165,8 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
             "give both sites a new coordinator.url, and start them; then "
             f"`twinlog failover --to {site} --accept-data-loss --count unknown`",
         )
+    if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
+        yield _set_back(facts, facts.setback)
     for about, error in facts.work:
         yield SiteTrouble(about, f"the {about} of site {site} failed, and is tried again", "see why", error)
     for error in facts.damaged:

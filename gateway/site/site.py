@@ -259,11 +259,12 @@ class Site:
         return self._ending is not None
 
     # ---- as a follower
-    async def rejoin(self) -> RejoinReport:
-        """Become a clean follower of the active: raises PeerError when it does not answer."""
+    async def rejoin(self, accepted: int | str | None = None) -> RejoinReport:
+        """Become a clean follower of the active. Raises PeerError when it does not answer, Diverged."""
         rejoin = Rejoin(
-            site=self.site, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal, files=self.parts.files,
-            transport=self.parts.transport, sink=self.sink, failpoints=self.parts.failpoints,
+            site=self.site, peer=self.peer, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal,
+            files=self.parts.files, transport=self.parts.transport, sink=self.sink, failpoints=self.parts.failpoints,
+            accepted=accepted,
         )
         report = await rejoin.run()
         self.catalog.reload()

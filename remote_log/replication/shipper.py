@@ -5,8 +5,9 @@ behind the oldest kept frame, gets base data first: a snapshot in key order, the
 
 What always holds: only committed, applied frames are shipped, in order; the follower's own position decides where to continue,
 never a memory of ours, once this log was found to hold it: a position above its end, or at another frame, is that of a follower
-that has diverged, and nothing is trimmed by it; nothing here ever waits on the write path, nor it on this. Batches adapt: what
-gathered while the last one travelled goes next. Source: protocol.md section 7.
+that has diverged, and nothing is trimmed by it; a follower that holds less than it had stored is noticed (setback.py), and
+continues from where it stands, or with base data; nothing here ever waits on the write path, nor it on this.
+Batches adapt: what gathered while the last one travelled goes next. Source: protocol.md section 7.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from remote_log.replication.messages import (
     pack_history,
     to_message,
 )
+from remote_log.replication.setback import Setbacks
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.log.wal import Wal
@@ -99,6 +101,7 @@ class Shipper:
         self._ports, self._log, self._site, self._epoch = ports, log, site, epoch
         self._on_position, self._settings = on_position, settings
         self.view = PeerView()
+        self.setbacks = Setbacks()
         self._flush_wanted = False
         self._shipped: LogPoint | None = None  # the end of the last frame that was sent
         self._answered_s = 0.0  # when the last answer came
@@ -149,6 +152,7 @@ class Shipper:
             self._not_held = position.at
             self._see(PeerView("diverged", None, None, now_s, why))
             raise PeerError(why)
+        self.setbacks.weigh(position.state, position.durable_seq, now_s)
         self._see(PeerView(position.state, position.applied_seq, position.durable_seq, now_s, position.why))
         return position
 

@@ -321,6 +321,9 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
                         f"site {site}: {own.peer_dfs_error}")
         if site != active:
             yield from _standby(own, settings)
+        elif own.peer_set_back is not None:
+            yield _look(f"set-back-{OTHER[site]}", OTHER[site], own.peer_set_back,
+                        f"site {site}: what site {OTHER[site]} says that it has stored")
 
 
 def _standby(own: SiteFacts, settings: Thresholds) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from switchover.operations.plan import Plan, Step
+from switchover.preflight.loss import accepted_loss
 from switchover.preflight.preflight import Preflight
 from switchover.roles.table import Event, Role
 from switchover.site_control import SiteControl
@@ -59,7 +60,7 @@ class Follow:
             return {"note": "this site follows the active already"}
         if control.role in (Role.STANDBY, Role.FENCED):
             control.event(Event.REJOIN_STARTED)
-        return asdict(await control.rejoin())
+        return asdict(await control.rejoin(accepted_loss(self._options)))
 
     async def _merge(self) -> dict[str, Any]:
         return await self._merge_quarantine(bool(self._options.get("put_absent")))

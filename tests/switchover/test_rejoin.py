@@ -20,6 +20,7 @@ from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import run
 from tests.storage.log.test_wal import in_two_files
 from tests.storage.log.wal_rig import paths, settle
+from twinlog.errors import Diverged
 
 HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(2, 9, 8, "b", "takeover")]
 
@@ -50,9 +51,11 @@ class Sink:
         self.followed_epoch = epoch
 
 
-def a_rejoin(files: MemoryFiles, engine: MemoryEngine, wal: Wal, sink: Any) -> Rejoin:
+def a_rejoin(
+    files: MemoryFiles, engine: MemoryEngine, wal: Wal, sink: Any, accepted: int | str | None = None
+) -> Rejoin:
     return Rejoin(
-        site="a", engine=engine, wal=wal,
+        site="a", peer="b", engine=engine, wal=wal, accepted=accepted,
         applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
         files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
     )
@@ -84,7 +87,8 @@ async def test_what_was_being_appended_has_ended_before_the_log_is_read(first_fa
 
 @pytest.mark.parametrize("logged", [[(9, 10)], [(7, 8), (11, 12)], [(9, 9), (11, 12)], []])
 async def test_a_log_that_lacks_a_part_of_what_was_applied_does_not_say_what_to_fetch(logged: list[tuple[int, int]]) -> None:
-    """The storage is at 12, the active has it up to 8; the log ends earlier, or has a hole: it is an older copy."""
+    """The storage is at 12, the active has it up to 8; the log ends earlier, or has a hole: it is an older copy, or the site
+    never was the active. What the storage alone holds is dropped by command only, and by the count of that moment."""
     files, engine = MemoryFiles(), MemoryEngine()
     await engine.apply(run(1, 12))
     wal = await Wal.open(files)
@@ -93,7 +97,11 @@ async def test_a_log_that_lacks_a_part_of_what_was_applied_does_not_say_what_to_
         for frame in run(1, 12)[first - 1 : last]:
             await wal.append(frame)
     sink: Any = Sink()
-    report = await a_rejoin(files, engine, wal, sink).run()
+    for accepted in (None, 3, 12, "unknown"):
+        with pytest.raises(Diverged) as caught:
+            await a_rejoin(files, engine, wal, sink, accepted).run()
+        assert (caught.value.fields["at_risk"], sink.wants_base, engine.applied.seq) == (4, False, 12)
+    report = await a_rejoin(files, engine, wal, sink, 4).run()
     assert (sink.wants_base, report.base_needed, report.refetched_rows) == (True, True, 0)
     assert report.end_seq == 8
     assert engine.applied.seq == 12, "filled with base data, not cut"

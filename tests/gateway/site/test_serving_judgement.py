@@ -17,12 +17,15 @@ from gateway.site.serving_judgement import (
     PEER,
     PEER_DFS,
     REGISTER,
+    SETBACK_SHOWN_S,
     STALLED_S,
+    STANDBY_STORAGE,
     STORAGE,
     ServingFacts,
     judge_serving,
     site_troubles,
 )
+from remote_log.replication.setback import Setback
 from switchover.roles.table import Role, permissions
 
 ACTIVE = ServingFacts(
@@ -93,6 +96,18 @@ def test_work_that_fails_and_segments_that_are_damaged_are_findings_with_a_way_o
     assert "restart the gateway of site a" in found[1].do
     silent = replace(STANDBY, heard_age_s=60.0)
     assert [one.about for one in site_troubles(silent, judge_serving(silent))] == ["active"]
+
+
+def test_a_standby_s_storage_that_went_back_is_shown_while_it_lacks_something_and_for_a_while_after() -> None:
+    lacks = replace(ACTIVE, setback=Setback(120, 100, 5.0), setback_age_s=1e6)
+    (trouble,) = site_troubles(lacks, judge_serving(lacks))
+    assert (trouble.about, "up to 120, and then held only 100" in trouble.seen) == (STANDBY_STORAGE, True)
+    assert "sent the log" in trouble.seen
+    assert "keep site a running" in trouble.do
+    assert "base data" in site_troubles(replace(lacks, needs_base=True), judge_serving(lacks))[0].seen
+    over = replace(lacks, setback=Setback(120, 100, 5.0, is_over=True), setback_age_s=1.0)
+    assert "it has everything again" in site_troubles(over, judge_serving(over))[0].seen
+    assert site_troubles(replace(over, setback_age_s=SETBACK_SHOWN_S), judge_serving(over)) == []
 
 
 SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, STORAGE, LOCAL_LOG)

@@ -24,21 +24,12 @@ from storage.rows.codec import RowCodec
 from storage.rows.schema import TableSchema
 from tests.pair.pair import OTHER
 from tests.pair.scenarios.scenario import outcome
-from tests.pair.scenarios.sites import TABLE, ScriptedFailpoints, SiteCommands
+from tests.pair.scenarios.sites import TABLE, ScriptedFailpoints, SiteCommands, options
 from tests.storage.engines.kept_reading import read_kept
 from twinlog.errors import DfsNotFound, TwinlogError
 
 BATCH = 100
 TRAFFIC_DEADLINE_S = 0.2
-
-
-def options(words: list[str], *names: str) -> dict[str, str]:
-    """Trailing pairs such as `within 0.3 as w1`; a word that is not among `names` is an error."""
-    pairs = dict(zip(words[::2], words[1::2], strict=True))
-    unknown = set(pairs) - set(names)
-    if unknown:
-        raise ValueError(f"no option {unknown.pop()!r} here; there are {', '.join(names)}")
-    return pairs
 
 
 class PairCommands(SiteCommands):

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.service.http_settings import HttpSettings
+from gateway.site.serving_facts import site_condition
 from remote_log.replication.messages import (
     FOLLOW,
     REPLICATE,
@@ -54,6 +55,15 @@ class ScriptedFailpoints(Failpoints):
         if name == self.deadly:
             self.deadly = None
             raise Crash(name)
+
+
+def options(words: list[str], *names: str) -> dict[str, str]:
+    """Trailing pairs such as `within 0.3 as w1`; a word that is not among `names` is an error."""
+    pairs = dict(zip(words[::2], words[1::2], strict=True))
+    unknown = set(pairs) - set(names)
+    if unknown:
+        raise ValueError(f"no option {unknown.pop()!r} here; there are {', '.join(names)}")
+    return pairs
 
 
 class Down(TwinlogError):
@@ -223,6 +233,16 @@ class SiteCommands:
         waiting = self._at(words[0]).site.waiting_for or "nothing"
         return "yes" if " ".join(words[1:]) in waiting else waiting
 
+    async def do_troubles(self, words: list[str]) -> str:
+        """troubles SITE: what keeps it from being whole, as it says itself, or `none`."""
+        return ", ".join(one.about for one in site_condition(self._at(words[0]).site).troubles) or "none"
+
+    async def do_stored(self, words: list[str]) -> str:
+        """stored SITE: `all` when the active knows that this site has stored everything that is committed."""
+        epoch = self._at(OTHER[words[0]]).site.active_epoch
+        durable = None if epoch is None else epoch.shipper.view.durable_seq
+        return "all" if epoch is not None and durable is not None and durable >= epoch.core.committed else f"up to {durable}"
+
     async def do_told(self, words: list[str]) -> str:
         """told SITE: `yes` when the register says that the asynchronous active has committed all that it has now."""
         site = self._at(words[0]).site
@@ -379,6 +399,17 @@ class SiteCommands:
     async def do_switchover(self, words: list[str]) -> str:
         self._at(words[0])
         return await self._operate("switchover", words, words[0])
+
+    async def do_rejoin(self, words: list[str]) -> str:
+        """rejoin SITE [accepting COUNT|unknown|shown]: by command; with the loss that the operator accepts, or is shown."""
+        site, *rest = words
+        given = options(rest, "accepting").get("accepting")
+        if given == "shown":
+            ended = await self._at(site).operations.all()
+            shown = [one.error.fields["at_risk"] for one in ended if one.error is not None and one.error.code == "diverged"]
+            given = str(shown[0])
+        accepted = {} if given is None else {"accept_data_loss": int(given) if given.isdecimal() else given}
+        return await self._operate("rejoin", words, site, **accepted)
 
     async def do_merge(self, words: list[str]) -> str:
         """merge SITE [putting-absent]: a rejoin that sends its quarantined rows to the active."""

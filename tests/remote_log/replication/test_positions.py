@@ -41,6 +41,13 @@ class Views(list[Any]):
                 await self.came.wait()
         return found[0]
 
+    async def until_stored(self, seq: int) -> None:
+        """Until the newest view says that exactly so much, or more where it is above 1, is durable at the follower."""
+        async with asyncio.timeout(120):
+            while not self or (self[-1].durable_seq != 1 if seq == 1 else (self[-1].durable_seq or 0) < seq):
+                self.came.clear()
+                await self.came.wait()
+
 
 async def following() -> World:
     world = await a_world()
@@ -85,6 +92,33 @@ async def test_a_forged_row_in_the_middle_of_a_session_is_found() -> None:
     await forge(world, upsert(b"000", value(c1="forged")))
     await world.write(upsert(b"001", value(c1=1)))
     await views.until("diverged")
+    await world.finish()
+    await world.close()
+
+
+async def test_a_follower_that_holds_less_than_it_had_stored_is_told_until_it_has_all_of_it_again() -> None:
+    world, views = await following(), Views()
+    views.watch(world)
+    had = await world.standby.engine.flush()
+    await world.write(upsert(b"001", value(c1=1)))
+    await views.until_stored(had)
+    assert world.shipper.setbacks.newest is None
+    answer = world.standby.answer
+
+    async def older(method: str, body: bytes) -> bytes:
+        return msgspec.msgpack.encode({**msgspec.msgpack.decode(await answer(method, body)), "durable_seq": 1})
+
+    world.standby.answer = older  # type: ignore[method-assign]
+    await world.write(upsert(b"001", value(c1=2)))
+    await views.until_stored(1)
+    setback = world.shipper.setbacks.newest
+    assert setback is not None
+    assert (setback.had_seq >= had, setback.held_seq, setback.is_over, world.shipper.setbacks.count) == (True, 1, False, 1)
+    world.standby.answer = answer  # type: ignore[method-assign]
+    had = await world.standby.engine.flush()
+    await world.write(upsert(b"001", value(c1=3)))
+    await views.until_stored(had)
+    assert world.shipper.setbacks.newest == msgspec.structs.replace(setback, is_over=True)
     await world.finish()
     await world.close()
 

@@ -24,6 +24,8 @@ from chaos.simulate.plan import (
     watched,
 )
 from chaos.simulate.run import Result, Run, collect
+from gateway.service.documents import ServingDocument, SiteTrouble
+from gateway.site.serving_judgement import STANDBY_STORAGE, ServingFacts, site_troubles
 from switchover.register.remembering import RememberingCoordinator
 
 NAMES = {kind.name for kind in (*DISASTERS, *OLDER)}
@@ -170,6 +172,22 @@ def test_a_part_of_a_disk_that_went_back_costs_nothing(part: str, site: str) -> 
 def test_a_storage_or_a_disk_that_went_back_costs_nothing(part: str, site: str, then: str, coordinator: str) -> None:
     result = _clean(parse(f"{CALM}knob coordinator {coordinator}\nat 2.0 {part}-back {site} for 3.0\n{then}"))
     assert any(f"the {part} of {site} is back where it was" in line for line in result.trace)
+
+
+def test_an_active_says_that_its_standby_s_storage_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[SiteTrouble] = []
+
+    def judged(facts: ServingFacts, serving: ServingDocument) -> list[SiteTrouble]:
+        found = site_troubles(facts, serving)
+        said.extend(one for one in found if one.about == STANDBY_STORAGE)
+        return found
+
+    monkeypatch.setattr("gateway.site.serving_facts.site_troubles", judged)
+    result = _clean(parse(f"{CALM}knob flush_interval_s 0.1\nat 2.0 storage-back b for 3.0\n"))
+    assert [each.site for each in result.history.opened] == ["a"]
+    assert any(" is back where it was " in line for line in result.trace)
+    assert said[0].seen.startswith("site b had stored everything up to ")
+    assert said[-1].seen.endswith("it has everything again")
 
 
 def test_a_closed_active_with_an_older_storage_gives_way_by_the_command_that_it_names() -> None:
