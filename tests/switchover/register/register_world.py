@@ -26,7 +26,7 @@ class RegisterWorld:
         """A new one, as after a restart of that gateway."""
         return DfsCoordinator(
             site=site, peer=OTHER[site], own_dfs=self.ways[site, site], peer_dfs=self.ways[site, OTHER[site]], layout=LAYOUT,
-            initial_active="a", clock=SystemClock(),
+            initial_active="a", clock=SystemClock(), deadline_s=120.0,  # a busy machine is not a DFS that is away
         )
 
     def cut(self, dfs: str, *, sites: str = "ab", down: bool = True) -> None:
