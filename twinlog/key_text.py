@@ -20,7 +20,7 @@ from twinlog.errors import InvalidInput
 
 MARK = "="
 _FOLDED = re.compile(r"(?:\A|[/\\])\.{0,2}(?:[/\\]|\Z)|%|\A=|:[a-z]+\Z")
-_DOTS = (".", "..")
+_BARE_STEP = re.compile(r"(?:\A|[/\\])((?:\.|%2[eE]){1,2})(?=[/\\]|\Z)|\A[/\\]|[/\\](?:[/\\]|\Z)")
 _STARTS = (".", "%")
 
 
@@ -60,9 +60,19 @@ def _from_base64(written: str) -> str:
 
 
 def check_not_folded(path: str) -> None:
-    """Raises InvalidInput for a whole key that is `.` or `..`, percent-encoded or not: what folds paths must not meet one."""
-    if path[:1] in _STARTS and (key := unquote(path)) in _DOTS:
+    """Raises InvalidInput for a whole key with a bare `.` or `..` between its slashes, percent-encoded or not, or with nothing
+    there: what folds paths would make another key of it, or the table. An empty key without any slash passes. HOT."""
+    if (path[:1] in _STARTS or "/" in path or "\\" in path) and (found := _BARE_STEP.search(path)) is not None:
+        step, written = unquote(found[1] or ""), ",".join(map(_unfolded, path.split(",")))
+        shown = f"has {step!r} between its slashes" if step != unquote(path) else f"is {step!r}"
         raise InvalidInput(
-            f"the key in the path is {key!r}, which clients and proxies take for a step in the path: write it as "
-            f"{part_to_path(key)} (a = and the base64url of the text)", key=key, write=part_to_path(key),
+            f"the key in the path {shown}, which clients and proxies take for a step in the path: write it as "
+            f"{written[:200]} (a = and the base64url of the text)", key=unquote(path)[:200], write=written[:200],
         )
+
+
+def _unfolded(part: str) -> str:
+    try:
+        return part_to_path(part_from_path(part))
+    except ValueError:  # its reader says what is wrong with it
+        return part

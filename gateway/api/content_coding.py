@@ -21,13 +21,13 @@ from starlette.types import Message, Send
 
 from gateway.api.body_budget import SMALL_BODY_BYTES, WAIT_S, BodyHold
 from gateway.api.problems import Answer
-from gateway.api.request import ARROW, NDJSON, body_too_large
+from gateway.api.request import ARROW, NDJSON, accepted_weights, body_too_large
 from storage.rows.arrow_out import MadeBytes
 from twinlog.errors import MalformedBody, Overloaded
 
 CODINGS = ("zstd", "gzip")  # the first is preferred
 COMPRESSED_FROM_BYTES = 2048
-_VARY = (b"vary", b"Accept-Encoding")
+VARY_CODING = (b"vary", b"Accept-Encoding")
 _STEP_BYTES = 256 << 10
 _EXPANDING_MAX = 4
 _OFF_LOOP_BYTES = 64 << 10
@@ -92,22 +92,11 @@ class Expander:
 @lru_cache(maxsize=256)
 def accepted_coding(text: str) -> str:
     """Returns the coding that an answer gets by this Accept-Encoding; an empty text: none."""
-    weights = {}
-    for item in text.lower().split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        weights[name.removeprefix("x-")] = _weight(parameters)
+    weights = {name.removeprefix("x-"): weight for name, weight in accepted_weights(text).items()}
     others = weights.get("*", 0.0)
     best = max(CODINGS, key=lambda coding: weights.get(coding, others))
     weight = weights.get(best, others)
     return best if weight > 0 and weight >= weights.get("identity", 0.0) else ""
-
-
-def _weight(parameters: list[str]) -> float:
-    text = next((one.removeprefix("q=") for one in parameters if one.startswith("q=")), "1")
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 async def coded(answer: Answer, accept_encoding: str) -> Answer:
@@ -118,7 +107,7 @@ async def coded(answer: Answer, accept_encoding: str) -> Answer:
     coding = accepted_coding(accept_encoding)
     short = await _off_loop(len(body), lambda: _encoder(coding).piece(body, more=False)) if coding else body
     if len(short) >= len(body):
-        return Answer(status, [*headers, _VARY], body)
+        return Answer(status, [*headers, VARY_CODING], body)
     return Answer(status, _coded_headers(headers, coding), short)
 
 
@@ -129,7 +118,7 @@ def coded_tag(tag: bytes, coding: str) -> bytes:
 
 def _coded_headers(headers: list[tuple[bytes, bytes]], coding: str) -> list[tuple[bytes, bytes]]:
     kept = [(name, coded_tag(value, coding) if name == b"etag" else value) for name, value in headers]
-    return [*kept, (b"content-encoding", coding.encode()), _VARY]
+    return [*kept, (b"content-encoding", coding.encode()), VARY_CODING]
 
 
 async def _off_loop(size: int, work: Callable[[], bytes]) -> bytes:
@@ -198,7 +187,7 @@ class CodedSend:
             self._encoder = _encoder(self._coding)
             start = {**start, "headers": _coded_headers(list(start["headers"]), self._coding)}
         elif streamed:
-            start = {**start, "headers": [*start["headers"], _VARY]}
+            start = {**start, "headers": [*start["headers"], VARY_CODING]}
         await self._send(start)
 
     async def _send_whole(self, start: Message, message: Message) -> None:

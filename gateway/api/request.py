@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
@@ -200,16 +200,47 @@ def expect_type(head: Head, allowed: Sequence[str]) -> str:
 
 
 def wanted_type(head: Head, offered: Sequence[str]) -> str:
-    """Returns the type to answer in: the first of Accept that is offered, else `offered[0]`. Raises 406 that names them."""
+    """Returns the type to answer in: of those offered the one that Accept weighs most, the one named first among equals.
+
+    Raises 406 that names them.
+    """
     if not head.accept or head.accept in ("*/*", offered[0]):
         return offered[0]
-    for choice in head.accept.split(","):
-        kind = choice.partition(";")[0].strip().lower()
-        if kind in ("*/*", "application/*"):
-            return offered[0]
-        if kind in offered:
-            return kind
-    raise HTTPException(406, f"Accept is {head.accept[:80]!r}; this path answers with {' or '.join(offered)}")
+    best = _weighed_type(head.accept, tuple(offered))
+    if best is None:
+        raise HTTPException(406, f"Accept is {head.accept[:80]!r}; this path answers with {' or '.join(offered)}")
+    return best
+
+
+@lru_cache(maxsize=256)
+def _weighed_type(accept: str, offered: tuple[str, ...]) -> str | None:
+    """None: Accept takes none of them. A type weighs what the narrowest range that fits it says (RFC 9110, 12.5.1)."""
+    weights = accepted_weights(accept)
+    places = list(weights)
+    ranks = []
+    for kind in offered:
+        fitting = next((name for name in (kind, "application/*", "*/*") if name in weights), None)
+        if fitting is not None and weights[fitting] > 0:
+            ranks.append((-weights[fitting], places.index(fitting), kind))
+    return min(ranks, key=lambda rank: rank[:2])[2] if ranks else None
+
+
+def accepted_weights(text: str) -> dict[str, float]:
+    """Returns what an Accept or Accept-Encoding names, in lower case and in its order, with its weight; 0 where that is no
+    number."""
+    weights: dict[str, float] = {}
+    for item in text.lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weights[name] = _weight(parameters)
+    return weights
+
+
+def _weight(parameters: list[str]) -> float:
+    text = next((one.removeprefix("q=") for one in parameters if one.startswith("q=")), "1")
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def point_in_time(text: str | None) -> int | None:

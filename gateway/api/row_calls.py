@@ -12,6 +12,7 @@ from math import ceil
 
 from gateway.api.api_context import ApiContext
 from gateway.api.bodies import VARY, decoded_object, encoded, shown_version
+from gateway.api.content_coding import VARY_CODING
 from gateway.api.documents import RowAnswer, WriteAnswer
 from gateway.api.entity_tags import etag, is_matched, known_tag, representation, row_conditions, unmatched
 from gateway.api.problems import Answer
@@ -90,7 +91,7 @@ async def get_row(
     tag = etag(row.version, representation(codec, answer_type, columns, head.number_versions, head.int64_text))
     headers = [(b"etag", tag), VARY, schema_header(codec), *label()]
     if (known := known_tag(head, tag)) is not None:
-        return Answer(304, [(b"etag", known), *headers[1:]], b"")
+        return Answer(304, [(b"etag", known), VARY_CODING, *headers[1:]], b"")
     version = shown_version(row.version, answer_type, head)
     return encoded(RowAnswer(decode(row.key, row.value), version), answer_type, *headers)
 

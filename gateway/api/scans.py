@@ -4,7 +4,7 @@ What always holds: at most `page_rows_max` rows and about `PAGE_BYTES` in a page
 for it, about `CHUNK_BYTES` read from the engine at a time; a page token continues exactly the query that it came from, or is
 refused. `start` is included and `end` is not, also in reverse, which begins at the end. Pages and chunks are read one after
 the other: a row written meanwhile may or may not be there; with `as_of` all are of one moment, and with `snapshot` of that at
-which the scan began.
+which the scan began, its columns too: a page behind a change of the table is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput
+from twinlog.errors import HistoryNotHeld, InvalidInput
 
 PAGE_ROWS_DEFAULT = 1000
 PAGE_BYTES = 16 << 20
@@ -33,8 +33,8 @@ CHUNK_BYTES = 4 << 20
 FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
-_TOKEN_FORMAT = 2
-_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str]).decode
+_TOKEN_FORMAT = 3
+_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str, bytes]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Scan:
     matches: Predicate | None
     digest: bytes
     snapshot: str | None = None  # an empty text: one that is to be opened
+    schema: bytes = b""  # the name of the schema that the rows are made with
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,18 @@ def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
     snapshot = "" if asked.snapshot else None
     digest = hashlib.blake2b(msgspec.msgpack.encode(query), digest_size=8).digest()
     if asked.page_token is not None:
-        last, held = _read_token(asked.page_token, digest)
+        last, held, schema = _read_token(asked.page_token, digest)
         snapshot = held if asked.snapshot else None
+        if asked.snapshot and schema != codec.fingerprint:
+            raise HistoryNotHeld(
+                f"the columns of table {codec.schema.name!r} have changed since this scan with snapshot=true began: begin the "
+                "scan anew, without page_token", table=codec.schema.name,
+            )
         start, end = (start, last) if asked.reverse else (last + b"\0", end)
     as_of, matches = point_in_time(asked.as_of), _filter(codec, asked.where)
-    return Scan(start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest, snapshot)
+    return Scan(
+        start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest, snapshot, codec.fingerprint
+    )
 
 
 def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
@@ -103,15 +111,15 @@ def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
 
 
 def page_token(scan: Scan, last: bytes) -> str:
-    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last, scan.snapshot or ""))
+    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last, scan.snapshot or "", scan.schema))
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_token(text: str, digest: bytes) -> tuple[bytes, str]:
-    """Returns the last key of the page before, and its snapshot."""
+def _read_token(text: str, digest: bytes) -> tuple[bytes, str, bytes]:
+    """Returns the last key of the page before, its snapshot, and the schema of its rows."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last, snapshot = decoded(_decode_place, packed, ValueError)
+        token_format, bound_to, last, snapshot, schema = decoded(_decode_place, packed, ValueError)
     except ValueError as error:  # binascii's too
         raise InvalidInput(
             "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
@@ -122,7 +130,7 @@ def _read_token(text: str, digest: bytes) -> tuple[bytes, str]:
             "page_token belongs to another table or query: send the same parameters with it, or leave it out to begin anew",
             parameter="page_token",
         )
-    return last, snapshot
+    return last, snapshot, schema
 
 
 async def opened(context: ApiContext, scan: Scan) -> Scan:

@@ -30,6 +30,7 @@ from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
 from twinlog.errors import InvalidInput, TwinlogError
 
+_REPEATED = ("where",)  # query parameters that a request may hold more than once
 _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. Errors are RFC 9457 problems."
 
 
@@ -140,7 +141,8 @@ def build_app(
 
 
 async def _only_known_parameters(request: Request) -> None:
-    """Raises InvalidInput that names the unknown query parameters and those that the path knows."""
+    """Raises InvalidInput that names the unknown query parameters and those that the path knows, or one that is there twice:
+    a proxy may read the first of them where this site reads the last."""
     if not request.scope["query_string"]:
         return
     route = request.scope["route"]
@@ -153,6 +155,9 @@ async def _only_known_parameters(request: Request) -> None:
             f"unknown query parameter {', '.join(repr(name[:60]) for name in unknown)}; this path knows {listed}",
             parameters=[name[:60] for name in unknown], allowed=known,
         )
+    for name in request.query_params:
+        if name not in _REPEATED and len(request.query_params.getlist(name)) > 1:
+            raise InvalidInput(f"query parameter {name!r} is there more than once: send it once", parameter=name)
 
 
 async def _only_known_conditions(request: Request) -> None:

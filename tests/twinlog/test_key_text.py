@@ -74,6 +74,16 @@ def test_a_bare_dot_segment_is_refused_with_the_way_to_write_it(path: str) -> No
         check_not_folded(path)
 
 
-@pytest.mark.parametrize("path", ["...", ".a", "%2ea", "a", "", "=Li4", "%2C", ".,."])
+@pytest.mark.parametrize("path", ["a/../b", "../a", "a/%2e%2E", "./a", "a//b", "/a", "a/", "/", "//", "a\\..\\b", "x/../..,b"])
+def test_a_step_between_the_slashes_of_a_key_is_refused_with_a_way_that_passes(path: str) -> None:
+    """A proxy would make another row's key of it, and nobody would notice."""
+    with pytest.raises(InvalidInput, match=r"=") as refused:
+        check_not_folded(path)
+    written = refused.value.fields["write"]
+    check_not_folded(written)
+    assert ",".join(map(part_from_path, written.split(","))) == unquote(path)
+
+
+@pytest.mark.parametrize("path", ["...", ".a", "%2ea", "a", "", "=Li4", "%2C", ".,.", "a/b", "a/..."])
 def test_other_keys_pass(path: str) -> None:
     check_not_folded(path)

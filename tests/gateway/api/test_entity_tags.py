@@ -64,6 +64,7 @@ async def test_each_representation_has_a_tag_of_its_own(door: DoorClient) -> Non
             answer = await _read(door, query, **headers, if_none_match=tag)
             assert answer.status_code == (304 if other == place else 200)
             assert "Accept" in answer.headers["vary"]
+            assert other != place or "Accept-Encoding" in answer.headers["vary"], "a 304 says what the 200 would"
     assert (await _read(door, if_none_match=", ".join(tags))).status_code == 304
     problem(await door.http.put(ROW, json={}, headers={"if-none-match": tags[3]}), 412, "precondition-failed")
     assert (await door.http.put(ROW, json={}, headers={"if-match": tags[3]})).status_code == 200
@@ -86,6 +87,24 @@ async def test_pages_and_lines_say_that_they_depend_on_accept(plain: DoorClient)
     await plain.put("UA,1", {})
     for accept in ("application/json", "application/x-msgpack", "application/x-ndjson"):
         assert "Accept" in (await plain.http.get(ROWS, headers={"accept": accept})).headers["vary"]
+
+
+@pytest.mark.parametrize(("accept", "sent"), [
+    ("application/json;q=0, application/x-msgpack", "application/x-msgpack"),
+    ("application/x-msgpack;q=0.1, application/json", "application/json"),
+    ("application/x-msgpack, application/json", "application/x-msgpack"),
+    ("application/*;q=0.5, application/x-msgpack", "application/x-msgpack"),
+    ("application/json;q=0, */*", "application/x-msgpack"),
+    ("text/html, APPLICATION/JSON; q=0.3", "application/json"),
+    ("*/*;q=0", None), ("application/json;q=0", None), ("text/html, application/x-msgpack;q=none", None),
+])
+async def test_the_weights_of_accept_count(plain: DoorClient, accept: str, sent: str | None) -> None:
+    await plain.put("UA,1", {})
+    answer = await plain.http.get(ROW, headers={"accept": accept})
+    if sent is None:
+        problem(answer, 406, "not-acceptable")
+    else:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, sent)
 
 
 CONDITIONS: list[tuple[str, str, dict[str, Any]]] = [

@@ -284,3 +284,18 @@ async def test_a_body_that_is_too_long_is_told_to_a_client_that_sends_it_all(ser
     for method, path in (("PUT", f"{ROWS}/UA,1"), ("POST", f"{ROWS}:mutate")):
         body = b" " * (served.app.context.http.body_bytes_max + 1)
         problem(await served.http.request(method, path, content=body, headers=JSON), 413, "too-large", outcome="not_applied")
+
+
+@pytest.mark.parametrize("doubled", ["confirm=other&confirm=flights", "confirm=flights&confirm=flights"])
+async def test_a_parameter_that_is_there_twice_is_refused(plain: DoorClient, doubled: str) -> None:
+    """A proxy that checks requests may read the first, where the site would do what the last one says."""
+    await plain.put("UA,1", {})
+    answer = await plain.http.delete(f"/v1/tables/flights?{doubled}")
+    assert "more than once" in problem(answer, 422, "invalid-input", outcome="not_applied")["detail"]
+    await plain.get("UA,1")
+
+
+async def test_conditions_of_a_scan_may_be_there_more_than_once(plain: DoorClient) -> None:
+    await plain.put("UA,1", {})
+    where = [("where", '{"column":"flight","op":">","value":0}'), ("where", '{"column":"flight","op":"<","value":2}')]
+    assert len((await plain.http.get(ROWS, params=where)).json()["rows"]) == 1

@@ -52,6 +52,18 @@ async def test_all_pages_are_of_one_moment(door: DoorClient, reverse: str) -> No
     assert (await _page(door, limit=1))["rows"][0]["note"] != "before"
 
 
+async def test_no_page_shows_a_column_that_was_not_there_when_the_scan_began(door: DoorClient) -> None:
+    await _write(door, "upsert", range(FLIGHTS_MAX), note="before")
+    page = await _page(door, limit=7)
+    plain = (await door.http.get(ROWS, params={"limit": 7})).json()
+    changed = await door.http.patch("/v1/tables/flights", json={"add": [{"name": "later", "type": "int64", "default": 5}]})
+    assert changed.status_code == 200, changed.text
+    answer = await door.http.get(ROWS, params={"snapshot": "true", "limit": 7, "page_token": page["next_page_token"]})
+    assert "have changed since this scan" in problem(answer, 410, "history-not-held")["detail"]
+    more = await door.http.get(ROWS, params={"limit": 7, "page_token": plain["next_page_token"]})
+    assert more.json()["rows"][0]["later"] == 5, "a scan without a snapshot shows what is there now"
+
+
 @pytest.mark.parametrize("kind", [ARROW, NDJSON])
 async def test_a_stream_is_of_one_moment(door: DoorClient, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is written between any two chunks of the stream."""
