@@ -14,7 +14,7 @@ import msgspec
 
 from chaos.history.history import Copies
 from chaos.simulate.twins.engine import SimEngine
-from chaos.simulate.world import OTHER, World
+from chaos.simulate.world import OTHER, Machine, World
 from gateway.site.site import Site
 from remote_log.layout import SegmentName
 from storage.log.chain import reachable
@@ -63,10 +63,19 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
         filled = held_there >= max(committed, there.led_to)
         # the log is trimmed by what it told before, until the active hears what it holds now: a call may be under way
         there.hollow = not filled or not there.engine.durable_epoch or there.engine.durable_seq < there.told
+        if there.restored is not None and sum(_is_written(site, there, path) for path in there.dfs.files) > 1:
+            there.restored = None  # a writer looks at the others before it makes a segment; the first may have been under way
+            there.hollow = False
         held_there = None if there.hollow else held_there
     elif held_there is not None:
         there.led_to = held_there
     return Copies(name, epoch.epoch, world.loop.now_s, committed, held, held_there)
+
+
+def _is_written(site: Site, there: Machine, path: str) -> bool:
+    """A segment there that has a header, and was not there when that DFS went back."""
+    known = there.restored or frozenset()
+    return path not in known and isinstance(site.layout.parse(path), SegmentName) and len(there.dfs.files[path].data) > 0
 
 
 def _reached(engine: SimEngine, segments: Iterable[Iterable[Frame]]) -> int:

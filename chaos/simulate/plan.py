@@ -112,6 +112,7 @@ DISASTERS = (  # what was synced is lost, or wrong; one a run at most, for two m
 OLDER = (  # a disaster, too; drawn behind everything else, so that each other seed keeps its plan
     Kind("storage-back", EITHER, 3.0, 0.5, 5.0),
     Kind("disk-back", EITHER, 2.0, 0.5, 5.0),
+    Kind("dfs-back", EITHER, 3.0, 0.5, 5.0),
 )
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
@@ -150,13 +151,17 @@ def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPla
     faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
     if kind.name == "disk-back":  # alone, a closed site cannot know that its disk is older than the log on the other DFS
         faults = [fault for fault in faults if fault.kind != "degrade"]
+    knobs = plan.knobs
+    if kind.name == "dfs-back":  # a takeover before the active has copied what is gone lacks it, and nobody there can know
+        faults = [fault for fault in faults if fault.kind != "failover"]
+        knobs = replace(knobs, monitor="observe" if knobs.monitor == "act" else knobs.monitor)
     faults.append(back)
-    for name in ("failover", "crash"):  # of what an operator does about it, and in the middle of that
+    for name in ("crash",) if kind.name == "dfs-back" else ("failover", "crash"):  # what is done about it, and in the middle
         if name in kinds and chance.random() < 0.4:
             after_s = round(back.at_s + back.for_s + chance.expovariate(1.0), 3)
             faults.append(replace(_draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
                           if name == "crash" else ""))
-    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+    return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

@@ -68,7 +68,7 @@ class Machine:
     """The parts of a site that outlive its processes. `lost`: its disk was replaced, and whoever works there knows. `hollow`:
     that, or its storage is an older copy, and it was not seen whole again since; `led_to`: how far it alone led when it was;
     `told`: how far its storage was durable before it went back. `rotten`: paths on its disk and its DFS where a bit
-    turned."""
+    turned. `restored`: the files of its DFS when that went back; None once the active has written two new ones there."""
 
     clock: SimClock
     disk: SimDisk
@@ -79,6 +79,7 @@ class Machine:
     hollow: bool = False
     led_to: int = 0
     told: int = 0
+    restored: frozenset[str] | None = None
     rotten: set[str] = field(default_factory=set)
 
     def is_rotten(self) -> tuple[bool, bool]:

@@ -13,6 +13,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Annotated
 
 import structlog
@@ -32,7 +33,7 @@ from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, PairState
 from switchover.site_parts import SiteParts
-from twinlog.errors import Fenced, Refused, TwinlogError
+from twinlog.errors import Fenced, LogGap, Refused, TwinlogError
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
@@ -83,8 +84,9 @@ class RemoteReports:
         self.lease = lease
         self._appends, self._clock = appends, clock
         self.commit: CommitLog | None = None
-        self.fenced: Callable[[Fenced], None] | None = None
-        self.early: Fenced | None = None
+        self.ended: Callable[[TwinlogError], None] | None = None
+        self.early: TwinlogError | None = None
+        self.numbers = count()  # of the segments that the writers of this epoch make
 
     def on_synced(self, seq: int, started_s: float) -> None:
         self._appends.observe(self._clock.monotonic_s() - started_s)
@@ -93,9 +95,9 @@ class RemoteReports:
         else:
             self.lease.proof(started_s)
 
-    def on_fenced(self, error: Fenced) -> None:
-        if self.fenced is not None:
-            self.fenced(error)
+    def on_ended(self, error: TwinlogError) -> None:
+        if self.ended is not None:
+            self.ended(error)
         else:
             self.early = error
 
@@ -130,7 +132,7 @@ class ActiveEpoch:
         )
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
-        reports.commit, reports.fenced = self.commit, on_end
+        reports.commit, reports.ended = self.commit, on_end
         self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
@@ -323,6 +325,8 @@ class ActiveEpoch:
             try:
                 await self.trim()
                 self._went_well(TRIMMING)
+            except LogGap as error:  # the remote log lost what nobody deleted: a new epoch copies it there
+                self._on_end(error)
             except TwinlogError as error:
                 self._failed(TRIMMING, error)  # tried again at the next round
 

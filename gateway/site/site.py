@@ -161,7 +161,8 @@ class Site:
         """A writer of the remote log, which reports to the epoch of `reports`."""
         return RemoteWriter(
             self.parts.peer_dfs, self.layout, epoch, self.parts.clock, self.settings.remote_log,
-            on_synced=reports.on_synced, on_fenced=reports.on_fenced, wal_name=lambda: self.parts.wal.segments()[-1].name,
+            on_synced=reports.on_synced, on_ended=reports.on_ended, numbers=reports.numbers,
+            wal_name=lambda: self.parts.wal.segments()[-1].name,
         )
 
     def new_activation(self, request: ActivationRequest) -> Activation:

@@ -3,15 +3,16 @@
 What always holds: no frame goes into a segment before the claims were listed after its creation; a segment's header is
 durable before the first frame is sent; every append begins at a multiple of ALIGNMENT, so that it cannot harm, whatever
 becomes of it, what was acknowledged before; a segment is marked closed only when the DFS has proven it; only a file that
-this writer has surely made itself is in its list, for the trimmer deletes by that list what it does not read first. A
-file whose creation may have happened is closed like the others, and left to the trimmer's eyes.
+this writer has surely made itself is in its list, for the trimmer deletes by that list what it does not read first; before a
+segment is made, the DFS must still hold what was durable in the others. A file whose creation may have happened is closed like
+the others, and left to the trimmer's eyes.
 Source: protocol.md sections 3 and 5, storage/log/segment.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, aligned, encode_frames, encode_header
-from twinlog.errors import DfsError, DfsExists
+from twinlog.errors import DfsError, DfsExists, LogGap
 
 ALIGNMENT = REMOTE_ALIGNMENT  # bytes
 
@@ -40,24 +41,30 @@ class RemoteSegment:
     bytes: int = 0
     begun: bool = False  # its header is durable
     closed: bool = False
+    synced: int = 0  # bytes whose append has succeeded
+    needless: bool = False  # the trimmer deletes it, or has
 
 
 class RemoteSegments:
     """All segments that one writer has begun, oldest first, in `known`."""
 
     def __init__(
-        self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, wal_name: Callable[[], str], recovery_deadline_s: float
+        self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, wal_name: Callable[[], str],
+        recovery_deadline_s: float, numbers: Iterator[int],
     ) -> None:
+        """`numbers`: for the names of segments, and never one twice in an epoch, whoever the writer: a DFS that went back may
+        have a file of before, which must not be taken for another one."""
         self.known: list[RemoteSegment] = []
         self._dfs, self._layout, self._epoch, self._clock = dfs, layout, epoch, clock
         self._wal_name, self._recovery_deadline_s = wal_name, recovery_deadline_s
-        self._number = 0
+        self._numbers, self._number = numbers, next(numbers)
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
         self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
 
     async def open_next(self) -> RemoteSegment:
-        """A new segment, after whose creation no higher claim was seen. Raises Fenced, DfsError."""
+        """A new segment, after whose creation no higher claim was seen. Raises Fenced, DfsError, and LogGap as `check_kept`."""
+        await self.check_kept()
         if self._unchecked is None:
             self._unchecked = await self._create()
         await check_not_fenced(self._dfs, self._layout, self._epoch)
@@ -68,11 +75,28 @@ class RemoteSegments:
         """At the start and after a failure: prove every segment of this writer closed, then open the next one. Raises Fenced,
         DfsError."""
         await check_not_fenced(self._dfs, self._layout, self._epoch)
+        await self.check_kept()  # what is gone cannot be proved to be closed
         for segment in [segment for segment in self.known if not segment.closed and segment is not self._unchecked]:
             self._release(segment)
             await self._prove_closed(segment)
         await self._close_uncertain()
         return await self.open_next()
+
+    async def check_kept(self) -> None:
+        """Raises LogGap when the DFS lacks what was durable on it, and what nobody deleted: it is back at an earlier state. A
+        segment that is not closed may be listed with a length of earlier."""
+        kept = {s.path: s.synced if s.closed else 0 for s in self.known if not s.needless}
+        if not kept:
+            return
+        folder = self._layout.epoch_folder(self._epoch)
+        there = {f"{folder}/{entry.name}": entry.length for entry in await self._dfs.list(folder)}
+        for path, size in kept.items():
+            if there.get(path, -1) < size and not self.is_needless(path):
+                raise went_back(path, there.get(path))
+
+    def is_needless(self, path: str) -> bool:
+        """True when the trimmer has deleted it, or deletes it now."""
+        return all(segment.needless for segment in self.known if segment.path == path)
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
         """Returns what must be durable in the segment before its first frame, with the sequence `first_seq`, is sent."""
@@ -101,6 +125,11 @@ class RemoteSegments:
         if self._releasing:
             await asyncio.wait(self._releasing)
 
+    def let_go(self, path: str) -> None:
+        """The trimmer is about to delete it: from now on it may be missing."""
+        for segment in self.known:
+            segment.needless = segment.needless or segment.path == path
+
     def forget(self, path: str) -> None:
         """The trimmer has deleted it."""
         self.known = [segment for segment in self.known if segment.path != path]
@@ -114,11 +143,11 @@ class RemoteSegments:
             try:
                 writer = await self._dfs.create(path)
             except DfsExists:  # of an earlier writer of this epoch, or of our own create that seemed to fail
-                self._number += 1
+                self._number = next(self._numbers)
                 if not tried_before:
                     self._uncertain.discard(path)
                 continue
-            self._number += 1
+            self._number = next(self._numbers)
             self._uncertain.discard(path)
             segment = RemoteSegment(path, wal_name, writer)
             self.known.append(segment)
@@ -146,6 +175,14 @@ class RemoteSegments:
         task = asyncio.create_task(release())
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)
+
+
+def went_back(path: str, size: int | None) -> LogGap:
+    """The error of a writer whose DFS lost a segment, or, where it has a `size`, the end of it."""
+    return LogGap(
+        f"the DFS of the other site went back to an earlier state: {path} " + ("is gone" if size is None else f"ends at {size}")
+        + ", and acknowledged records with it; this site has them all, begins a new epoch, and copies them there"
+    )
 
 
 def stored(frames: Iterable[Frame]) -> bytes:

@@ -20,6 +20,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.reading import read_segment, segments_of
 from remote_log.layout import RemoteLayout
+from remote_log.writing.segments import went_back
 from remote_log.writing.writer import RemoteWriter, SegmentInfo
 from twinlog.errors import DamagedLog, DfsError, TwinlogError
 
@@ -50,7 +51,8 @@ class Trimmer:
 
     async def trim(self, writers: Writers, durable_seq: int) -> list[str]:
         """One round, and one at a time; the paths of the segments deleted. Raises DfsError at the first call that fails, so
-        that a DFS that does not answer costs one deadline. What is damaged is kept, and named by `damaged`."""
+        that a DFS that does not answer costs one deadline; LogGap when a segment is gone that nobody deleted. What is damaged
+        is kept, and named by `damaged`."""
         deleted: list[str] = []
         damaged: list[DamagedLog] = []
         epochs = await self._segments(writers)
@@ -87,6 +89,8 @@ class Trimmer:
         there = {path for paths in epochs.values() for path in paths}
         for path in closed:
             if writer is not None and path not in there:
+                if not writer.lets_go(path):
+                    raise went_back(path, None)
                 writer.forget(path)
         self._failures = {path: number for path, number in self._failures.items() if path in there}
         return epochs
@@ -107,6 +111,8 @@ class Trimmer:
         """Forgets what is known of it first: as soon as it is deleted, another writer may give its name to another file."""
         self._last_seqs.pop(path, None)
         self._recovering.discard(path)
+        if writer is not None:
+            writer.let_go(path)
         await self._dfs.delete(path)
         if writer is not None:
             writer.forget(path)

@@ -6,7 +6,7 @@ What always holds:
 - frames are sent in the order of submission; all that were submitted before the writer got to run go in one append.
 - after a failed append every frame that is not synced is appended again, to a new segment, after the old one is proven
   closed; for ever, with back-off. A frame that lands twice is the same frame.
-- a higher claim ends the writer: `on_fenced`, once, and nothing is reported any more.
+- a higher claim, or a DFS that went back to an earlier state, ends the writer: `on_ended`, once; nothing is reported any more.
 Source: protocol.md sections 4 and 5.
 """
 
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from math import inf
 from typing import Annotated, Any
 
@@ -29,7 +30,9 @@ from remote_log.writing.segments import RemoteSegment, RemoteSegments, stored, s
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, Within
-from twinlog.errors import DfsError, Fenced, TwinlogError, Unavailable
+from twinlog.errors import DfsError, Fenced, LogGap, TwinlogError, Unavailable
+
+ENDS = Fenced, LogGap  # what a writer does not try again
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class _Append:
     since_s: float
     done: asyncio.Future[None]
     retires: RemoteSegment | None = None
+    segment: RemoteSegment | None = None
+    end: int = 0  # of the segment behind it, in bytes
 
 
 class RemoteWriter:
@@ -80,12 +85,15 @@ class RemoteWriter:
 
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, settings: RemoteWriterSettings, *,
-        on_synced: Callable[[int, float], None], on_fenced: Callable[[Fenced], None], wal_name: Callable[[], str],
+        on_synced: Callable[[int, float], None], on_ended: Callable[[TwinlogError], None], wal_name: Callable[[], str],
+        numbers: Iterator[int] | None = None,
     ) -> None:
+        """`numbers`: of its segments, shared by all writers of one epoch; None: it is the only one."""
         self.trouble: TwinlogError | None = None
         self._clock, self._settings = clock, settings
-        self._on_synced, self._on_fenced = on_synced, on_fenced
-        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, settings.lease_recovery_deadline_s)
+        self._on_synced, self._on_ended = on_synced, on_ended
+        deadline_s = settings.lease_recovery_deadline_s
+        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, deadline_s, numbers or count())
         self._segment: RemoteSegment | None = None
         self._next: RemoteSegment | None = None
         self._opening_next: asyncio.Task[None] | None = None
@@ -151,6 +159,14 @@ class RemoteWriter:
         """The segments that this writer has surely made, in the order of creation, until the trimmer deletes them."""
         return [SegmentInfo(s.path, s.first_seq, s.last_seq, s.bytes, s.begun, s.closed) for s in self._segments.known]
 
+    def let_go(self, path: str) -> None:
+        """The trimmer is about to delete this segment."""
+        self._segments.let_go(path)
+
+    def lets_go(self, path: str) -> bool:
+        """True when the trimmer has begun to delete this segment, or it is forgotten."""
+        return self._segments.is_needless(path)
+
     def forget(self, path: str) -> None:
         """The trimmer has deleted this segment."""
         self._segments.forget(path)
@@ -210,10 +226,11 @@ class RemoteWriter:
         started_s = self._clock.monotonic_s()
         done = asyncio.ensure_future(segment.writer.append(data))
         last_seq = frames[-1].last_seq if frames else 0
-        self._in_flight.append(_Append(frames, size, last_seq, started_s, self._pending_since_s, done, retires))
+        self._in_flight.append(_Append(frames, size, last_seq, started_s, self._pending_since_s, done, retires, segment))
         if frames:
             segment.last_seq = max(segment.last_seq, last_seq)
             segment.bytes += size
+        self._in_flight[-1].end = segment.bytes
         done.add_done_callback(self._settled)
 
     def _settled(self, done: asyncio.Future[None]) -> None:
@@ -227,6 +244,8 @@ class RemoteWriter:
                 self._failed(error)
                 return
             self._in_flight.popleft()
+            if append.segment is not None:
+                append.segment.synced = append.end
             if append.retires is None:
                 self._report(append.last_seq, append.started_s)
             elif self._end is None:
@@ -238,7 +257,7 @@ class RemoteWriter:
 
     def _report(self, last_seq: int, started_s: float) -> None:
         self.trouble = None
-        if not isinstance(self._end, Fenced):
+        if not isinstance(self._end, ENDS):
             self._on_synced(last_seq, started_s)
 
     # ---- rolling: the next segment is made ahead, the old one is closed behind
@@ -280,7 +299,7 @@ class RemoteWriter:
         assert segment.writer is not None
         first_seq = min(self._pending[0].first_seq, self._next_seq) if self._pending else self._next_seq
         await segment.writer.append(self._segments.header(segment, first_seq))
-        segment.begun = True
+        segment.begun, segment.synced = True, segment.bytes
 
     async def _write_first(self, segment: RemoteSegment) -> None:
         """Send the first group and wait for it; it stays pending, and may be dropped, until it is durable."""
@@ -294,6 +313,7 @@ class RemoteWriter:
         segment.bytes += len(data)
         started_s = self._clock.monotonic_s()
         await segment.writer.append(data)
+        segment.synced = segment.bytes
         sent = set(group)
         self._take_back([frame for frame in self._pending if frame not in sent], self._pending_since_s)
         self._report(last.last_seq, started_s)
@@ -317,7 +337,7 @@ class RemoteWriter:
         self._pending_since_s = since_s
 
     async def _retrying(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Tries until it succeeds; only being fenced ends it."""
+        """Tries until it succeeds; only one of ENDS ends it."""
         waits_s = self._settings.retry_first_s, self._settings.retry_max_s
         await retrying(
             self._clock, attempt, until_s=inf, waits_s=waits_s, transient=_is_transient, on_failure=self._note
@@ -335,24 +355,24 @@ class RemoteWriter:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Fenced):
+        if isinstance(error, ENDS):
             self._stop(error)
         elif error is not None:
             raise error
 
-    def _stop(self, error: Fenced) -> None:
-        """A later epoch exists: end for good."""
-        if isinstance(self._end, Fenced):
+    def _stop(self, error: TwinlogError) -> None:
+        """A later epoch exists, or the DFS went back: end for good."""
+        if isinstance(self._end, ENDS):
             return
         self._end, self._writable, self.trouble = error, False, error
         for task in self._tasks:
             task.cancel()
-        self._on_fenced(error)
+        self._on_ended(error)
 
 
 def _is_transient(error: BaseException) -> bool:
     """Whatever a DFS client raises is tried again, also what nobody foresaw: giving up in silence would hold up every write."""
-    return isinstance(error, Exception) and not isinstance(error, Fenced)
+    return isinstance(error, Exception) and not isinstance(error, ENDS)
 
 
 def _as_trouble(error: BaseException) -> TwinlogError:

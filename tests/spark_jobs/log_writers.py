@@ -41,7 +41,7 @@ class Logs:
         await claim(self._dfs, layout, 1, ClaimContent("a", "plan", "bootstrap", "test", 1, 0))
         self.remote = RemoteWriter(
             self._dfs, layout, 1, SystemClock(), RemoteWriterSettings(segment_bytes=SEGMENT_BYTES),
-            on_synced=self._on_synced, on_fenced=self._on_fenced, wal_name=lambda: self.wal.segments()[-1].name,
+            on_synced=self._on_synced, on_ended=self._on_ended, wal_name=lambda: self.wal.segments()[-1].name,
         )
         await self.remote.open(1)
         start = msgspec.msgpack.encode(EpochStart(1, "a", "bootstrap", "plan"))
@@ -89,7 +89,7 @@ class Logs:
         async with self._synced:
             self._synced.notify_all()
 
-    def _on_fenced(self, error: Fenced) -> None:
+    def _on_ended(self, error: Fenced) -> None:
         raise AssertionError(_NO_FENCE) from error
 
 

@@ -1,4 +1,4 @@
-"""Parts that come back older: a WAL, a journal, the notes, a storage or a whole disk, put back as it was some time before.
+"""Parts that come back older: a WAL, a journal, notes, a storage, a whole disk or a DFS, put back as it was some time before.
 
 What always holds: a part goes back only while two copies of everything exist at this moment, and never while its own process
 runs; a storage or a disk that went back counts as no copy until it has been seen whole again, as a new disk does.
@@ -16,6 +16,7 @@ from chaos.simulate.plan import Fault
 from chaos.simulate.twins.engine import StorageCopy
 from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.stored import Stored
+from chaos.simulate.twins.watch import DfsWatch
 from chaos.simulate.world import World
 
 Undo = Callable[[], None]
@@ -41,7 +42,8 @@ class OlderParts:
         self._world, self._note, self._boot, self._has_two_copies = world, note, boot, has_two_copies
 
     def deeds(self) -> dict[str, Callable[[str, Fault], Undo | None]]:
-        return {"part-back": self._copy_part, "storage-back": self._copy_part, "disk-back": self._copy_part}
+        return {"part-back": self._copy_part, "storage-back": self._copy_part, "disk-back": self._copy_part,
+                "dfs-back": self._copy_dfs}
 
     def _copy_part(self, site: str, fault: Fault) -> Undo:
         """Copies now what is put back when the fault ends."""
@@ -74,6 +76,25 @@ class OlderParts:
             here.engine.put_back(copy.storage)
         self._note(f"the {part} of {site} is back where it was {fault.for_s} s ago")
         self._boot(site)
+
+
+    def _copy_dfs(self, site: str, fault: Fault) -> Undo:
+        """The DFS at this site, and the register on it if the pair keeps it there."""
+        return partial(self._put_back_dfs, site, fault, self._world.machines[site].dfs.copied())
+
+    def _put_back_dfs(self, site: str, fault: Fault, copied: dict[str, tuple[bytes, bool]]) -> None:
+        world, here = self._world, self._world.machines[site]
+        if not self._has_two_copies(fault.kind):
+            return
+        if not world.plan.knobs.coordinator and not world.watch.agrees:
+            self._note(f"{fault.kind} does not happen: the copies of the register differ")
+            return
+        world.before_kill()  # a look: how far this site leads now, also by what is durable here and not yet committed
+        here.dfs.put_back(copied)
+        here.hollow, here.restored = True, frozenset(copied)
+        if isinstance(world.watch, DfsWatch):
+            world.watch.went_back(site)
+        self._note(f"the DFS of {site} is back where it was {fault.for_s} s ago")
 
 
 def _synced(stored: dict[str, Stored], folders: tuple[str, ...]) -> dict[str, Stored]:

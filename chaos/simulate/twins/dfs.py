@@ -108,6 +108,14 @@ class SimDfsCluster:
         """The data centre burnt down."""
         self.files.clear()
 
+    def copied(self) -> dict[str, tuple[bytes, bool]]:
+        """Returns a copy of its files, and which of them are closed; for `put_back`."""
+        return {path: (bytes(file.data), self.is_closed(file)) for path, file in self.files.items()}
+
+    def put_back(self, copied: dict[str, tuple[bytes, bool]]) -> None:
+        """It is restored from a copy. No writer of before is known to it."""
+        self.files = {path: _File(bytearray(data), closed) for path, (data, closed) in copied.items()}
+
     # ---- calls, in no process
     def serve(self, operation: str, effect: Callable[[], Any], call: CallInFlight) -> None:
         if self._hung:

@@ -57,7 +57,7 @@ class DfsWatch:
         self.forced: Callable[[str], None] = lambda site: None
         self.met: Callable[[], None] = lambda: None
         self.forgotten: Callable[[], None] = lambda: None
-        self._layout = layout
+        self._layout, self._clusters = layout, clusters
         self._newest: dict[str, tuple[int, PairState]] = {}  # by site, with its number
         self._known: set[PairState] = set()
         self._lines: set[tuple[int, str | None]] = set()
@@ -85,6 +85,17 @@ class DfsWatch:
     def lost(self, place: str) -> None:
         if self._newest.pop(place, None) is not None and not self._newest:
             self.forgotten()
+
+    def went_back(self, place: str) -> None:
+        """Looks anew at the values that are kept at `place`, a site: its DFS is back where it was."""
+        folder, files = self._layout.register_folder + "/", self._clusters[place].files
+        numbers = {self._layout.parse_register(path.removeprefix(folder)): path for path in files if path.startswith(folder)}
+        numbers.pop(None, None)
+        self._newest.pop(place, None)
+        if numbers:
+            number = max(number for number in numbers if number is not None)
+            path = numbers[number]
+            self._newest[place] = number, unseal(bytes(files[path].data), RegisterEntry, path, "").value
 
     def _made(self, site: str, path: str, content: bytes) -> None:
         folder, _, name = path.rpartition("/")

@@ -13,7 +13,7 @@ from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
-from twinlog.errors import Fenced
+from twinlog.errors import TwinlogError
 
 LAYOUT = RemoteLayout("pair")
 
@@ -79,13 +79,13 @@ class NotingWriter(RemoteWriter):
 
     def __init__(self, dfs: MemoryDfs, epoch: int = 1, clock: JumpingClock | None = None, **settings: Any) -> None:
         self.synced: list[tuple[int, float]] = []
-        self.fenced: list[Fenced] = []
+        self.fenced: list[TwinlogError] = []
         self.clock = clock or JumpingClock()
         self.wal_index = 1
         dfs.disk.put(LAYOUT.claim(epoch), b"{}")
         super().__init__(
             dfs, LAYOUT, epoch, self.clock, RemoteWriterSettings(**settings),
-            on_synced=lambda seq, started_s: self.synced.append((seq, started_s)), on_fenced=self.fenced.append,
+            on_synced=lambda seq, started_s: self.synced.append((seq, started_s)), on_ended=self.fenced.append,
             wal_name=lambda: wal_name(epoch, self.wal_index),
         )
 

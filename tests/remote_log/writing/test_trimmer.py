@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -14,7 +15,7 @@ from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.writing.remote_rig import LAYOUT, NotingWriter, Now, turns, until
 from tests.storage.log.frames import run, segment_bytes
-from twinlog.errors import DfsError
+from twinlog.errors import DfsError, LogGap
 
 
 def segment(epoch: int, n: int = 0) -> str:
@@ -311,11 +312,11 @@ async def test_a_name_that_is_given_again_is_another_file(dfs: MemoryDfs) -> Non
 async def test_what_was_made_and_closed_while_the_listing_was_on_its_way_is_not_forgotten(dfs: MemoryDfs) -> None:
     writer = NotingWriter(dfs, segment_bytes=600)
     await writer.open(1)
-    listed, list_now = asyncio.Event(), dfs.list
+    listed, list_now, looks = asyncio.Event(), dfs.list, itertools.count()
 
     async def list_late(folder: str) -> list[DfsEntry]:
         entries = await list_now(folder)
-        if folder == LAYOUT.epoch_folder(1):
+        if folder == LAYOUT.epoch_folder(1) and not next(looks):  # the trimmer's; the writer looks, too
             await listed.wait()
         return entries
 
@@ -332,6 +333,22 @@ async def test_what_was_made_and_closed_while_the_listing_was_on_its_way_is_not_
     listed.set()
     await trimming
     assert writer.segments == before
+    await writer.close()
+
+
+async def test_a_closed_segment_that_nobody_deleted_and_is_gone_is_an_error(dfs: MemoryDfs) -> None:
+    """That DFS went back to an earlier state: what it lost is in the WAL only."""
+    writer = NotingWriter(dfs, segment_bytes=600)
+    await writer.open(1)
+    for frame in run(1, 20):
+        writer.submit(frame)
+        await turns(4)
+    await until(lambda: writer.synced_seq == 20 and writer.segments[0].closed)
+    trimmer = Trimmer(dfs, LAYOUT, 1, 10**6)
+    assert await trimmer.trim(Now(writer), 0) == []
+    del dfs.disk.files[writer.segments[0].path]
+    with pytest.raises(LogGap, match="went back to an earlier state"):
+        await trimmer.trim(Now(writer), 0)
     await writer.close()
 
 

@@ -14,7 +14,7 @@ from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns, until
 from tests.remote_log.writing.writer_rig import Make, held, path_of, submit_all
 from tests.storage.log.frames import a_frame, run
-from twinlog.errors import DfsError, Fenced, LeaseLost, Unavailable
+from twinlog.errors import DfsError, Fenced, LeaseLost, LogGap, Unavailable
 
 pytestmark = pytest.mark.usefixtures("nothing_is_raised_into_the_event_loop")
 
@@ -106,6 +106,51 @@ async def test_a_higher_claim_ends_it_for_good(dfs: MemoryDfs, make: Make) -> No
     await turns(50)
     assert len(writer.fenced) == 1
     assert held(dfs) == {"000000": [1]}
+
+
+@pytest.mark.parametrize("left", [None, 512, 1024])
+@pytest.mark.parametrize("at", ["failure", "roll"])
+async def test_a_dfs_that_went_back_ends_it_for_good(dfs: MemoryDfs, make: Make, left: int | None, at: str) -> None:
+    """A segment that was closed is gone, or ends earlier: what it had is in the WAL only, and is copied by the next epoch."""
+    writer = make(segment_bytes=2000)
+    await writer.open(1)
+    for number in range(1, 40):
+        writer.submit(a_frame(number))
+        await until(lambda number=number: writer.synced_seq == number)
+    await until(lambda: writer.segments[0].closed)
+    first = dfs.disk.files[writer.segments[0].path]
+    if left is None:
+        del dfs.disk.files[writer.segments[0].path]
+    else:
+        assert len(first.data) > left
+        del first.data[left:]
+    if at == "failure":
+        dfs.faults["append", dfs.calls["append"] + 1] = Fault(DfsError("the connection broke"))
+    for number in range(40, 60):
+        if not writer.fenced:
+            writer.submit(a_frame(number))
+            await turns(40)
+    assert [error.code for error in writer.fenced] == ["log-gap"]
+    synced = writer.synced_seq
+    with pytest.raises(LogGap, match="went back to an earlier state"):
+        writer.submit(a_frame(60))
+    await turns(100)
+    assert writer.synced_seq == synced
+
+
+async def test_a_segment_that_the_trimmer_deletes_meanwhile_is_not_missed(dfs: MemoryDfs, make: Make) -> None:
+    writer = make(segment_bytes=2000)
+    await writer.open(1)
+    for number in range(1, 20):
+        writer.submit(a_frame(number))
+        await until(lambda number=number: writer.synced_seq == number)
+    path = writer.segments[0].path
+    writer.let_go(path)
+    del dfs.disk.files[path]
+    dfs.faults["append", dfs.calls["append"] + 1] = Fault(DfsError("the connection broke"))
+    writer.submit(a_frame(20))
+    await until(lambda: writer.synced_seq == 20)
+    assert writer.fenced == []
 
 
 async def test_a_claim_seen_while_rolling_ends_it_too(dfs: MemoryDfs, make: Make) -> None:

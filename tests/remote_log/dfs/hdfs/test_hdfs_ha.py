@@ -45,7 +45,7 @@ class Log:
         self.fenced: list[Fenced] = []
         self.writer = RemoteWriter(
             self.dfs, LAYOUT, 1, SystemClock(), RemoteWriterSettings(segment_bytes=18_000, retry_max_s=0.2),
-            on_synced=self._synced, on_fenced=self.fenced.append, wal_name=lambda: wal_name(1, 1),
+            on_synced=self._synced, on_ended=self.fenced.append, wal_name=lambda: wal_name(1, 1),
         )
         self._stopped = False
 

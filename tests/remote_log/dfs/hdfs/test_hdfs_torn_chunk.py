@@ -67,7 +67,7 @@ async def test_frames_that_were_acknowledged_stand(
         await claim(dfs, LAYOUT, 1, content_of("writer", 1))
         writer = RemoteWriter(
             dfs, LAYOUT, 1, SystemClock(), RemoteWriterSettings(), wal_name=lambda: wal_name(1, 1),
-            on_synced=lambda seq, started_s: synced.set() if seq == 9 else None, on_fenced=lambda fenced: None,
+            on_synced=lambda seq, started_s: synced.set() if seq == 9 else None, on_ended=lambda fenced: None,
         )
         await writer.open(1)
         for frame in frames:
