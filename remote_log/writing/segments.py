@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from remote_log.dfs.port import Dfs, DfsWriter
 from remote_log.fencing.claims import check_not_fenced
@@ -23,9 +24,26 @@ from remote_log.layout import RemoteLayout
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.log.segment import REMOTE_ALIGNMENT, SegmentHeader, aligned, encode_frames, encode_header
-from twinlog.errors import DfsError, DfsExists, LogGap
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, LogGap
 
 ALIGNMENT = REMOTE_ALIGNMENT  # bytes
+MARK_BYTES = 128  # the header of a frame, with the checksum of all of it
+
+
+class Mark(NamedTuple):
+    """An append to a segment: its position, its first bytes, and the position of its end."""
+
+    at: int
+    begin: bytes
+    end: int
+
+
+NO_MARK = Mark(0, b"", 0)
+
+
+def mark_of(data: bytes, end: int) -> Mark:
+    """The mark of an append of `data` that ends at `end`. HOT."""
+    return Mark(end - len(data), data[:MARK_BYTES], end)
 
 
 @dataclass(slots=True)
@@ -41,7 +59,7 @@ class RemoteSegment:
     bytes: int = 0
     begun: bool = False  # its header is durable
     closed: bool = False
-    synced: int = 0  # bytes whose append has succeeded
+    mark: Mark = NO_MARK  # of the last append that has succeeded
     needless: bool = False  # the trimmer deletes it, or has
 
 
@@ -84,15 +102,28 @@ class RemoteSegments:
 
     async def check_kept(self) -> None:
         """Raises LogGap when the DFS lacks what was durable on it, and what nobody deleted: it is back at an earlier state. A
-        segment that is not closed may be listed with a length of earlier."""
-        kept = {s.path: s.synced if s.closed else 0 for s in self.known if not s.needless}
+        segment that is not closed may be listed with a length of earlier; and one that ends earlier may be followed by zeros,
+        so the newest one that is closed is looked into: whatever is gone, its end is."""
+        kept = [segment for segment in self.known if not segment.needless]
         if not kept:
             return
         folder = self._layout.epoch_folder(self._epoch)
         there = {f"{folder}/{entry.name}": entry.length for entry in await self._dfs.list(folder)}
-        for path, size in kept.items():
-            if there.get(path, -1) < size and not self.is_needless(path):
-                raise went_back(path, there.get(path))
+        for segment in kept:
+            size = segment.mark.end if segment.closed else 0
+            if there.get(segment.path, -1) < size and not self.is_needless(segment.path):
+                raise went_back(segment.path, there.get(segment.path))
+        newest = next((each for each in reversed(kept) if each.closed and each.mark.end), None)
+        if newest is not None and not self.is_needless(newest.path):
+            await self._check_mark(newest)
+
+    async def _check_mark(self, segment: RemoteSegment) -> None:
+        try:
+            begin = await self._dfs.read(segment.path, segment.mark.at, len(segment.mark.begin))
+        except DfsNotFound:
+            begin = b""
+        if begin != segment.mark.begin and not self.is_needless(segment.path):
+            raise went_back(segment.path, segment.mark.at)
 
     def is_needless(self, path: str) -> bool:
         """True when the trimmer has deleted it, or deletes it now."""
@@ -180,7 +211,8 @@ class RemoteSegments:
 def went_back(path: str, size: int | None) -> LogGap:
     """The error of a writer whose DFS lost a segment, or, where it has a `size`, the end of it."""
     return LogGap(
-        f"the DFS of the other site went back to an earlier state: {path} " + ("is gone" if size is None else f"ends at {size}")
+        f"the DFS of the other site went back to an earlier state: {path} "
+        + ("is gone" if size is None else f"ends at {size} or before")
         + ", and acknowledged records with it; this site has them all, begins a new epoch, and copies them there"
     )
 

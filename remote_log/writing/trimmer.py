@@ -77,17 +77,17 @@ class Trimmer:
         return deleted
 
     async def _segments(self, writers: Writers) -> dict[int, list[str]]:
-        """Paths by epoch, of this one and the older ones. What the writer had closed before and is not there any more was
-        deleted by a call whose answer was lost."""
+        """Paths by epoch, of this one and the older ones. What the writer had made before and is not there any more was deleted
+        by a call whose answer was lost; or else the DFS went back to an earlier state, and LogGap is raised."""
         writer = writers.remote
-        closed = [path for path, segment in _known(writer).items() if segment.closed]
+        made = list(_known(writer))
         epochs: dict[int, list[str]] = {}
         for folder in await self._dfs.list(self._layout.folder):
             epoch = self._layout.parse_epoch(folder.name) if folder.is_folder else None
             if epoch is not None and epoch <= self._epoch:
                 epochs[epoch] = await segments_of(self._dfs, self._layout, epoch)
         there = {path for paths in epochs.values() for path in paths}
-        for path in closed:
+        for path in made:
             if writer is not None and path not in there:
                 if not writer.lets_go(path):
                     raise went_back(path, None)

@@ -26,7 +26,7 @@ import msgspec
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
-from remote_log.writing.segments import RemoteSegment, RemoteSegments, stored, stored_bytes
+from remote_log.writing.segments import Mark, RemoteSegment, RemoteSegments, mark_of, stored, stored_bytes
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, Within
@@ -75,9 +75,9 @@ class _Append:
     started_s: float
     since_s: float
     done: asyncio.Future[None]
+    segment: RemoteSegment
+    mark: Mark
     retires: RemoteSegment | None = None
-    segment: RemoteSegment | None = None
-    end: int = 0  # of the segment behind it, in bytes
 
 
 class RemoteWriter:
@@ -226,11 +226,13 @@ class RemoteWriter:
         started_s = self._clock.monotonic_s()
         done = asyncio.ensure_future(segment.writer.append(data))
         last_seq = frames[-1].last_seq if frames else 0
-        self._in_flight.append(_Append(frames, size, last_seq, started_s, self._pending_since_s, done, retires, segment))
         if frames:
             segment.last_seq = max(segment.last_seq, last_seq)
             segment.bytes += size
-        self._in_flight[-1].end = segment.bytes
+        since_s = self._pending_since_s
+        self._in_flight.append(
+            _Append(frames, size, last_seq, started_s, since_s, done, segment, mark_of(data, segment.bytes), retires)
+        )
         done.add_done_callback(self._settled)
 
     def _settled(self, done: asyncio.Future[None]) -> None:
@@ -244,8 +246,7 @@ class RemoteWriter:
                 self._failed(error)
                 return
             self._in_flight.popleft()
-            if append.segment is not None:
-                append.segment.synced = append.end
+            append.segment.mark = append.mark
             if append.retires is None:
                 self._report(append.last_seq, append.started_s)
             elif self._end is None:
@@ -298,8 +299,10 @@ class RemoteWriter:
     async def _write_header(self, segment: RemoteSegment) -> None:
         assert segment.writer is not None
         first_seq = min(self._pending[0].first_seq, self._next_seq) if self._pending else self._next_seq
-        await segment.writer.append(self._segments.header(segment, first_seq))
-        segment.begun, segment.synced = True, segment.bytes
+        header = self._segments.header(segment, first_seq)
+        await segment.writer.append(header)
+        segment.begun = True
+        segment.mark = mark_of(header, segment.bytes)
 
     async def _write_first(self, segment: RemoteSegment) -> None:
         """Send the first group and wait for it; it stays pending, and may be dropped, until it is durable."""
@@ -313,7 +316,7 @@ class RemoteWriter:
         segment.bytes += len(data)
         started_s = self._clock.monotonic_s()
         await segment.writer.append(data)
-        segment.synced = segment.bytes
+        segment.mark = mark_of(data, segment.bytes)
         sent = set(group)
         self._take_back([frame for frame in self._pending if frame not in sent], self._pending_since_s)
         self._report(last.last_seq, started_s)

@@ -246,6 +246,15 @@ class Pair:
                 shutil.rmtree(target)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
 
+    def copy_dfs(self, name: str, *, restore: bool) -> None:
+        """Copies the files of the DFS beside a site away, or back in their place, whoever runs: it is another machine's."""
+        there, saved = self.root / name / "dfs", self.root / f"dfs-{name}"
+        source, target = (saved, there) if restore else (there, saved)
+        if restore:
+            for path in there.iterdir():
+                shutil.rmtree(path)
+        shutil.copytree(source, target, dirs_exist_ok=restore)
+
     async def stop(self, name: str) -> None:
         running = self.running.pop(name)
         await running.supervisor.stop()

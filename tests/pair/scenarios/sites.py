@@ -332,6 +332,11 @@ class SiteCommands:
         self.pair.copy_disk(site, parts, restore={"saved": False, "restored": True}[what])
         return what
 
+    async def do_dfs(self, words: list[str]) -> str:
+        """dfs SITE saved: a copy of the DFS beside it, away. dfs SITE restored: from that copy."""
+        self.pair.copy_dfs(words[0], restore={"saved": False, "restored": True}[words[1]])
+        return words[1]
+
     async def do_clock(self, words: list[str]) -> str:
         """clock SITE SECONDS: how far its wall clock is ahead from its next start on."""
         self.pair.clock_ahead_s[words[0]] = float(words[1])

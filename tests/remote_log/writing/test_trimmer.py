@@ -336,8 +336,9 @@ async def test_what_was_made_and_closed_while_the_listing_was_on_its_way_is_not_
     await writer.close()
 
 
-async def test_a_closed_segment_that_nobody_deleted_and_is_gone_is_an_error(dfs: MemoryDfs) -> None:
-    """That DFS went back to an earlier state: what it lost is in the WAL only."""
+@pytest.mark.parametrize("which", [0, -1])
+async def test_a_segment_that_nobody_deleted_and_is_gone_is_an_error(dfs: MemoryDfs, which: int) -> None:
+    """That DFS went back to an earlier state: what it lost is in the WAL only. An idle pair makes no segment for hours."""
     writer = NotingWriter(dfs, segment_bytes=600)
     await writer.open(1)
     for frame in run(1, 20):
@@ -346,7 +347,7 @@ async def test_a_closed_segment_that_nobody_deleted_and_is_gone_is_an_error(dfs:
     await until(lambda: writer.synced_seq == 20 and writer.segments[0].closed)
     trimmer = Trimmer(dfs, LAYOUT, 1, 10**6)
     assert await trimmer.trim(Now(writer), 0) == []
-    del dfs.disk.files[writer.segments[0].path]
+    del dfs.disk.files[writer.segments[which].path]
     with pytest.raises(LogGap, match="went back to an earlier state"):
         await trimmer.trim(Now(writer), 0)
     await writer.close()

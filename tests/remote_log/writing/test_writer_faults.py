@@ -138,6 +138,24 @@ async def test_a_dfs_that_went_back_ends_it_for_good(dfs: MemoryDfs, make: Make,
     assert writer.synced_seq == synced
 
 
+async def test_a_segment_that_was_open_and_ends_earlier_ends_it_too(dfs: MemoryDfs, make: Make) -> None:
+    """A directory makes zeros ahead of the data: the length of the file that is back says nothing."""
+    writer = make()
+    await writer.open(1)
+    for number in range(1, 9):
+        writer.submit(a_frame(number))
+        await until(lambda number=number: writer.synced_seq == number)
+    (segment,) = writer.segments
+    file = dfs.disk.files[segment.path]
+    left = len(file.data) - 1024
+    del file.data[left:]
+    file.data += bytes(64 << 10)
+    dfs.faults["append", dfs.calls["append"] + 1] = Fault(DfsError("the connection broke"))
+    writer.submit(a_frame(9))
+    await until(lambda: writer.fenced != [])
+    assert [error.code for error in writer.fenced] == ["log-gap"]
+
+
 async def test_a_segment_that_the_trimmer_deletes_meanwhile_is_not_missed(dfs: MemoryDfs, make: Make) -> None:
     writer = make(segment_bytes=2000)
     await writer.open(1)
