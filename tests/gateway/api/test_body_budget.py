@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from gateway.api import body_budget
-from gateway.api.body_budget import BodyBudget, BodyHold
+from gateway.api.body_budget import SMALL_BODY_BYTES, BodyBudget, BodyHold
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem, served_door
 from tests.gateway.http.differential import Door
@@ -204,6 +205,22 @@ async def test_what_a_row_of_a_batch_becomes_is_bounded(plain: DoorClient, befor
         tracemalloc.stop()
     problem(answer, 413, "too-large")
     assert peak < 4 * len(body)
+
+
+async def test_large_bodies_are_decoded_beside_the_loop_one_at_a_time(plain: DoorClient) -> None:
+    context, here = plain.app.context, threading.get_ident()
+    assert await context.convert(b"x" * SMALL_BODY_BYTES, threading.get_ident) == here, "the way to a thread takes longer"
+    two_work = threading.Barrier(2)
+
+    def work() -> tuple[bool, bool]:
+        try:
+            two_work.wait(0.5)
+        except threading.BrokenBarrierError:
+            return threading.get_ident() != here, True
+        return threading.get_ident() != here, False
+
+    large = [context.convert(b"x" * (SMALL_BODY_BYTES + 1), work) for _ in range(2)]
+    assert await asyncio.gather(*large) == [(True, True)] * 2
 
 
 async def test_the_line_of_a_fault_is_found_without_all_lines(plain: DoorClient) -> None:

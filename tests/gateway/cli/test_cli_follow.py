@@ -64,7 +64,10 @@ def test_control_c_detaches_and_never_cancels(capsys: pytest.CaptureFixture[str]
     with pytest.raises(typer.Exit) as left:
         cli_follow.follow(pair, site, document, as_json=False)
     assert left.value.exit_code == 3
-    assert "still running at site b. Follow it with: twinlog history op-1" in capsys.readouterr().err.replace("\n", " ")
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "still running at site b. Follow it with: twinlog history op-1" in said
+    assert "It can be given up" in said
+    assert "twinlog abort op-1" in said
     assert asked == [("POST", "/v1/operations")]
 
 

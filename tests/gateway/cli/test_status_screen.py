@@ -45,7 +45,7 @@ def test_where_no_site_answers_nobody_knows_the_active() -> None:
 def test_a_dead_asynchronous_active_shows_what_is_at_risk_and_no_resync() -> None:
     takeover = {"to": "b", "ok": False, "loss": LOSS, "checks": [{"id": "mode.sync", "status": "failed"}]}
     said = screen(takeover)
-    assert "at least 17 records" in said
+    assert "at risk if the active is lost  at least 17 records" in said
     assert "resync" not in said
     assert "bring site a back, and nothing is lost" in said
     assert "`twinlog failover --to b --accept-data-loss`" in said

@@ -18,6 +18,7 @@ from gateway.service.receipts import decode_receipt
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
+from storage.log.chain import gaps
 from storage.log.frame import Frame
 from storage.log.segment import scan_segment
 from storage.rows.codec import RowCodec
@@ -192,6 +193,11 @@ class PairCommands(SiteCommands):
         found = ["local"] if among(await self._at(site).site.parts.wal.read_all()) else []
         found += ["remote"] if among(await self._remote_frames(site)) else []
         return " ".join(found) or "nowhere"
+
+    async def do_whole_log(self, words: list[str]) -> str:
+        """whole-log SITE: `yes` when whoever reads its WAL along comes to no gap, else the frame behind the first one."""
+        missing = gaps(await self._at(words[0]).site.parts.wal.read_all())
+        return repr(missing[0][1]) if missing else "yes"
 
     async def _remote_paths(self, site: str) -> tuple[DirectoryDfs, list[str]]:
         dfs = DirectoryDfs(self.pair.root / OTHER[site] / "dfs", "test")

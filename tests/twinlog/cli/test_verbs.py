@@ -28,6 +28,7 @@ HUNG_UP = """
 import os, signal, sys
 from twinlog.cli.main import make_app
 from typer.main import get_command
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # below nohup it is ignored already
 group = get_command(make_app())
 group.resolve_command(group.make_context("twinlog", sys.argv[1:], resilient_parsing=True), sys.argv[1:])
 os.kill(os.getpid(), signal.SIGHUP)
