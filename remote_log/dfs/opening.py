@@ -5,7 +5,8 @@ What always holds: no Java machine is started for a directory.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import asyncio
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,7 @@ from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import Java, java
 from remote_log.dfs.port import Dfs
 from storage.settings import MIB, OneOf, Within
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, DfsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,21 @@ def open_dfs(settings: PairDfsSettings, which: str, site: str, stack: AsyncExitS
     hdfs = HdfsDfs(replace(part, section=section, site=site), _java(settings.jvm_heap_bytes, section), marks=marks)
     stack.push_async_callback(hdfs.close)
     return hdfs
+
+
+async def warm_up(*dfss: Dfs) -> None:
+    """Until an HDFS among them has taken a probe, or none has in time: no look of a site that serves then waits for Java to
+    load its classes, which takes longer on a busy machine than a look may."""
+    probes = [asyncio.ensure_future(dfs.probe()) for dfs in dfss if isinstance(dfs, HdfsDfs)]
+    try:
+        for probe in asyncio.as_completed(probes):
+            with suppress(DfsError):
+                await probe
+                return
+    finally:
+        for probe in probes:
+            probe.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
 
 
 def _java(heap_bytes: int, section: str) -> Java:

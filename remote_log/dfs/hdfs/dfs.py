@@ -188,7 +188,8 @@ class HdfsDfs:
         return closed
 
     async def probe(self) -> None:
-        """Write, sync and delete a byte: the DataNodes too must take part."""
+        """Write, sync and delete a byte: the DataNodes too must take part. The first one in a process also does whatever the
+        other calls do, so that none of them waits for Java to load classes."""
         def work(fs: Any) -> None:
             self._check_root(fs)
             trial = self._hidden(self._java.Path(f"{self._settings.root}/probe"))
@@ -196,11 +197,32 @@ class HdfsDfs:
             try:
                 out.write(b"\0")
                 out.hsync()
+                if not self._java.is_warm:
+                    out.close()
+                    self._use(fs, trial)
             finally:
                 close_quietly(out)
                 fs.delete(trial, False)
+            self._java.is_warm = True
 
         await self._call("write to", "/", work)
+
+    def _use(self, fs: Any, path: Any) -> None:
+        """Each other call of the port once, on a closed file of one byte."""
+        moved = self._java.Path(path.getParent(), f"{path.getName()}.moved")
+        source = fs.open(path)
+        try:
+            source.readFully(int(source.getVisibleLength()) - 1, self._java.bytes(1), 0, 1)
+        finally:
+            source.close()
+        fs.listStatus(path.getParent())
+        fs.isFileClosed(path)
+        fs.recoverLease(path)
+        fs.exists(moved)
+        with suppress(self._java.Throwable):
+            fs.open(moved)
+        fs.rename(path, moved, self._java.Rename.NONE)
+        fs.rename(moved, path, self._java.Rename.NONE)
 
     async def close(self) -> None:
         """End the connection. Writers are to be closed before."""
@@ -294,8 +316,6 @@ class HdfsDfs:
                     raise found from error
             except self._java.Throwable as error:
                 raise mapped(error, doing, path, self._settings) from error
-            finally:
-                self._java.is_warm = True
 
         if self._login is not None:
             self._login.keep()

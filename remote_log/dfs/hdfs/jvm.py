@@ -63,8 +63,8 @@ _started: Java | None = None
 
 
 class Java:
-    """The running machine. Attributes are Java classes by their usual short names. `is_warm`: a call has ended, so that the
-    classes which every call needs are loaded."""
+    """The running machine. Attributes are Java classes by their usual short names. `is_warm`: the classes that every call needs
+    are loaded, for a probe has succeeded (dfs.py)."""
 
     def __init__(self, jpype: Any) -> None:
         self.is_warm = False

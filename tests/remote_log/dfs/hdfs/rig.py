@@ -37,7 +37,8 @@ async def opener(
     warm = opened(deadline_s=WARM_UP_S)
     with suppress(DfsError):  # the connection to a NameNode that a test before has killed breaks when it is next used
         await warm.list("/warm")
-    first = await warm.create("/warm/up")  # a JVM loads its classes at first use: that is not timed
+    await warm.probe()  # a JVM loads its classes at first use: that is not timed
+    first = await warm.create("/warm/up")
     await first.append(b"1")
     await first.close()
     await clients[0].delete("/warm")

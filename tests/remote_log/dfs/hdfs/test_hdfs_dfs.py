@@ -19,6 +19,7 @@ from remote_log.dfs.hdfs import writer as hdfs_writer
 from remote_log.dfs.hdfs.client import CHUNK_KEY, HdfsSettings, configuration
 from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import java
+from remote_log.dfs.opening import warm_up
 from remote_log.fencing.fence import close_by_recovery
 from storage.clock import SystemClock
 from storage.log.segment import REMOTE_ALIGNMENT
@@ -165,6 +166,8 @@ async def test_a_first_call_waits_until_java_has_its_classes(open_dfs: Open, mon
     monkeypatch.setattr(dfs._java, "is_warm", False)
     asyncio.get_running_loop().call_later(0.5, loaded.set)
     assert await dfs._call("look at", "/p", lambda _: loaded.wait(60))
+    assert not dfs._java.is_warm, "one call does not load what the others need"
+    monkeypatch.setattr(dfs._java, "is_warm", True)
     loaded.clear()
     with pytest.raises(DfsError, match=r"no answer within 0\.2 s"):
         await dfs._call("look at", "/p", lambda _: loaded.wait(60))
@@ -199,6 +202,24 @@ async def test_no_class_of_java_is_made_once_there_are_threads(hdfs: HdfsCluster
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
+async def test_a_first_probe_has_java_load_what_every_look_needs(hdfs: HdfsCluster, hdfs_root: str) -> None:
+    """Else the first preflight of a site that has just started is refused: a look may take 2 s, and Java alone took more."""
+    command = [sys.executable, str(Path(__file__).with_name("warm_process.py")), hdfs.uri + hdfs_root]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    probed, looked = map(int, done.stdout.split())
+    assert looked * 50 < probed, (probed, looked)
+
+
+async def test_a_site_that_starts_warms_java_by_whichever_hdfs_answers(open_dfs: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    living, lost = open_dfs(), open_dfs(url="hdfs://127.0.0.1:1/lost")
+    monkeypatch.setattr(living._java, "is_warm", False)
+    await warm_up(lost)
+    assert not living._java.is_warm, "it starts all the same"
+    await warm_up(lost, living)
+    assert living._java.is_warm
+
+
 async def test_a_process_ends_although_java_hangs(faulty_hdfs: HdfsCluster, hdfs_root: str) -> None:
     program = """
 import asyncio, sys
@@ -207,7 +228,7 @@ from remote_log.dfs.hdfs.dfs import HdfsDfs
 from remote_log.dfs.hdfs.jvm import end_process, java
 async def main():
     first, dfs = (HdfsDfs(HdfsSettings(sys.argv[1], "dfs.peer", deadline_s=s), java(128 << 20)) for s in (40.0, 5.0))
-    await (await first.create("/warm/up")).close()
+    await first.probe()
     writer = await dfs.create("/s")
     await writer.append(b"1")
     print("written", flush=True)
