@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from gateway.epoch.commit_rule import CommitMode
 from gateway.site.facts import site_facts
 from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
@@ -73,11 +74,21 @@ class SiteOperations:
             return Follow(self._site, options, self._preflight, self._merge_quarantine).plan()
         if kind == "skip":
             return skip_plan(self._site.site, self._site.parts.engine, options)
-        return degrade_plan(self._site, options) if kind == "degrade" else resync_plan(self._site, self._resync_waits_for)
+        if kind == "degrade":
+            return degrade_plan(self._site, options)
+        return resync_plan(self._site, self._resync_waits_for, self._resync_moved)
 
     def _resync_waits_for(self) -> str | None:
         epoch = self._site.active_epoch
         return None if epoch is None else epoch.modes.waiting_for
+
+    def _resync_moved(self) -> object:
+        epoch = self._site.active_epoch
+        if epoch is None:
+            return None
+        core, shipper = epoch.core, epoch.shipper
+        logged = core.remote if core.mode is CommitMode.TIGHTENING else None  # before, the other site's storage counts alone
+        return core.mode, logged, shipper.view.applied_seq, shipper.view.durable_seq, shipper.base_rows_sent
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
         return await merge_quarantine(self._site.parts.files, self._site.parts.transport, put_absent=put_absent)

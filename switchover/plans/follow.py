@@ -6,6 +6,7 @@ Source: protocol.md sections 6 and 8.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
@@ -21,6 +22,7 @@ from twinlog.errors import Refused
 CALL_TIMEOUT_S = 3.0
 POLL_S = 0.05
 STALL_S = 30.0
+RESYNC_STALL_S = 120.0  # as long as a request is valid: the other site may be starting
 Merge = Callable[[bool], Awaitable[dict[str, Any]]]  # of the quarantined rows; the argument: put those that are absent
 
 
@@ -90,10 +92,30 @@ def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:
     return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])
 
 
-def resync_plan(control: SiteControl, waits_for: Callable[[], str | None]) -> Plan:
-    """`waits_for`: what the resync waits for at this moment, for people."""
+def resync_plan(control: SiteControl, waits_for: Callable[[], str | None], moved: Callable[[], object]) -> Plan:
+    """`waits_for`: what the resync waits for at this moment, for people. `moved`: another value whenever it has come closer.
+
+    It gives up where it stands still: no other operation runs at this site meanwhile, nor what it does by itself.
+    """
     async def run() -> dict[str, Any]:
-        await control.resync()
+        clock = control.parts.clock
+        working = asyncio.get_running_loop().create_task(control.resync())
+        seen, seen_s = moved(), clock.monotonic_s()
+        try:
+            while not working.done():
+                await clock.sleep(POLL_S)
+                if moved() != seen:
+                    seen, seen_s = moved(), clock.monotonic_s()
+                elif clock.monotonic_s() - seen_s >= RESYNC_STALL_S and not working.done():
+                    raise Refused(
+                        f"site {control.site} waits for {waits_for() or 'the other site'}, and nothing has moved for"
+                        f" {RESYNC_STALL_S:.0f} s: it stays asynchronous; `twinlog status` shows what replication waits for,"
+                        f" and site {control.site} becomes synchronous by itself once the other site follows again"
+                    )
+            await working
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
         return {"mode": "sync"}
 
     def progress() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import PINNED
 from remote_log.fencing.reading import segments_of
+from switchover.plans import follow
 from switchover.register.port import PairState, update
 from switchover.register.transitions import begin_plan
 from tests.pair.pair import Pair
@@ -37,6 +38,24 @@ def lose_answer(pair: Pair, name: str, mode: str) -> list[str]:
 
     coordinator.compare_and_set = losing
     return lost
+
+
+async def test_a_resync_that_waits_for_a_site_which_is_gone_gives_up_and_the_pair_resyncs_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "RESYNC_STALL_S", 0.5)
+    async with open_pair(tmp_path) as pair:
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        await pair.operate("a", "degrade")
+        await pair.stop("b")
+        await put(pair, "a", 1, "alone")
+        ended = await pair.operate("a", "resync")
+        assert ended.error is not None
+        assert (ended.state, ended.error.code) == ("failed", "refused"), ended
+        assert "the other site's storage, and nothing has moved" in ended.error.message
+        assert pair.role("a") == "DOWNGRADE_ACTIVE"
+        await pair.start("b")
+        await pair.until(lambda: pair.role("a") == "ACTIVE")
 
 
 async def test_after_a_resync_with_a_lost_answer_nothing_is_acknowledged_by_the_local_log_alone(tmp_path: Path) -> None:
