@@ -35,12 +35,13 @@ run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS
 test: setup ## the whole test suite, on every core (ARGS="tests/storage -k chain" for a part)
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-check: setup ## lint, types, the dependency law, sizes, docstrings, documents, and no address of a registry or a machine
+check: setup ## lint, types, the dependency law, sizes, docstrings, documents, texts of errors, and no address of a registry or a machine
 	@echo "ruff: lint";                    $(BIN)/ruff check --quiet --output-format concise
 	@echo "mypy: strict";                  $(BIN)/mypy
-	@echo "import-linter: the law";        $(BIN)/python -m tools.import_law
+	@echo "import-linter: the law";        $(BIN)/python -m tools.laws.import_law
 	@echo "sizes of files and functions";  $(BIN)/python -m tools.length_report
 	@echo "words of texts and documents";   $(BIN)/python -m tools.prose_check
+	@echo "errors that texts show";         $(BIN)/python -m tools.laws.error_words
 	@echo "addresses and machine paths";   $(BIN)/python -m tools.address_check
 
 fmt: setup ## sort imports, fix what ruff can fix

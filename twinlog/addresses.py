@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from twinlog.errors import ConfigError, InvalidInput
+from twinlog.errors import ConfigError, InvalidInput, reason, words
 from twinlog.wire.json_objects import json_object
 
 BOTH = "http://HOST:PORT,http://HOST:PORT"
@@ -62,7 +62,7 @@ def _of_demo(path: Path) -> dict[str, str]:
     try:
         return {site: str(entry["url"]) for site, entry in json_object(path.read_bytes())["sites"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} is not a readable demo.json: {error}; start `twinlog demo` first") from error
+        raise InvalidInput(f"{path} is not a readable demo.json: {words(error)}; start `twinlog demo` first") from error
 
 
 def _of_operator(path: Path) -> dict[str, str]:
@@ -72,9 +72,9 @@ def _of_operator(path: Path) -> dict[str, str]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _faulty(path, {"": f"cannot be read: {error.strerror}"}) from error
+        raise _faulty(path, {"": f"cannot be read: {reason(error)}"}) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _faulty(path, {"": f"is not TOML: {error}"}) from error
+        raise _faulty(path, {"": f"is not TOML: {words(error)}"}) from error
     if isinstance(table.get("site"), str) and "sites" not in table:
         raise ConfigError(
             f"{path} is the configuration of site {table['site']}, which `twinlog serve` reads; here the pair is wanted: an "

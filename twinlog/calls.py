@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput, PeerError
+from twinlog.errors import InvalidInput, PeerError, words
 from twinlog.flow import Call
 from twinlog.key_text import part_to_path
 from twinlog.rows import Columns, columns_of
@@ -309,7 +309,7 @@ def _encoded(
     try:
         content = encode()
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise InvalidInput(f"the body cannot be encoded as {content_type}: {error}") from error
+        raise InvalidInput(f"the body cannot be encoded as {content_type}: {words(error)}") from error
     return Call(method, path, {"Content-Type": content_type, "Accept": JSON, **(headers or {})}, content, key)
 
 

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from twinlog.errors import words
+
 T = TypeVar("T")
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, TypeError)
 ErrorOf = Callable[[str], Exception]
@@ -29,9 +31,9 @@ def decoded(decode: Callable[[Any], T], data: Any, error: ErrorOf, *, shape: Err
     try:
         return decode(data)
     except msgspec.ValidationError as bad:
-        raise (shape or error)(str(bad)) from bad
+        raise (shape or error)(words(bad)) from bad
     except UNDECODABLE as bad:
-        raise error(str(bad)) from bad
+        raise error(words(bad)) from bad
 
 
 def or_none(decode: Callable[[Any], T], data: Any) -> T | None:

@@ -47,6 +47,11 @@ def words(error: BaseException) -> str:
     return str(error).strip() or type(error).__name__
 
 
+def reason(error: OSError) -> str:
+    """Returns why the system refused a call, without its path, which the message names in its own way."""
+    return error.strerror or words(error)
+
+
 class TwinlogError(Exception):
     """Root. `code` is the stable machine name; `fields` are JSON-ready facts (column, file, offset, ...)."""
 

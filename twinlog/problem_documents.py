@@ -36,8 +36,9 @@ def error_from_problem(status: int, body: bytes) -> errors.TwinlogError:
 
 
 def _version(sent: object) -> object:
-    is_text = isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= 20
-    return int(sent) if is_text else sent  # type: ignore[call-overload]
+    if isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= 20:
+        return int(sent)
+    return sent
 
 
 def classes_of(root: type[errors.TwinlogError] = errors.TwinlogError) -> list[type[errors.TwinlogError]]:

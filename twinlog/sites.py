@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from twinlog.addresses import resolve_address
-from twinlog.errors import PeerError, TwinlogError
+from twinlog.errors import PeerError, TwinlogError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, SiteRequest
 from twinlog.wire.http import Http
@@ -71,7 +71,7 @@ class Sites:
             return json_object(content) if content else {}
         except ValueError as error:
             url = self.urls[site]
-            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {error}", site=site) from error
+            raise PeerError(f"site {site} ({url}) does not answer as a twinlog gateway: {words(error)}", site=site) from error
 
     def clock_ms(self, site: str) -> int:
         """The site's clock now: a request that expires by it is judged by one clock alone, however wrong this machine's is.
@@ -107,7 +107,7 @@ class Sites:
             try:
                 yield json_object(data.encode())
             except ValueError as error:
-                raise PeerError(f"site {site}: an event is not JSON: {error}", site=site, sent=True) from error
+                raise PeerError(f"site {site}: an event is not JSON: {words(error)}", site=site, sent=True) from error
 
     def _exchange(
         self, site: str, method: str, path: str, timeout_s: float, body: Mapping[str, Any] | None = None,

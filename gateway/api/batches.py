@@ -251,8 +251,9 @@ def _version(sent: object) -> int | None:
     """Returns the version that a condition names, as decimal text or as a number; None where it is neither."""
     if type(sent) is int:
         return sent
-    is_text = isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= VERSION_DIGITS_MAX
-    return int(sent) if is_text else None  # type: ignore[call-overload]
+    if isinstance(sent, str) and sent.isascii() and sent.isdigit() and len(sent) <= VERSION_DIGITS_MAX:
+        return int(sent)
+    return None
 
 
 # ---- calls
@@ -293,5 +294,5 @@ async def check_row(context: ApiContext, head: Head, table: str, key_path: str, 
 
 def _answer(result: WriteResult, answer_type: str, head: Head) -> Answer:
     version = shown_version(result.version, answer_type, head)
-    answer = BatchAnswer(version, result.receipt, result.mode, result.count)  # type: ignore[arg-type]
+    answer = BatchAnswer(version, result.receipt, result.mode, result.count)
     return encoded(answer, answer_type, (b"etag", etag(result.version)))

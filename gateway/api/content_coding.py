@@ -23,7 +23,7 @@ from gateway.api.body_budget import SMALL_BODY_BYTES, WAIT_S, BodyHold
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, NDJSON, accepted_weights, body_too_large
 from storage.rows.arrow_out import MadeBytes
-from twinlog.errors import MalformedBody, Overloaded
+from twinlog.errors import MalformedBody, Overloaded, words
 
 CODINGS = ("zstd", "gzip")  # the first is preferred
 COMPRESSED_FROM_BYTES = 2048
@@ -67,7 +67,8 @@ class Expander:
                 if whole.tell() == SMALL_BODY_BYTES:
                     await self._expand(stream, whole, bytes_max, len(body), hold)
         except (OSError, pa.ArrowException) as error:
-            raise MalformedBody(f"the body cannot be expanded as {coding}: {error}; send it whole and well-formed") from error
+            what = f"the body cannot be expanded as {coding}: {words(error)}"
+            raise MalformedBody(f"{what}; send it whole and well-formed") from error
         if whole.tell() > bytes_max:
             raise body_too_large(bytes_max)
         return whole.getvalue()

@@ -98,7 +98,7 @@ async def get_row(
 
 def write_answer(result: WriteResult, answer_type: str, head: Head) -> Answer:
     version = shown_version(result.version, answer_type, head)
-    answer = WriteAnswer(version, result.receipt, result.mode)  # type: ignore[arg-type]
+    answer = WriteAnswer(version, result.receipt, result.mode)
     return encoded(answer, answer_type, (b"etag", etag(result.version)))
 
 

@@ -36,7 +36,7 @@ from storage.log.segment import SegmentScan, parse_wal_name, scan_segment
 from storage.rows.readable import readable_place, schemas_put_by
 from twinlog.cli.status import figure, size
 from twinlog.decoding import or_none
-from twinlog.errors import DamagedLog, LogError, NotFound
+from twinlog.errors import DamagedLog, LogError, NotFound, reason
 from twinlog.terminal import EXIT_CODES, Exit, JsonOption, endings, notes, out, print_json, print_json_line, verb
 
 app = typer.Typer(no_args_is_help=True, help="Look into a site's logs on disk; works with the gateway dead.")
@@ -112,7 +112,7 @@ def _listed(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise NotFound(f"{folder} cannot be listed: {error.strerror}") from error
+        raise NotFound(f"{folder} cannot be listed: {reason(error)}") from error
 
 
 def _file(place: LogKind, path: Path, name: str) -> SegmentFile:
@@ -134,7 +134,7 @@ def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[Segment
         except LogError as error:
             file.fault = error
         except OSError as error:
-            file.fault = DamagedLog(f"{file.path} cannot be read: {error.strerror}", file=str(file.path), offset=0)
+            file.fault = DamagedLog(f"{file.path} cannot be read: {reason(error)}", file=str(file.path), offset=0)
         yield file
 
 

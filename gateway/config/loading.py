@@ -19,7 +19,7 @@ from gateway.config.reading import Fault, Reader
 from remote_log.dfs.opening import DfsSettings
 from switchover.monitor.findings import Thresholds
 from twinlog.addresses import is_address
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, reason, words
 
 POSTGRESQL = "postgresql+psycopg://USER@HOST:PORT/DATABASE"
 SQL_KEY_BYTES_MAX = 2560
@@ -55,9 +55,9 @@ def _load(cls: type[_T], path: Path, environ: Mapping[str, str], check: Callable
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        reader.fault("", f"cannot be read: {error.strerror}", "a TOML file")
+        reader.fault("", f"cannot be read: {reason(error)}", "a TOML file")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        reader.fault("", f"is not TOML: {error}", "a TOML file")
+        reader.fault("", f"is not TOML: {words(error)}", "a TOML file")
     else:
         if cls is SiteConfig and "sites" in table and "site" not in table:
             raise ConfigError(f"{path} is an operator's configuration, which names both sites; here that of one site is wanted")

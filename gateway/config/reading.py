@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from storage.settings import HttpUrl, Matches, NotInFile, OneOf, Reference, Secret, Within
+from twinlog.errors import words
 
 PREFIX = "TWINLOG_"
 REMOVED = (  # nothing read the first two; what read the others had figures of its own
@@ -134,7 +135,7 @@ class Reader:
             value = rule.convert(raw, is_text=variable in self.environ)
             return (self.file.parent / value).resolve() if isinstance(value, Path) else value
         except ValueError as error:
-            self.fault(key, str(error), rule.allowed(), file=variable if variable in self.environ else None)
+            self.fault(key, words(error), rule.allowed(), file=variable if variable in self.environ else None)
             return None
 
     def _secret(self, raw: Any, is_reference: bool) -> str:
@@ -151,7 +152,7 @@ class Reader:
             try:
                 return path.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"refers to the file {path}, which cannot be read: {error}") from error
+                raise ValueError(f"refers to the file {path}, which cannot be read: {words(error)}") from error
         if is_reference and raw:
             raise ValueError("is a secret in plain text")
         if urlsplit(raw).password is not None:

@@ -28,7 +28,7 @@ from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
 from twinlog.decoding import OBJECT, decoded
-from twinlog.errors import ConfigError, TwinlogError, Unavailable
+from twinlog.errors import ConfigError, TwinlogError, Unavailable, reason, words
 from twinlog.sites import Sites
 from twinlog.terminal import Exit, notes, out, print_json
 
@@ -102,8 +102,8 @@ def _check_free(directory: Path, site: str, port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ConfigError(
-                f"port {port} cannot be used for site {site} ({error.strerror}): stop what uses it{_earlier(directory, site)}, "
-                f"or give --port-{site}"
+                f"port {port} cannot be used for site {site} ({reason(error)}): stop what uses "
+                f"it{_earlier(directory, site)}, or give --port-{site}"
             ) from error
 
 
@@ -161,7 +161,7 @@ def _wait_active(
 
 def _seen(answer: dict[str, Any] | Exception) -> str:
     if isinstance(answer, Exception):
-        return str(answer)
+        return words(answer)
     waiting = answer.get("waiting_for")
     return f"{answer.get('role')}" + (f", waits for {waiting}" if waiting else "")
 

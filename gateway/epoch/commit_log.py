@@ -33,7 +33,7 @@ from storage.failpoints import Failpoints
 from storage.log.frame import Flags, Frame
 from storage.log.record import Record, RecordKind
 from storage.log.wal import Wal
-from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable
+from twinlog.errors import LogError, OutcomeUnknown, TooLarge, TwinlogError, Unavailable, words
 
 log = structlog.get_logger("twinlog.commit")
 _BARRIER = int(Flags.BARRIER)
@@ -201,7 +201,7 @@ class CommitLog:
         return self.core.local_synced(seq)
 
     def _local_failed(self, error: BaseException) -> None:
-        self._sealing, self.local_trouble = True, str(error)
+        self._sealing, self.local_trouble = True, words(error)
         try:
             failed = self.core.local_failed()
             if self.remote is not None:
@@ -211,7 +211,7 @@ class CommitLog:
             self._broken_by(broken)
             return
         members = [pending for frame in failed.frames for pending in self._framed.pop(frame.first_seq)]
-        self._refuse(members, OutcomeUnknown(f"the local log failed ({error}): the write may or may not appear later"))
+        self._refuse(members, OutcomeUnknown(f"the local log failed ({words(error)}): the write may or may not appear later"))
         if self._stopped is None:  # else the WAL is the next epoch's to roll
             self._spawn(self._roll)
 

@@ -25,6 +25,7 @@ from storage.invariants import InvariantBroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import Record
 from storage.settings import KIB, MIB, NotInFile, Within
+from switchover.register.port import Mode
 
 _ASYNC = int(Flags.ASYNC)
 
@@ -54,7 +55,7 @@ class CommitMode(Enum):
     ASYNC = "async"
 
     @property
-    def label(self) -> str:
+    def label(self) -> Mode:
         """The word in an acknowledgement (P8)."""
         return "sync" if self is CommitMode.SYNC else "async"
 
@@ -64,7 +65,7 @@ class Committed:
     """Apply these frames in order, then acknowledge them as `label`."""
 
     frames: list[Frame]
-    label: str
+    label: Mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from storage.log.record import Record
+from switchover.register.port import Mode
 from twinlog.errors import TwinlogError
 
 
@@ -20,7 +21,7 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     seq: int
     version: int
-    mode: str
+    mode: Mode
 
 
 class Pending:

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from remote_log.replication.messages import decode_reply
-from twinlog.errors import PeerError
+from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 
 CONTENT_TYPE = "application/x-msgpack"
@@ -43,7 +43,8 @@ class HttpTransport:
                     f"/internal/v1/peer/{method}", content=sending, headers=headers, timeout=timeout_s
                 )
         except (httpx.HTTPError, TimeoutError) as error:
-            raise PeerError(f"the other site at {self._url} does not answer ({type(error).__name__}: {error})") from error
+            what = f"{type(error).__name__}: {words(error)}"
+            raise PeerError(f"the other site at {self._url} does not answer ({what})") from error
         if response.status_code != 200:
             raise error_from_problem(response.status_code, response.content)
         return decode_reply(method, response.content)

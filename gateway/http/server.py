@@ -21,7 +21,7 @@ from gateway.http.descriptors import BACKLOG_MAX
 from gateway.http.hot_path import hot_protocol
 from gateway.http.origins import VARY_ORIGIN
 from gateway.http.protocol import ConnectionLimits
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, reason, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ def listen(host: str, port: int, backlog: int = BACKLOG_MAX) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"http.host {host!r} is no address of this machine ({error}): set another", host=host) from error
+        raise ConfigError(
+            f"http.host {host!r} is no address of this machine ({words(error)}): set another", host=host
+        ) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -52,7 +54,7 @@ def listen(host: str, port: int, backlog: int = BACKLOG_MAX) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; stop what uses port {port}, or set another http.port",
+            f"cannot listen on {host} port {port}: {reason(error)}; stop what uses port {port}, or set another http.port",
             host=host, port=port,
         ) from error
     return listener

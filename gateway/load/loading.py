@@ -26,7 +26,7 @@ from twinlog import AsyncClient
 from twinlog.calls import Ack
 from twinlog.client import new_key
 from twinlog.decoding import decoded
-from twinlog.errors import Conflict, InvalidInput, TwinlogError
+from twinlog.errors import Conflict, InvalidInput, TwinlogError, words
 from twinlog.flow import Patience
 from twinlog.terminal import notes
 
@@ -89,7 +89,7 @@ class LoadState:
             head = decoded(partial(msgspec.json.decode, type=LoadHead), first, ValueError)
             self.acknowledged = {int(line) for line in rest}
         except ValueError as error:
-            raise InvalidInput(f"{path} is no state file of a load: {error}; name another, or delete it") from error
+            raise InvalidInput(f"{path} is no state file of a load: {words(error)}; name another, or delete it") from error
         if replace(self.head, load=head.load) != head:
             raise Conflict(
                 f"{path} belongs to another load ({head.source} into {head.table}, {head.batch_rows} rows a batch, "

@@ -20,7 +20,7 @@ import pyarrow.csv  # type: ignore[import-untyped]
 import pyarrow.json  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from twinlog.errors import InvalidInput, NotFound
+from twinlog.errors import InvalidInput, NotFound, words
 
 FLIGHTS = "flights"
 FLIGHTS_KEY = ("time_hour", "carrier", "flight", "origin")
@@ -93,7 +93,7 @@ def open_source(source: str, table: str, key: tuple[str, ...]) -> Source:
     try:
         rows = read(path)
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} cannot be read as {path.suffix[1:]}: {error}") from error
+        raise InvalidInput(f"{path} cannot be read as {path.suffix[1:]}: {words(error)}") from error
     texts = _texts(rows) if path.suffix.lower() == ".csv" else []
     return Source(str(path.resolve()), table, key, _plain(rows), frozenset(texts)).fitted(key)
 

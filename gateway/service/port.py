@@ -25,6 +25,7 @@ from storage.rows.schema import TableSchema
 from switchover.monitor.views import SiteView
 from switchover.operations.document import OperationDocument
 from switchover.preflight.preflight import ChecksDocument
+from switchover.register.port import Mode
 
 
 class Mutation(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +72,7 @@ class WriteRequest(msgspec.Struct, frozen=True, gc=False):
 class WriteResult(msgspec.Struct, frozen=True, gc=False):
     version: int  # of the last mutation
     receipt: str
-    mode: str  # "sync" | "async"
+    mode: Mode
     count: int
 
 

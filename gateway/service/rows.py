@@ -34,6 +34,7 @@ from storage.clock import Clock
 from storage.engine import StorageEngine, StoredRow
 from storage.log.record import Record, RecordKind, RequestMark
 from storage.rows.schema import TableSchema
+from switchover.register.port import Mode
 from twinlog.errors import TwinlogError, Unavailable
 
 RECORD_OVERHEAD_BYTES = 24
@@ -149,7 +150,7 @@ class RowsService:
             return None
         check_same_request(key, found.digest, digest)
         await self._await_lease(active.lease, until_s)  # it acknowledges again
-        mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
+        mode: Mode = "async" if found.was_async or active.core.mode.label == "async" else "sync"
         receipt = encode_receipt(0, found.epoch, found.seq, mode)
         return WriteResult(found.version, receipt, mode, found.count)
 

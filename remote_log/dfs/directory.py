@@ -27,7 +27,7 @@ from typing import TypeVar
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
-from twinlog.errors import DfsError, DfsExists, DfsNotFound
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
 
 T = TypeVar("T")
 AHEAD_BYTES = 64 << 10
@@ -170,7 +170,7 @@ class DirectoryDfs:
             seen = os.stat(self._root)
         except OSError as error:
             raise DfsError(
-                f"the DFS directory {self._root} ({self._setting}) cannot be reached: {error.strerror}; create or mount it,"
+                f"the DFS directory {self._root} ({self._setting}) cannot be reached: {reason(error)}; create or mount it,"
                 f" or correct {self._setting}", root=str(self._root), setting=self._setting,
             ) from error
         identity = (seen.st_dev, seen.st_ino)
@@ -231,4 +231,4 @@ class DirectoryDfsWriter(QueuedWriter):
 def _mapped(error: OSError, doing: str, what: str) -> DfsError:
     kind = {errno.EEXIST: DfsExists, errno.ENOENT: DfsNotFound}.get(error.errno or 0, DfsError)
     remedy = "; free some space there" if error.errno in _FULL else ""
-    return kind(f"cannot {doing} {what}: {error.strerror or error}{remedy}", path=what, errno=error.errno)
+    return kind(f"cannot {doing} {what}: {reason(error)}{remedy}", path=what, errno=error.errno)

@@ -40,7 +40,7 @@ from storage.log.record import BARRIER_NAME, EPOCH_KINDS, EpochStart, Record, Re
 from storage.rows.schema import TableSchema, decode_schema
 from storage.rows.stored import StoredTable, check_follows, stored_schema
 from twinlog.decoding import UNDECODABLE, decoded
-from twinlog.errors import InvalidInput, LogError
+from twinlog.errors import InvalidInput, LogError, words
 
 JUMP_MAX: Final = 1 << 32  # what may fail to be logged between two frames, or before a new epoch
 KEY_LENGTH_MAX: Final = 128  # of an idempotency key, and of names
@@ -220,7 +220,7 @@ class _Walk:
         except (InvalidInput, LogError) as error:
             raise InvalidInput(f"{frame!r} is no frame of this pair's log: {error.message}", **error.fields) from error
         except UNDECODABLE as error:
-            raise InvalidInput(f"{frame!r} is no frame of this pair's log: {error}") from error
+            raise InvalidInput(f"{frame!r} is no frame of this pair's log: {words(error)}") from error
         self._seq, self._at_epoch, self._timestamp = frame.last_seq, frame.epoch, frame.timestamp + frame.count - 1
 
     def _header(self, frame: Frame) -> None:

@@ -29,7 +29,7 @@ from spark_jobs.job import Barrier, Chart, Job, JobRequest, Outcome
 from spark_jobs.report.advice import advice_for
 from spark_jobs.report.folder import FINDINGS, REPORT, SPARK_LOG, AuditFolder, first_findings
 from spark_jobs.report.page import ROWS_MAX, render
-from twinlog.errors import InvalidInput, TwinlogError, Unavailable
+from twinlog.errors import InvalidInput, TwinlogError, Unavailable, reason, words
 from twinlog.sites import who
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class _Work:
             return self.folder.finish()
         except OSError as error:
             unwritten = Unavailable(
-                f"the audit cannot be written to {self.folder.part} ({error.strerror or error}), and nothing of it is kept: "
+                f"the audit cannot be written to {self.folder.part} ({reason(error)}), and nothing of it is kept: "
                 "make room, or give another --out or --audits"
             )
             self.fail(unwritten)
@@ -259,7 +259,7 @@ _RAISED_IN_WORKER = re.compile(re.escape(TwinlogError.__module__) + r"\.\w+: (.+
 
 def _told(error: Exception) -> TwinlogError:
     """Returns the original error of a worker that Spark wrapped; else one line of Spark's message."""
-    raised = _RAISED_IN_WORKER.search(str(error))
+    raised = _RAISED_IN_WORKER.search(words(error))
     if raised is not None:
         return Unavailable(raised[1].strip())
     return TwinlogError(f"{type(error).__name__}: {in_words(error)}; more is in {SPARK_LOG} of the audit's folder")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, words
 
 JAVA_MIN = 17
 _PACKAGE = f"openjdk-{JAVA_MIN}-jre-headless"
@@ -25,7 +25,7 @@ def java_program() -> Path:
     try:
         said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=_DEADLINE_S, check=True).stderr
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(f"{found} does not run: {error}; {_INSTALL}") from error
+        raise ConfigError(f"{found} does not run: {words(error)}; {_INSTALL}") from error
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is not None and int(version[1]) < JAVA_MIN:
         raise ConfigError(f"{found} is Java {version[1]}, and Spark wants {JAVA_MIN} or newer: {_INSTALL}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_jobs.audit.java import java_program
-from twinlog.errors import ConfigError, Unavailable
+from twinlog.errors import ConfigError, Unavailable, words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +152,6 @@ def _wait_executors(spark: SparkSession) -> None:
 
 def in_words(error: Exception) -> str:
     """Returns the message of an error of Spark or Py4J, in one line without Java's calls."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in words(error).splitlines() if line.strip()]
     raised = next((line[2:] for line in lines if line.startswith(": ")), None)  # Py4J: what Java raised, below what was called
-    return raised or (lines[0] if lines else type(error).__name__)
+    return raised or lines[0]

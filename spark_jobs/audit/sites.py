@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 from spark_jobs.job import SiteSource
 from twinlog.addresses import is_address
 from twinlog.decoding import decoded
-from twinlog.errors import ConfigError, InvalidInput, PeerError
+from twinlog.errors import ConfigError, InvalidInput, PeerError, reason, words
 from twinlog.sites import Sites
 
 PREFIX = "TWINLOG_"
@@ -94,9 +94,9 @@ def _read(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         found = decoded(msgspec.json.decode if path.suffix == ".json" else tomllib.loads, text, ValueError)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; give --config FILE of a site or of a demo") from error
+        raise ConfigError(f"{path} cannot be read: {reason(error)}; give --config FILE of a site or of a demo") from error
     except ValueError as error:
-        raise _unfit(path, f"is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        raise _unfit(path, f"is not {'JSON' if path.suffix == '.json' else 'TOML'}: {words(error)}") from error
     if not isinstance(found, dict):
         raise _unfit(path, "is no table of settings")
     return found
@@ -180,7 +180,7 @@ def _of_hadoop(folder: Path) -> dict[str, str]:
         except FileNotFoundError:
             continue
         except (OSError, ElementTree.ParseError) as error:
-            raise _unfit(path, f"cannot be read: {error}") from error
+            raise _unfit(path, f"cannot be read: {words(error)}") from error
         found |= {each.findtext("name", "").strip(): each.findtext("value", "").strip() for each in properties}
     return found
 
@@ -226,7 +226,7 @@ class _Keys:
             try:
                 return path.read_text(encoding="utf-8").strip()
             except OSError as error:
-                raise _unfit(self.file, f"takes {key} from {path}, which cannot be read: {error.strerror}") from error
+                raise _unfit(self.file, f"takes {key} from {path}, which cannot be read: {reason(error)}") from error
         return raw
 
     def _found(self, key: str) -> Any:

@@ -41,7 +41,7 @@ from spark_jobs.logs.walk import (
     Walk,
     add_frames,
 )
-from twinlog.errors import ConfigError, LogError, TwinlogError
+from twinlog.errors import ConfigError, LogError, TwinlogError, words
 
 WAL, REMOTE, QUARANTINE = "wal", "remote log", "quarantine"
 QUARANTINED = "quarantined"
@@ -298,7 +298,7 @@ def _quarantined(site: SiteSource) -> list[dict[str, Any]]:
             if end < len(data):
                 kind, detail = DAMAGED, f"the quarantined frames are damaged from offset {end} on"
         except (OSError, LogError) as error:
-            kind, end, detail = UNREADABLE, 0, f"it cannot be read: {error}"
+            kind, end, detail = UNREADABLE, 0, f"it cannot be read: {words(error)}"
         first = int(found.frames["seq"][0]) if len(found.frames) else None
         offset = 0 if kind == QUARANTINED else end
         last = found.last_seq if len(found.frames) else None

@@ -30,7 +30,7 @@ from spark_jobs.logs.files import Segment
 from spark_jobs.logs.walk import Walk
 from storage.log.frame import Frame
 from storage.log.record import Record, RecordKind
-from twinlog.errors import LogError
+from twinlog.errors import LogError, words
 
 FRAME, RUN, SEGMENT = "frame", "run", "segment"
 COUNTER_BITS = 16  # of a version; above them are milliseconds
@@ -131,7 +131,7 @@ def record_batch(taken: Sequence[TakenFrame], segment: Segment, site: str, schem
     try:
         return batch({field.name: _RECORD_COLUMNS[field.name](rows) for field in schema}, schema)
     except KeyError as error:
-        raise LogError(f"{segment.name}: a record of kind {error} is not known to this release") from error
+        raise LogError(f"{segment.name}: a record of kind {words(error)} is not known to this release") from error
 
 
 def frame_batch(walk: Walk, segment: Segment, site: str, schema: StructType) -> pa.RecordBatch:

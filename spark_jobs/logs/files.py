@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from remote_log.layout import RemoteLayout
 from storage.log.segment import parse_remote_name, parse_wal_name
-from twinlog.errors import ConfigError, DfsError, InvalidInput, NotFound
+from twinlog.errors import ConfigError, DfsError, InvalidInput, NotFound, reason, words
 
 PATH, WEBHDFS, USER = "path", "webhdfs", "user"  # options of the read
 CLAIMS = "claims"
@@ -156,7 +156,7 @@ def _listed(store: Store, place: LogFolder) -> list[Entry]:
     except NotADirectoryError:
         raise InvalidInput(f"{place.path} (option {PATH}) is a file: give the folder that holds the log's segments") from None
     except OSError as error:
-        raise InvalidInput(f"{place.path} (option {PATH}) cannot be listed: {error.strerror}") from error
+        raise InvalidInput(f"{place.path} (option {PATH}) cannot be listed: {reason(error)}") from error
 
 
 def _hint(store: Store, place: LogFolder, entries: Sequence[Entry]) -> str:
@@ -231,19 +231,19 @@ class WebHdfsStore:
         try:
             return work()
         except HdfsError as error:
-            if error.exception == "FileNotFoundException" or "does not exist" in str(error):
+            if error.exception == "FileNotFoundException" or "does not exist" in words(error):
                 raise FileNotFoundError(path) from error
-            if "is not a directory" in str(error):
+            if "is not a directory" in words(error):
                 raise NotADirectoryError(path) from error
             raise self._failed(path, error) from error
         except (requests.RequestException, KeyError, ValueError) as error:
             raise self._failed(path, error) from error
 
     def _failed(self, path: str, error: Exception) -> DfsError:
-        words = str(error).partition("\n")[0] or type(error).__name__
+        first_line = words(error).partition("\n")[0]
         return DfsError(
-            f"{path} cannot be read by WebHDFS at {self._addresses}: {words}; check the options {PATH} and {WEBHDFS}, and that"
-            " DataNodes can be reached from here", path=path,
+            f"{path} cannot be read by WebHDFS at {self._addresses}: {first_line}; check the options {PATH} and {WEBHDFS}, and "
+            "that DataNodes can be reached from here", path=path,
         )
 
 

@@ -36,7 +36,7 @@ from spark_jobs.logs.stream import LogStreamReader
 from spark_jobs.logs.walk import GONE, UNREADABLE, Mark, Walk, walk
 from storage.log.frame import sound_header
 from storage.log.segment import parse_header
-from twinlog.errors import BrokenFrame, DfsError, LogError
+from twinlog.errors import BrokenFrame, DfsError, LogError, words
 
 SITE = "site"
 TASK_BYTES = 16 << 20  # small segments are read together up to this
@@ -135,7 +135,8 @@ class FramesReader(_SegmentsReader):
         except FileNotFoundError:
             found = Walk(marks=[Mark(GONE, 0, 0, segment.epoch, detail="trimmed while the log was being read")])
         except (OSError, DfsError) as error:
-            found = Walk(marks=[Mark(UNREADABLE, 0, segment.length, segment.epoch, detail=f"it cannot be read: {error}")])
+            detail = f"it cannot be read: {words(error)}"
+            found = Walk(marks=[Mark(UNREADABLE, 0, segment.length, segment.epoch, detail=detail)])
         else:
             found = walk(data, place.file(segment.name), segment)
         yield mark_batch(found, segment, self._site, self._schema)

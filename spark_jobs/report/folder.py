@@ -24,7 +24,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from twinlog.decoding import OBJECT, decoded
-from twinlog.errors import ConfigError, NotFound
+from twinlog.errors import ConfigError, NotFound, reason, words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +55,7 @@ class AuditFolder:
                 f"{self.part} exists: another process is writing this audit, or one was killed; remove it if none is running"
             ) from None
         except OSError as error:
-            raise ConfigError(f"{self.part} cannot be made: {error.strerror}; give another --out or --audits") from error
+            raise ConfigError(f"{self.part} cannot be made: {reason(error)}; give another --out or --audits") from error
 
     def write_frame(self, frame: DataFrame, name: str) -> tuple[int, int]:
         """`name`.parquet, by this process, so that it lies here whatever the master is. (rows, bytes)."""
@@ -141,7 +141,7 @@ def read_audit(path: Path) -> AuditReport:
     try:
         summary = decoded(OBJECT, (path / SUMMARY).read_bytes(), ValueError)
     except (OSError, ValueError) as error:
-        raise NotFound(f"{path} holds no audit that can be read: {error}") from error
+        raise NotFound(f"{path} holds no audit that can be read: {words(error)}") from error
     return AuditReport(path, summary)
 
 

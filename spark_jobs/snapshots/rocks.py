@@ -18,7 +18,7 @@ from spark_jobs.snapshots.snapshot import SnapshotCatalog, catalog_of
 from storage.engines.rocks import layout
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
-from twinlog.errors import EngineFailed, NotFound, Refused
+from twinlog.errors import EngineFailed, NotFound, Refused, words
 
 GLANCE_ROWS = 1000
 _CONFIG = "rocksdict-config.json"
@@ -88,7 +88,7 @@ def open_rocks(folder: str) -> Iterator[RocksReader]:
                     (Path(links) / file.name).symlink_to(file.absolute())
             database = Rdict(links, _options(), access_type=AccessType.read_only(error_if_log_file_exist=False))
         except Exception as error:  # rocksdict raises nothing narrower
-            raise EngineFailed(f"the checkpoint in {path} cannot be opened: {error}; take a new barrier") from error
+            raise EngineFailed(f"the checkpoint in {path} cannot be opened: {words(error)}; take a new barrier") from error
         try:
             yield RocksReader(database)
         finally:

@@ -15,7 +15,7 @@ import msgspec
 
 from storage.disk.os_files import make_folders, write_whole
 from twinlog.decoding import decoded
-from twinlog.errors import DataDirectoryError
+from twinlog.errors import DataDirectoryError, reason
 
 LOCK_NAME = "LOCK"
 IDENTITY_NAME = "twinlog.json"
@@ -52,7 +52,7 @@ def open_data_dir(path: Path, pair: str, site: str) -> DataDir:
         make_folders(path.absolute())
         lock = _take_lock(path)
     except OSError as error:
-        raise DataDirectoryError(f"{path} cannot be used as data directory: {error.strerror}", path=str(path)) from error
+        raise DataDirectoryError(f"{path} cannot be used as data directory: {reason(error)}", path=str(path)) from error
     try:
         _identify(path, pair, site)
         return DataDir(lock)

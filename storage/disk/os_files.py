@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storage.disk.workers import GroupWorker, Worker
-from twinlog.errors import LogError, SyncFailed
+from twinlog.errors import LogError, SyncFailed, reason
 
 T = TypeVar("T")
 _ZEROS = bytes(1 << 20)  # zeroed in pieces, each synced: a big flush at once would hold up the log's own syncs
@@ -147,7 +147,7 @@ class OsFiles:
         try:
             return await self._reads.submit(call)
         except OSError as error:
-            raise LogError(f"cannot read {path}: {error.strerror}", file=path) from error
+            raise LogError(f"cannot read {path}: {reason(error)}", file=path) from error
 
     async def _change(self, what: str, path: str, call: Callable[[], T]) -> T:
         try:
@@ -229,7 +229,7 @@ def _sync_failed(what: str, path: str, error: OSError) -> SyncFailed:
     number = error.errno or 0
     if number in _FULL:
         return SyncFailed(
-            f"disk full: cannot {what} {path} ({error.strerror}); make room, or lift the quota or file size limit",
+            f"disk full: cannot {what} {path} ({reason(error)}); make room, or lift the quota or file size limit",
             file=path, errno=number,
         )
-    return SyncFailed(f"cannot {what} {path}: {error.strerror}", file=path, errno=number)
+    return SyncFailed(f"cannot {what} {path}: {reason(error)}", file=path, errno=number)

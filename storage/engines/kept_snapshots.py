@@ -20,7 +20,7 @@ from storage.disk.os_files import make_folders, sync_folder, write_whole
 from storage.engine import KeptSnapshot
 from storage.engines.meaning import by_age
 from twinlog.decoding import or_none
-from twinlog.errors import EngineFailed
+from twinlog.errors import EngineFailed, reason
 
 _ABOUT = "about"
 
@@ -78,7 +78,7 @@ class SnapshotFolder:
             sync_folder(self._folder)
         except OSError as error:
             shutil.rmtree(part, ignore_errors=True)
-            raise EngineFailed(f"no snapshot could be kept in {self._folder}: {error.strerror or error}") from error
+            raise EngineFailed(f"no snapshot could be kept in {self._folder}: {reason(error)}") from error
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -95,7 +95,7 @@ class SnapshotFolder:
             del self._held[name]
             sync_folder(self._folder)
         except OSError as error:
-            raise EngineFailed(f"{self._folder / name} could not be removed: {error.strerror or error}") from error
+            raise EngineFailed(f"{self._folder / name} could not be removed: {reason(error)}") from error
         shutil.rmtree(gone, ignore_errors=True)
 
     def pinned_bytes(self) -> int:

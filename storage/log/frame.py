@@ -25,7 +25,7 @@ from typing import Any
 import crc32c
 
 from storage.log.record import Record, decode_records, encode_records
-from twinlog.errors import BrokenFrame, LogError
+from twinlog.errors import BrokenFrame, LogError, words
 
 MAGIC = b"TLF1"
 VERSION = 1
@@ -190,5 +190,5 @@ def _expanded(payload: memoryview) -> bytes:
     try:
         expanded: bytes = _zstd().decompress(payload[_LENGTH_BYTES:], decompressed_size=length, asbytes=True)
     except (OSError, ValueError) as error:  # pyarrow's ArrowException are both
-        raise LogError(f"a frame's payload cannot be expanded: {error}") from error
+        raise LogError(f"a frame's payload cannot be expanded: {words(error)}") from error
     return expanded

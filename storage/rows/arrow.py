@@ -25,7 +25,7 @@ from storage.rows.codec import RowCodec
 from storage.rows.compiled import columns_encoder
 from storage.rows.keys import PARTS
 from storage.rows.schema import Column
-from twinlog.errors import InvalidInput, MalformedBody, TooLarge
+from twinlog.errors import InvalidInput, MalformedBody, TooLarge, words
 
 DECODED_BYTES_MAX = 32 << 20
 _END_MARK_BYTES = 8
@@ -89,7 +89,7 @@ def _read(stream: bytes, codec: RowCodec, rows_max: int, decoded_bytes_max: int)
             )
         return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a name that is no UTF-8
-        raise MalformedBody(f"the body is not a sound Arrow IPC stream: {error}") from error
+        raise MalformedBody(f"the body is not a sound Arrow IPC stream: {words(error)}") from error
 
 
 def _decoded_bytes(array: pa.Array) -> int:

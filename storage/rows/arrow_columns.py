@@ -29,7 +29,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from storage.rows.schema import Column
 from storage.rows.types import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, TIMESTAMP_MAX, TIMESTAMP_MIN, TYPES, BadValue
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, words
 
 Values = Any  # pa.Array, or a list where Arrow has no such type
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds in a unit; "ns" is a thousandth
@@ -208,7 +208,7 @@ def _each(column: Column, array: pa.Array, parse: Callable[[Any], Any]) -> list[
         try:
             values.append(None if value is None else parse(value))
         except BadValue as bad:
-            raise fault(column, str(bad), row) from None
+            raise fault(column, words(bad), row) from None
     return values
 
 

@@ -12,7 +12,7 @@ from struct import Struct, error
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from twinlog.errors import MalformedBody, TooLarge
+from twinlog.errors import MalformedBody, TooLarge, words
 
 _I64, _I32, _U32, _U16 = Struct("<q"), Struct("<i"), Struct("<I"), Struct("<H")
 _DICTIONARY, _RECORDS = 2, 3  # of MessageHeader
@@ -35,7 +35,7 @@ def check_declared_bytes(stream: bytes, bytes_max: int) -> None:
             try:
                 total += _declared(memoryview(message.metadata), memoryview(message.body))
             except (error, IndexError, ValueError) as fault:
-                raise MalformedBody(f"the body is not a sound Arrow IPC stream: {fault}") from None
+                raise MalformedBody(f"the body is not a sound Arrow IPC stream: {words(fault)}") from None
         if total > bytes_max:
             raise TooLarge(f"the Arrow stream decodes to more than {bytes_max} bytes: send it in parts", bytes_max=bytes_max)
 

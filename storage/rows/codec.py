@@ -20,7 +20,7 @@ from storage.rows.keys import KEY_BYTES_MAX, KeyCodec
 from storage.rows.schema import Column, TableSchema, schema_fingerprint
 from storage.rows.types import TYPES, invalid, reader
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput, LogError, TooLarge, TwinlogError
+from twinlog.errors import InvalidInput, LogError, TooLarge, TwinlogError, words
 
 ROW_BYTES_MAX = 1 << 20
 _DECODERS_MAX = 64
@@ -213,7 +213,7 @@ class RowCodec:
 
     def _damaged(self, key: bytes, error: Exception) -> TwinlogError:
         table = self.schema.name
-        return TwinlogError(f"a stored row of table {table!r} does not decode: {error}", table=table, key=key.hex())
+        return TwinlogError(f"a stored row of table {table!r} does not decode: {words(error)}", table=table, key=key.hex())
 
     def _not_an_object(self) -> InvalidInput:
         return InvalidInput(f"a row of table {self.schema.name!r} must be an object", table=self.schema.name)

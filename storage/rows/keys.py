@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from storage.rows.types import TYPES, ColumnType, invalid
-from twinlog.errors import InvalidInput, TooLarge, TwinlogError
+from twinlog.errors import InvalidInput, TooLarge, TwinlogError, words
 from twinlog.key_text import check_not_folded, part_from_path, part_to_path
 
 KEY_BYTES_MAX = 1024
@@ -197,7 +197,7 @@ class KeyCodec:
                 value = from_text(part_from_path(text))
                 values.append(value if key_value is None else key_value(value))
             except ValueError as bad:
-                raise invalid(name, str(bad)) from None
+                raise invalid(name, words(bad)) from None
         return tuple(values)
 
     def key_from_path(self, path: str) -> bytes:

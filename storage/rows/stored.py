@@ -21,7 +21,7 @@ from storage.rows.keys import PARTS
 from storage.rows.schema import TableSchema, decode_schema, dropped, encode_schema, parse_table, restored, to_public
 from storage.rows.types import invalid, reader
 from twinlog.decoding import UNDECODABLE
-from twinlog.errors import InvalidInput, LogError
+from twinlog.errors import InvalidInput, LogError, words
 
 # the most that a site's settings allow: the other site may be set otherwise than this one
 KEY_BYTES_MOST: Final = 64 << 10
@@ -56,7 +56,7 @@ class StoredTable:
             for end_of in self._parts:
                 at = end_of(key, at)
         except (*UNDECODABLE, LookupError, struct.error, InvalidInput) as error:
-            raise self._bad(f"holds a key that does not decode: {error}", key) from error
+            raise self._bad(f"holds a key that does not decode: {words(error)}", key) from error
         if at != len(key) or at > KEY_BYTES_MOST:
             raise self._bad(f"holds a key of {len(key)} bytes that is none of its own", key)
 
@@ -85,7 +85,7 @@ class StoredTable:
         except InvalidInput as error:
             raise self._bad(f"holds a value that its column does not take: {error.message}", key) from error
         except UNDECODABLE as error:
-            raise self._bad(f"holds a value that does not decode: {error}", key) from error
+            raise self._bad(f"holds a value that does not decode: {words(error)}", key) from error
         if problem is not None:
             raise self._bad(problem, key)
 
@@ -115,7 +115,7 @@ def stored_schema(data: bytes) -> TableSchema:
     except (InvalidInput, LogError) as error:
         raise InvalidInput(f"a schema does not pass the checks of a new table: {error.message}") from error
     except (*UNDECODABLE, KeyError) as error:
-        raise InvalidInput(f"a schema does not decode: {error}") from error
+        raise InvalidInput(f"a schema does not decode: {words(error)}") from error
     ids = [column.id for column in schema.columns]
     if schema.dropped_ms is not None and not (0 <= schema.dropped_ms < 1 << 48 and dropped(live, 0).name == schema.name):
         raise InvalidInput(f"the schema of table {schema.name!r} is not that of a table that was dropped", table=schema.name)

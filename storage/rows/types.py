@@ -32,7 +32,7 @@ from typing import Any, Final
 import msgspec
 
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, words
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -93,7 +93,7 @@ def reader(
             stored = parse(value)
             return stored if key_value is None else key_value(stored)
         except BadValue as bad:
-            raise invalid(column, str(bad)) from None
+            raise invalid(column, words(bad)) from None
 
     return read
 

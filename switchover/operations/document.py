@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, words
 
 Json = dict[str, Any]
 OperationState = Literal["running", "succeeded", "failed", "aborted", "interrupted"]
@@ -157,7 +157,7 @@ def error_of(error: Exception, step: str | None) -> OperationError:
     """Returns what the journal keeps of an error. One outside the error tree is a fault of the program, and named as such."""
     if isinstance(error, TwinlogError):
         return OperationError(error.code, error.message, json_ready(error.fields), step)
-    return OperationError("internal", f"{type(error).__name__}: {error}", {}, step)
+    return OperationError("internal", f"{type(error).__name__}: {words(error)}", {}, step)
 
 
 def summary(operation: Operation) -> OperationResult:

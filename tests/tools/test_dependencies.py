@@ -8,7 +8,7 @@ import re
 import sys
 import tomllib
 
-from tools.import_law import PACKAGES
+from tools.laws.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

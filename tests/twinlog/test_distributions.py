@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.test_dependencies import canonical
-from tools.import_law import PACKAGES
+from tools.laws.import_law import PACKAGES
 from tools.sources import ROOT, repository_files
 from twinlog.cli.main import all_verbs
 from twinlog.cli.verbs import VERBS

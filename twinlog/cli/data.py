@@ -21,7 +21,7 @@ from twinlog import Client
 from twinlog.calls import Ack, json_ready
 from twinlog.cli import completion
 from twinlog.decoding import decoded
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, words
 from twinlog.flow import Patience
 from twinlog.key_text import part_from_path
 from twinlog.terminal import (
@@ -301,7 +301,7 @@ def _key(text: str) -> tuple[str, ...]:
     try:
         return tuple(part_from_path(part) for part in text.split(","))
     except ValueError as error:
-        raise InvalidInput(f"the key {text[:60]!r} {error}") from None
+        raise InvalidInput(f"the key {text[:60]!r} {words(error)}") from None
 
 
 def _types(table: Mapping[str, Any]) -> dict[str, str]:

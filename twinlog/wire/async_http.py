@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from twinlog.errors import PeerError
+from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 from twinlog.wire.http import CONNECT_TIMEOUT_S, EVENT_HEADERS, EventLines, unfolded
@@ -60,5 +60,5 @@ def _broken(error: httpx.HTTPError) -> Broken:
     if isinstance(error, httpx.TimeoutException):
         detail = "no connection in time" if isinstance(error, _NOT_SENT) else "no answer in time"
     else:
-        detail = str(error) or type(error).__name__
+        detail = words(error)
     return Broken(sent=not isinstance(error, _NOT_SENT), detail=detail)

@@ -208,7 +208,7 @@ def _ask(
     try:
         connection.request(method, target, content or None, headers)
     except ValueError as error:  # before the first byte: all headers are sent together
-        raise InvalidInput(f"the request cannot be sent: {error}") from None
+        raise InvalidInput(f"the request cannot be sent: {words(error)}") from None
     return connection.getresponse()  # type: ignore[return-value]
 
 

@@ -26,7 +26,7 @@ from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, re
 from storage.engine import StoredRow
 from storage.rows.arrow_out import ArrowOut
 from storage.rows.codec import RowCodec
-from twinlog.errors import InvalidInput
+from twinlog.errors import InvalidInput, words
 
 STREAMED = (NDJSON, ARROW)
 SCAN_TYPES = (JSON, MSGPACK, *STREAMED)
@@ -123,6 +123,6 @@ async def _parts(
         async for rows in chunks:
             yield await asyncio.to_thread(pieces.part, rows) if len(rows) > OFF_LOOP_ROWS else pieces.part(rows)
     except Exception as error:
-        _log.warning("a scan ended early", table=table, error=str(error))
+        _log.warning("a scan ended early", table=table, error=words(error))
         raise
     yield pieces.end()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, words
 
 JAVA_MIN = 17
 _WHICH = f"Java {JAVA_MIN} or newer (Debian, Ubuntu: openjdk-{JAVA_MIN}-jre-headless)"
@@ -115,7 +115,7 @@ def _start(heap_bytes: int, setting: str) -> Java:
     try:
         jpype.startJVM(str(library), *options, classpath=[str(jar) for jar in jars], convertStrings=False)
     except (OSError, RuntimeError) as error:
-        raise _unfit(f"Java at {library} cannot be started: {error}",
+        raise _unfit(f"Java at {library} cannot be started: {words(error)}",
                      f"check {setting} (now {heap_bytes}) against the memory that is free") from error
     _send_log_to_stderr(jpype)
     for name, methods in _MET.items():

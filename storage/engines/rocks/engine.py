@@ -41,7 +41,7 @@ from storage.engines.rocks.opening import (
 from storage.engines.rocks.state import cut_off
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, RocksView, stored_row
 from storage.log.frame import Frame
-from twinlog.errors import DataDirectoryError, EngineFailed
+from twinlog.errors import DataDirectoryError, EngineFailed, words
 
 T = TypeVar("T")
 _STALLED = "Write stall"
@@ -184,9 +184,9 @@ class RocksEngine:
         try:
             self._database.write(batch, self._write_options)
         except Exception as error:
-            if _STALLED in str(error):
+            if _STALLED in words(error):
                 return False
-            self.failure = str(error)
+            self.failure = words(error)
             raise
         return True
 
@@ -249,7 +249,7 @@ class RocksEngine:
             try:
                 self._database.flush(True)
             except Exception as error:
-                self.failure = str(error)
+                self.failure = words(error)
                 raise
         self.durable_seq = seq
         self._kept_bytes = self._kept.pinned_bytes()

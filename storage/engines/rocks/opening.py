@@ -26,7 +26,7 @@ from storage.engines.rocks.layout import FORMAT, FORMAT_KEY
 from storage.engines.rocks.state import load_state
 from storage.engines.rocks.view import ROCKS_ERRORS, RocksView
 from twinlog.decoding import decoded
-from twinlog.errors import DataDirectoryError, EngineFailed
+from twinlog.errors import DataDirectoryError, EngineFailed, reason, words
 
 FLUSHES_MERGED = 8  # their files are merged together; until then a scan goes through all of them
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
@@ -109,7 +109,7 @@ def open_database(path: Path, settings: RocksSettings) -> Rdict:
     except DataDirectoryError:
         raise
     except Exception as error:  # rocksdict raises nothing narrower
-        raise DataDirectoryError(f"{path} cannot be opened: {_advice(str(error))} ({error})") from error
+        raise DataDirectoryError(f"{path} cannot be opened: {_advice(words(error))} ({words(error)})") from error
     if found != FORMAT:
         database.close()
         raise DataDirectoryError(
@@ -131,7 +131,7 @@ def check_room(folder: Path, size_bytes: int) -> None:
             os.close(descriptor)
     except OSError as error:
         raise EngineFailed(
-            f"cannot allocate {size_bytes >> 20} MiB in {folder} ({error.strerror}): make room, the storage needs it to open"
+            f"cannot allocate {size_bytes >> 20} MiB in {folder} ({reason(error)}): make room, the storage needs it to open"
         ) from error
 
 
@@ -151,7 +151,7 @@ class Notes:
         try:
             self._notes = decoded(_decode_notes, path.read_bytes(), ValueError) if path.exists() else {}
         except (OSError, ValueError) as error:
-            raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {error}") from error
+            raise DataDirectoryError(f"{path} cannot be read as an engine's notes: {words(error)}") from error
 
     def get(self, name: str) -> bytes | None:
         return self._notes.get(name)
@@ -163,7 +163,7 @@ class Notes:
         try:
             write_whole(self._path, msgspec.msgpack.encode(kept))
         except OSError as error:
-            raise EngineFailed(f"{self._path} could not be written: {error}; look at the file system") from error
+            raise EngineFailed(f"{self._path} could not be written: {words(error)}; look at the file system") from error
         self._notes = kept
 
 

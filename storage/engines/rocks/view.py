@@ -33,7 +33,7 @@ from storage.engines.rocks.layout import (
     row_range,
     unpack_applied,
 )
-from twinlog.errors import EngineFailed
+from twinlog.errors import EngineFailed, words
 
 T = TypeVar("T")
 
@@ -187,9 +187,9 @@ class _RocksErrors:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is Exception or kind is DbClosedError:
+        if error is not None and type(error) in (Exception, DbClosedError):
             raise EngineFailed(
-                f"the RocksDB database failed: {error}; look at its disk; the log has everything"
+                f"the RocksDB database failed: {words(error)}; look at its disk; the log has everything"
             ) from error
 
 

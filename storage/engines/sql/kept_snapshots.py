@@ -22,7 +22,7 @@ from storage.engine import KeptSnapshot
 from storage.engines.kept_snapshots import SnapshotFolder
 from storage.engines.meaning import by_age
 from storage.engines.sql.opening import sql_errors
-from twinlog.errors import EngineFailed
+from twinlog.errors import EngineFailed, words
 
 _NO_TIMEOUTS = text(
     "SELECT set_config(name, '0', true) FROM pg_settings "
@@ -126,7 +126,7 @@ class _Copies:
             with closing(sqlite3.connect(self._database, isolation_level=None)) as connection:
                 connection.execute("VACUUM INTO ?", (str(path),))
         except sqlite3.Error as error:
-            raise EngineFailed(f"no snapshot could be kept: {error}") from error
+            raise EngineFailed(f"no snapshot could be kept: {words(error)}") from error
         with path.open("rb") as file:
             os.fsync(file.fileno())
 

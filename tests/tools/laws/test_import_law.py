@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.import_law import PACKAGES, PURE, pure_modules
+from tools.laws.import_law import PACKAGES, PURE, pure_modules
 from tools.sources import ROOT
 
 
@@ -42,7 +42,8 @@ def write(house: Path, name: str, content: str) -> None:
 
 
 def gate(house: Path) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-m", "tools.import_law"], cwd=house, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tools.laws.import_law"]
+    done = subprocess.run(command, cwd=house, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
