@@ -24,7 +24,9 @@ class Refusals:
     """The last requests with an idempotency key that a check refused, and how. The oldest go first.
 
     They are not in the log: nothing was written, and a check that does not hold costs no write. So the other site does not know
-    them after a failover, nor does this one after a restart, and judges the request anew.
+    them after a failover, nor does this one after a restart, and judges the request anew. That is honest: a refusal says that
+    nothing was applied up to then, and the log, which is asked first, has each request once. All together they take less than
+    80 MB, with the longest keys.
     """
 
     def __init__(self) -> None:
