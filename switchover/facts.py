@@ -51,6 +51,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     register_went_back: str | None = None  # how this site knows that the register is older than what it has met
     met_epoch: int = 0  # the highest epoch that this site knows to be given away
     met_active: str | None = None  # the active, as the last value of the register said that this site believed
+    stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
     remote_log_missing: str | None = None  # what the remote log on its own DFS lacks, if it is the other site's
     open_leases: int | None = None  # files of the remote log on its own DFS that are not closed
     remote_log_mark: int | None = None  # a checksum of the end of the other site's, if that is the active: an append changes it

@@ -44,7 +44,7 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
     epoch, words = site.active_epoch, _words(site, now_s)
     facts = ServingFacts(
         site=site.site, peer=site.peer, role=site.role, reason=site.reason, waiting_for=site.waiting_for, words=words,
-        register_home=site.pair_state.home if site.pair_state is not None else None,
+        register_home=site.parts.coordinator.met_home,
         heard_age_s=site.follower_silence_s(), stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in,
     )
     if epoch is None:

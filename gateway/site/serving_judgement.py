@@ -17,8 +17,8 @@ from gateway.service.documents import ServingDocument, SiteTrouble
 from remote_log.replication.setback import Setback
 from switchover.roles.table import Role, permissions
 
-OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, STORAGE, LOCAL_LOG = (
-    "own DFS", "peer DFS", "coordinator", "register", "peer", "storage", "local log",
+OWN_DFS, PEER_DFS, COORDINATOR, REGISTER, PEER, WAY, STORAGE, LOCAL_LOG = (
+    "own DFS", "peer DFS", "coordinator", "register", "peer", "way", "storage", "local log",
 )
 LOST_REGISTER = "it was deleted or replaced, or is another one"
 STALLED_S = 3.0  # a write that waits for longer than this does not wait for its turn
@@ -112,8 +112,10 @@ def _unproved(facts: ServingFacts) -> tuple[str, str]:
         return f"{why}, which has the register, too", \
             f"repair that DFS; if it is lost, and site {peer} has not taken over: `twinlog degrade` opens site {site} alone"
     if coordinator is not None:
-        return f"{why}, nor does it reach {_register(facts)}", \
-            f"repair that DFS or the network; or `twinlog failover --to {peer}`, if `twinlog validate --for failover` allows it"
+        return f"{why}, nor does it reach {_register(facts)}", (
+            f"repair that DFS or the network; or `twinlog failover --to {peer}`, if "
+            f"`twinlog validate --for failover --to {peer}` allows it"
+        )
     if facts.degrades:
         return why, "nothing: it continues with its own log by itself"
     return why, "repair that DFS; or `twinlog degrade`: writes then continue with one copy"
@@ -168,11 +170,17 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
     if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
         yield _set_back(facts, facts.setback)
     for about, error in facts.work:
-        yield SiteTrouble(about, f"the {about} of site {site} failed, and is tried again", "see why", error)
+        yield SiteTrouble(about, f"the {about} of site {site} failed, and is tried again", "repair what the error names", error)
     for error in facts.damaged:
         yield SiteTrouble(
             "damaged segment", f"a segment of the remote log on the DFS of site {peer} is damaged, and cannot be trimmed",
             f"restart the gateway of site {site}: it begins a new epoch, and deletes the file once site {peer} has that", error,
         )
-    if facts.role is Role.STANDBY and facts.heard_age_s is not None and facts.heard_age_s > SILENCE_S:
-        yield SiteTrouble("active", f"nothing comes from site {peer}, which site {site} follows", "`twinlog advise`")
+    if facts.role is not Role.STANDBY:
+        return
+    if facts.heard_age_s is not None and facts.heard_age_s > SILENCE_S:
+        seen = f"nothing comes from site {peer}, which site {site} follows"
+        yield SiteTrouble("active", seen, "`twinlog advise`", words.of(WAY).error)
+    elif words.of(WAY).error is not None:
+        seen = f"site {site} does not reach the gateway of site {peer}"
+        yield SiteTrouble(WAY, seen, "see to that gateway, and the network", words.of(WAY).error)

@@ -61,7 +61,7 @@ class Site:
         self.site, self.peer = parts.site, parts.peer
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
-        self.waiting_for: str | None = "the coordinator"
+        self.waiting_for: str | None = "the register"
         self.words = Words()  # the newest of both DFSs and the coordinator
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator

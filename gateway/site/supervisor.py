@@ -17,9 +17,8 @@ import structlog
 
 from gateway.service.documents import SiteTrouble
 from gateway.site.serving_facts import site_condition
-from gateway.site.serving_judgement import OWN_DFS, PEER_DFS
+from gateway.site.serving_judgement import OWN_DFS, PEER_DFS, WAY
 from gateway.site.site import Site
-from remote_log.dfs.port import Dfs
 from remote_log.replication.messages import STATUS, StatusReply, from_message
 from storage.engines.flushing import FlushNeed, Look
 from switchover.facts import FACTS, SiteFacts
@@ -52,6 +51,7 @@ class Supervisor:
         self._poll_interval_s = poll_interval_s
         self._tasks: list[asyncio.Task[None]] = []
         self._said = ""
+        self._awaited = ""  # what a round is about to need, as a noun: an error that ends the round says why it is missing
         self._done: tuple[bool, ...] = ()  # what it serves, as it was logged last
         self._troubles: dict[str, SiteTrouble] = {}
         self._failed = 0  # attempts in a row: plans, and to open the storage anew
@@ -80,10 +80,11 @@ class Supervisor:
             except TwinlogError as error:
                 if isinstance(error, RegisterWentBack):
                     site.end_by_register(error)
-                    error.message = f"the operator: {error.message}"
-                if error.message != self._said:  # once, not at every look
-                    log.info("waiting", role=site.role, code=error.code, detail=error.message)
-                site.waiting_for = self._said = error.message
+                    self._awaited = "the operator"
+                waits = f"{self._awaited}: {error.message}"
+                if waits != self._said:  # once, not at every look
+                    log.info("waiting", role=site.role, code=error.code, waiting_for=waits)
+                site.waiting_for = self._said = waits
             except Exception as error:  # a fault of ours must not leave a site without its supervisor
                 site.waiting_for = f"the operator to fix an internal error: {words(error)}"
                 log.error("internal error", traceback=traceback.format_exc())
@@ -98,7 +99,7 @@ class Supervisor:
 
     async def _mend_storage(self) -> None:
         """An open epoch ends first. A plan that runs comes to its own end, unless it waits for what a standby applies."""
-        site = self._site
+        site, self._awaited = self._site, "its storage"
         if site.active_epoch is not None:
             site.end_if_storage_failed()
         elif site.role is Role.STANDBY or not self._is_busy():
@@ -112,6 +113,7 @@ class Supervisor:
         site = self._site
         if site.parts.engine.failure is not None and not site.ending:
             await self._mend_storage()
+        self._awaited = "the register"
         if self._is_busy() and site.active_epoch is not None:
             with suppress(Unavailable):  # however long an operation takes, an active sees that the register went back
                 await site.refresh_pair_state()
@@ -127,7 +129,10 @@ class Supervisor:
             if epoch_lost_by_register(state, seen) is not None:
                 state = await site.refresh_pair_state()  # it may have been opened meanwhile, and be known by that
                 forgotten = epoch_lost_by_register(state, seen)
-        decision = decide(site.site, role, state, site.settings.initial_active, forgotten)
+        decision = decide(
+            site.site, role, state, site.settings.initial_active, forgotten, site.parts.coordinator.met_active
+        )
+        self._awaited = decision.waiting_for or f"the end of its {decision.action.value}"
         if decision.action is Action.NOTHING:
             refused = site.standing_at_refusal()
             if refused is None:
@@ -174,7 +179,8 @@ class Supervisor:
             log.debug("the other site says nothing of the register", detail=error.message)
             return
         if facts.register_went_back is not None:
-            raise RegisterWentBack(f"site {facts.site} says that {facts.register_went_back}; {advice(site.site)}")
+            way = advice(facts.met_active or site.site)
+            raise RegisterWentBack(f"site {facts.site} says that {facts.register_went_back}; {way}")
 
     async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:
         """Resumes or undoes a plan; what cannot be done now is tried again, less and less often."""
@@ -216,14 +222,19 @@ class Supervisor:
     async def _probe(self) -> None:
         """A standby needs its own DFS only at the takeover, and an active the other one only for its next segment: what is
         wrong must be seen before, and be over when it is."""
-        await asyncio.gather(
-            self._probe_one(OWN_DFS, self._site.parts.own_dfs), self._probe_one(PEER_DFS, self._site.parts.peer_dfs)
-        )
+        parts = self._site.parts
+        probes = {OWN_DFS: parts.own_dfs.probe, PEER_DFS: parts.peer_dfs.probe}
+        if self._site.role is Role.STANDBY:  # what the active ships arrives, but no call of this site may
+            probes[WAY] = self._ask_other_site
+        await asyncio.gather(*(self._probe_one(subject, probe) for subject, probe in probes.items()))
 
-    async def _probe_one(self, subject: str, dfs: Dfs) -> None:
+    async def _ask_other_site(self) -> None:
+        await self._site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+
+    async def _probe_one(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         words, clock = self._site.words, self._site.parts.clock
         try:
-            await dfs.probe()
+            await probe()
             words.answered(subject, clock.monotonic_s())
         except TwinlogError as error:
             words.failed(subject, clock.monotonic_s(), error)

@@ -116,7 +116,9 @@ def findings(look: PairLook, settings: Thresholds) -> list[Finding]:
     if all(view is None for view in look.seen.views.values()):
         said = tuple(f"the monitor: {look.seen.errors.get(site, 'no answer')}" for site in look.seen.views)
         return [Finding(
-            "nobody", AdviceKind.LOOK, None, "no site answers the monitor: whether they live is unknown", said, "twinlog status"
+            "nobody", AdviceKind.LOOK, None, "no site answers the monitor, so whether they live is unknown: if others reach "
+            "them, repair the way from here; if not, start the gateways of both. If a site is lost for good, start the other "
+            "one, and ask again: it says what to do", said, "twinlog serve --config SITE.toml",
         )]
     found = [_judged(one, look) for one in _active(look)] + list(_sites(look, settings)) + list(_service(look, settings))
     order = (AdviceKind.FAILOVER, AdviceKind.DEGRADE, AdviceKind.LOOK, AdviceKind.RESYNC)
@@ -145,11 +147,8 @@ def _active(look: PairLook) -> Iterator[Finding]:
         yield _alone(look, alone)
         return
     if register is None or register.active is None:
-        errors = tuple(
-            f"site {view.own.site}: {view.own.coordinator_error or 'it names no active'}"
-            for view in look.seen.views.values() if view is not None
-        )
-        yield Finding("no-register", AdviceKind.LOOK, None, "which site is the active is unknown", errors, "twinlog status")
+        if any(view is not None for view in look.seen.views.values()):
+            yield _unread(look)
         return
     running = [view.running for view in look.seen.views.values() if view is not None and view.running is not None]
     plan = register.switching
@@ -192,6 +191,29 @@ def _active(look: PairLook) -> Iterator[Finding]:
             return
         yield _failover("not-serving", register, site, f"site {site} is {told.role} and serves nobody{waits}",
                         (f"site {site}: it is {told.role}",), look)
+
+
+def _unread(look: PairLook) -> Finding:
+    """No site has read who the active is."""
+    views = [view.own for view in look.seen.views.values() if view is not None]
+    said = tuple(f"site {own.site}: {own.coordinator_error or 'the register names no active'}" for own in views)
+    own = next((one for one in views if permissions(one.role).reads), views[0])
+    site, other, missing = own.site, OTHER[own.site], _register(own)
+    if all(one.coordinator_error is None for one in views):
+        reason, missing = "no site is the active yet", ""
+    elif permissions(own.role).reads:
+        state = f"site {site} is {own.role}" + ("" if own.serves_writes else f", and takes no writes: {own.serves_not}")
+        reason = f"{state}; no site that answers reaches {missing}"
+    elif look.told_of(other) is None and own.register_home is None and own.met_active == other:
+        way = f"twinlog failover --to {site} --without-coordinator"
+        return Finding("lost-with-coordinator", AdviceKind.LOOK, site,
+                       f"site {other}, the last active that site {site} knows of, does not answer, nor does {missing}: bring "
+                       f"one of them back; if both are lost for good, and site {other} does not run: `{way}`, with its risk",
+                       (*said, *look.silence(other)), f"twinlog validate --for failover --to {site}")
+    else:
+        reason = f"which site is the active is unknown: no site that answers is the active, or reaches {missing}"
+    do = "; bring it back, or the way to it: until then no role changes" if missing else ""
+    return Finding("no-register", AdviceKind.LOOK, None, f"{reason}{do}", said, "twinlog status")
 
 
 def _left_alone(look: PairLook, own: SiteFacts) -> bool:
@@ -300,9 +322,10 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
     for site in look.seen.views:
         view, told = look.view(site), look.told_of(site)
         if view is None and told is not None:
-            yield _look(f"monitor-{site}", site, f"the monitor does not reach site {site}, which site {OTHER[site]} reaches",
+            yield _look(f"monitor-{site}", site, f"the monitor does not reach site {site}, which site {OTHER[site]} "
+                        "reaches: repair the way from here",
                         *look.silence(site))
-        elif told is None and site != active:
+        elif told is None and site != active and not _stands_in(look, OTHER[site]):
             yield _look(f"down-{site}", site, f"site {site} answers nobody: start its gateway, or repair the network",
                         *look.silence(site))
         if view is None:
@@ -310,20 +333,40 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
         own = view.own
         if view.peer is None and look.view(OTHER[site]) is not None:
             yield _look(f"way-{site}", site, f"site {site} does not reach the gateway of site {OTHER[site]}, which answers the "
-                        "monitor", f"site {site}: {view.peer_error}")
+                        "monitor: repair the network between them", f"site {site}: {view.peer_error}")
         if own.coordinator_error is not None:
-            yield _look(f"coordinator-{site}", site, f"site {site} does not reach {_register(own)}",
+            yield _look(f"coordinator-{site}", site,
+                        f"site {site} does not reach {_register(own)}: bring it back, or the way to it",
                         f"site {site}: {own.coordinator_error}")
         if own.own_dfs_error is not None:
-            yield _look(f"dfs-{site}", site, f"the DFS of site {site} takes no files", f"site {site}: {own.own_dfs_error}")
+            yield _look(f"dfs-{site}", site, f"the DFS of site {site} takes no files: repair it",
+                        f"site {site}: {own.own_dfs_error}")
         elif own.peer_dfs_error is not None and site == active:
-            yield _look(f"peer-dfs-{site}", site, f"site {site} cannot write the DFS of site {OTHER[site]}",
+            yield _look(f"peer-dfs-{site}", site,
+                        f"site {site} cannot write the DFS of site {OTHER[site]}: repair it, or the network",
                         f"site {site}: {own.peer_dfs_error}")
+        if own.stands_in:
+            yield _without_coordinator(site)
         if site != active:
             yield from _standby(own, settings)
         elif own.peer_set_back is not None:
             yield _look(f"set-back-{OTHER[site]}", OTHER[site], own.peer_set_back,
                         f"site {site}: what site {OTHER[site]} says that it has stored")
+
+
+def _without_coordinator(site: str) -> Finding:
+    reason = (
+        f"site {site} keeps the register itself, since its coordinator was given up: do not start site {OTHER[site]} with the "
+        f"old one. In daylight give both sites a new, empty coordinator.url, start site {site} with it, repeat the failover to "
+        f"site {site}, then start site {OTHER[site]}"
+    )
+    said = (f"site {site}: it serves, and site {OTHER[site]} cannot follow",)
+    return Finding(f"stands-in-{site}", AdviceKind.LOOK, site, reason, said, command(site))
+
+
+def _stands_in(look: PairLook, site: str) -> bool:
+    view = look.view(site)
+    return view is not None and view.own.stands_in
 
 
 def _standby(own: SiteFacts, settings: Thresholds) -> Iterator[Finding]:

@@ -72,6 +72,11 @@ class RememberingCoordinator(RegisterDoor):
         """The active of the last value that was met."""
         return self._met.active if self._met is not None else None
 
+    @property
+    def met_home(self) -> str | None:
+        """The site on whose DFS the register is, by the last value that was met; None: a coordinator has it."""
+        return self._met.home if self._met is not None else None
+
     # ---- the port
     async def read(self) -> PairState | None:
         met, known_epoch = self._met, self._known_epoch
@@ -131,7 +136,7 @@ class RememberingCoordinator(RegisterDoor):
         self.finding = None if seen is None else f"the register went back: {seen}"
         if seen is not None:
             self.know(value.epoch_allocated)
-            raise RegisterWentBack(f"{self.finding}; {advice(self._site)}", epoch=value.epoch)
+            raise RegisterWentBack(f"{self.finding}; {advice(self.met_active or self._site)}", epoch=value.epoch)
         await self._keep(value)
         return value
 

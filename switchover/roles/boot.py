@@ -34,11 +34,13 @@ class Decision(NamedTuple):
 
 
 def decide(
-    site: str, role: Role, state: PairState | None, initial_active: str, lost_epoch: int | None = None
+    site: str, role: Role, state: PairState | None, initial_active: str, lost_epoch: int | None = None,
+    met_active: str | None = None,
 ) -> Decision:
     """Decides what to do next. The status page shows `waiting_for` meanwhile. `role`: as it was before `state` was read.
 
-    `lost_epoch`: the highest known epoch of a pair that the register has no record of (lost_value.py).
+    `lost_epoch`: the highest known epoch of a pair that the register has no record of (lost_value.py). `met_active`: the last
+    active that this site knows of: both sites then name the same one.
     """
     if role is Role.DRAINING and state is not None and state.switching is None and state.active == site:
         return Decision(Action.UNDRAIN, None)  # the switchover was given up, and its undrain was lost
@@ -55,7 +57,7 @@ def decide(
             return Decision(Action.RESUME, f"the operator: {stopped}; run `twinlog resume` or `twinlog abort`")
     if state is None or state.active is None:
         if lost_epoch is not None:
-            return Decision(Action.WAIT, f"the operator: {advice_for_lost_register(site, lost_epoch)}")
+            return Decision(Action.WAIT, f"the operator: {advice_for_lost_register(met_active or site, lost_epoch)}")
         if site == initial_active:
             return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")
         return Decision(Action.WAIT, f"site {initial_active} to open the pair for the first time")

@@ -110,7 +110,7 @@ def status_screen(sites: Answers, urls: Mapping[str, str], takeover: Takeover = 
     known = {site: document for site, document in sites.items() if isinstance(document, Mapping)}
     best = leading(known)
     lines = _blocker_lines(blockers(sites, takeover))
-    return Group(_headline(best), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, takeover), *lines)
+    return Group(_headline(best, sites), Text(), _sites_table(sites, urls), Text(), _pair_figures(best, takeover), *lines)
 
 
 def leading(known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -129,19 +129,29 @@ def _whole(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _headline(best: Mapping[str, Any]) -> Text:
+def _headline(best: Mapping[str, Any], sites: Answers) -> Text:
     active = best.get("active") or {}
     mode, policy = best.get("mode"), best.get("policy")
     style = {"sync": "bold green", "async": "bold yellow"}.get(str(mode), "yellow")
     nobody = "no site is active" if best else "which site is active is unknown"
     where = f"site [bold]{active['site']}[/] is active" if active.get("site") else f"[bold red]{nobody}[/]"
-    serving = best.get("serving") or {}
-    if active.get("site") and not serving.get("writes", True) and _is_active(best):
-        where += " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"
+    where += _what_it_does(sites.get(str(active.get("site"))))
     return Text.from_markup(
         f"[bold]{escape(str(best.get('pair', 'pair')))}[/]   {where}   epoch {active.get('epoch') or UNKNOWN}   "
         f"mode [{style}]{mode or 'unknown'}[/] (policy {policy or 'unknown'})", emoji=False,
     )
+
+
+def _what_it_does(active: Mapping[str, Any] | Exception | None) -> str:
+    """Returns what keeps the site that the register calls the active from taking writes; empty where it takes them."""
+    if isinstance(active, Exception):
+        return ", and [bold red]does not answer[/]"
+    serving = (active or {}).get("serving") or {}
+    if active is None or serving.get("writes", True):
+        return ""
+    if not _is_active(active):
+        return f", but it is [bold red]{active.get('role')}[/]"
+    return " and [bold red]takes no writes[/]" if serving.get("reads") else " and [bold red]serves nobody[/]"
 
 
 def _sites_table(sites: Answers, urls: Mapping[str, str]) -> Table:
@@ -173,7 +183,7 @@ def blockers(sites: Answers, takeover: Takeover = None) -> list[str]:
         found += _said_by(site, document)
     best = leading({site: document for site, document in sites.items() if isinstance(document, Mapping)})
     if best and not best.get("active"):
-        found.append("no site is active: `twinlog history` shows what happened, `twinlog failover --to SITE` opens one")
+        found.append("no site is active: `twinlog advise` shows what opens one")
     elif takeover is not None:
         found.append(_without_the_active(best, takeover))
     elif _is_active(best) and best.get("mode") == "async" and best.get("policy") != "performance":

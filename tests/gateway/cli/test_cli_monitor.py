@@ -24,6 +24,7 @@ from switchover.register.port import PairState
 from tests.gateway.cli.cli_rig import invoke
 from tests.gateway.dict_service import OWN
 from tests.gateway.two_sites import TwoSites
+from twinlog import sites as sites_client
 from twinlog.errors import ConfigError, PeerError
 
 REGISTER = PairState(state_id=2, epoch=1, epoch_allocated=1, active="a", opened_by="p1")
@@ -61,6 +62,13 @@ def run(pair: TwoSites, *arguments: str) -> Result:
     result = invoke(*arguments, "--config", pair.address)
     assert "Traceback" not in result.output
     return result
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no hung site: no test here has one."""
+    monkeypatch.setitem(sites_client._TIMEOUTS_S, sites_client.ALIVE, 60.0)
+    monkeypatch.setitem(sites_client._TIMEOUTS_S, "/v1/view", 60.0)
 
 
 def test_a_whole_pair_needs_nothing(sites: TwoSites) -> None:

@@ -42,6 +42,17 @@ def test_where_no_site_answers_nobody_knows_the_active() -> None:
     assert "no site is active" not in said
 
 
+def test_the_headline_says_what_the_active_of_the_register_does() -> None:
+    assert "site a is active, and does not answer" in screen(None)
+    closed = {**STANDBY, "site": "a", "role": "CLOSED", "waiting_for": "its restart"}
+    assert "site a is active, but it is CLOSED" in screen(None, {"a": closed, "b": STANDBY})
+    serving = {"reads": True, "writes": True, "follows": False, "why": None, "do": None}
+    for shown, said in ((serving, "is active "), ({**serving, "writes": False}, "is active and takes no writes"),
+                        ({**serving, "reads": False, "writes": False}, "is active and serves nobody")):
+        answers = {"a": {**STANDBY, "site": "a", "role": "ACTIVE", "serving": shown}, "b": STANDBY}
+        assert f"site a {said}" in screen(None, answers)
+
+
 def test_a_dead_asynchronous_active_shows_what_is_at_risk_and_no_resync() -> None:
     takeover = {"to": "b", "ok": False, "loss": LOSS, "checks": [{"id": "mode.sync", "status": "failed"}]}
     said = screen(takeover)

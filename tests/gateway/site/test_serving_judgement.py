@@ -21,6 +21,7 @@ from gateway.site.serving_judgement import (
     STALLED_S,
     STANDBY_STORAGE,
     STORAGE,
+    WAY,
     ServingFacts,
     judge_serving,
     site_troubles,
@@ -110,7 +111,16 @@ def test_a_standby_s_storage_that_went_back_is_shown_while_it_lacks_something_an
     assert site_troubles(replace(over, setback_age_s=SETBACK_SHOWN_S), judge_serving(over)) == []
 
 
-SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, STORAGE, LOCAL_LOG)
+def test_a_standby_that_cannot_ask_the_active_is_not_whole_though_it_is_shipped_to() -> None:
+    """A link that is cut one way: the advice and the status say the same."""
+    cut = replace(STANDBY, heard_age_s=0.1, words=words(WAY))
+    assert [(one.about, one.error) for one in site_troubles(cut, judge_serving(cut))] == [(WAY, "way is away")]
+    silent = replace(cut, heard_age_s=60.0)
+    assert [(one.about, one.error) for one in site_troubles(silent, judge_serving(silent))] == [("active", "way is away")]
+    assert site_troubles(replace(ACTIVE, words=words(WAY)), judge_serving(ACTIVE)) == [], "an active ships, and hears by that"
+
+
+SUBJECTS = (OWN_DFS, PEER_DFS, COORDINATOR, PEER, WAY, STORAGE, LOCAL_LOG)
 
 
 @given(

@@ -28,6 +28,7 @@ def troubles(pair: Pair) -> str:
 async def test_a_forced_failover_goes_on_without_the_coordinator_and_comes_back_to_one(tmp_path: Path) -> None:
     async with open_pair(tmp_path, resync_after_s=None) as pair:
         await lost_together(pair)
+        await pair.until(lambda: str(site(pair, "b").waiting_for).startswith("the register: "))
         checks = {one.id: one for one in (await pair.running["b"].operations.checks("failover")).checks}
         assert "--without-coordinator" in checks["coordinator.answers"].fix
         with pytest.raises(Refused, match="accepted as `unknown`"):

@@ -106,6 +106,45 @@ def test_without_two_witnesses_and_an_able_site_it_is_a_look(
     assert not any(advice.act for advice in told)
 
 
+def test_where_no_site_answers_the_command_starts_a_gateway() -> None:
+    advice = last(None, None)
+    assert advice.command == "twinlog serve --config SITE.toml"
+    assert "start the gateways of both" in advice.reason
+
+
+def test_a_coordinator_that_is_away_does_not_hide_who_is_the_active() -> None:
+    away = {"coordinator_error": "no route", "register": None}
+    for b in (of(VIEW_B, **away), None):
+        advice = last(of(VIEW_A, **away), b)
+        assert "site a is ACTIVE; no site that answers reaches the coordinator; bring it back" in advice.reason
+    stuck = of(VIEW_A, **away, lease_left_s=0.7, serves_writes=False, serves_not="writes wait")
+    assert "site a is ACTIVE, and takes no writes: writes wait" in last(stuck, None).reason
+
+
+@pytest.mark.parametrize("role", ["STANDBY", "CLOSED"])
+def test_an_active_that_is_lost_with_the_coordinator_is_followed_by_a_command_that_shows_the_risk(role: str) -> None:
+    lost = of(ALONE_B, coordinator_error="away", register=None, met_active="a", role=role)
+    told, _ = watch(None, lost, act=True)
+    assert (told[-1].kind, told[-1].command) == (AdviceKind.LOOK, "twinlog validate --for failover --to b")
+    way = "`twinlog failover --to b --without-coordinator`"
+    assert f"if both are lost for good, and site a does not run: {way}" in told[-1].reason
+    assert not any(advice.act for advice in told)
+    for other in (of(lost, register_home="b"), of(lost, met_active=None)):
+        assert "--without-coordinator" not in last(None, other).reason, "there is no coordinator, or no known active"
+    assert "--without-coordinator" not in last(None, of(lost, peer=HEARD_A)).reason, "it runs"
+
+
+def test_where_a_site_keeps_the_register_itself_nobody_is_asked_to_start_the_other_one_with_the_old_coordinator() -> None:
+    register = changed(REGISTER, active="b", epoch=1002, mode="async")
+    alone = of(ALONE_B, role="DOWNGRADE_ACTIVE", mode="async", stands_in=True, serves_reads=True, serves_writes=True,
+               lease_left_s=0.7, resyncs=True, register=register)
+    told, _ = watch(None, alone, act=True)
+    assert (told[-1].site, told[-1].command) == ("b", "twinlog failover --to b --accept-data-loss --count unknown")
+    assert "do not start site a with the old one" in told[-1].reason
+    assert not any("start its gateway" in text for text in (told[-1].reason, *told[-1].also))
+    assert not any(advice.act for advice in told)
+
+
 @pytest.mark.parametrize("moves", [
     lambda second: of(ALONE_B, remote_log_mark=100 + second),
     lambda second: of(ALONE_B, register=changed(REGISTER, mode="async", lease_beats=second)),

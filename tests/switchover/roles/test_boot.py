@@ -62,6 +62,8 @@ def test_a_pair_that_the_register_has_forgotten_waits_for_the_operator(site: str
     assert decision.action is Action.WAIT
     assert "epoch 6" in str(decision.waiting_for)
     assert f"failover --to {site} --accept-data-loss --count unknown" in str(decision.waiting_for)
+    decision = decide(site, Role.CLOSED, state, "a", 6, "b")
+    assert "failover --to b --accept" in str(decision.waiting_for), "both sites name the active that they know of"
 
 
 def test_a_beginning_by_command_that_stopped_half_way_is_taken_up_and_never_as_if_the_pair_were_fresh() -> None:
