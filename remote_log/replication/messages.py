@@ -22,7 +22,7 @@ from msgspec import Meta
 from storage.engine import EpochEntry, RequestOutcome
 from storage.log.frame import TIMESTAMP_MAX
 from twinlog.decoding import decoded
-from twinlog.errors import PeerError
+from twinlog.errors import MalformedBody, PeerError
 
 FOLLOW, REPLICATE, BASE, BASE_DONE = "follow", "replicate", "base", "base_done"
 STATUS, EPOCHS, ROWS, PREPARE = "status", "epochs", "rows", "prepare"
@@ -39,8 +39,9 @@ Name = Annotated[str, Meta(max_length=128)]
 Text = Annotated[str, Meta(max_length=1 << 16)]
 KeyBytes = Annotated[bytes, Meta(max_length=64 << 10)]
 Digest = Annotated[bytes, Meta(max_length=64)]
-ROWS_MAX = 10_000  # that one call asks for
-History = list[tuple[Epoch, Seq, Seq, Name, Name]]  # EpochEntry as a tuple, ascending
+ROWS_MAX = 10_000  # that one call asks for or brings
+TABLES_MAX = EPOCHS_MAX = 100_000  # that one call names
+History = Annotated[list[tuple[Epoch, Seq, Seq, Name, Name]], Meta(max_length=EPOCHS_MAX)]  # EpochEntry as a tuple, ascending
 OutcomeRow = tuple[Name, Digest, Epoch, Seq, Version, Seq, bool]  # idempotency key, then RequestOutcome as a tuple
 
 
@@ -155,9 +156,9 @@ class BaseRequest(msgspec.Struct):
     nonce: Name
     after: BaseProgress | None
     upto: BaseProgress
-    schemas: dict[TableId, bytes] | None
-    rows: list[tuple[TableId, KeyBytes, bytes, Version]]
-    outcomes: list[OutcomeRow]
+    schemas: Annotated[dict[TableId, bytes], Meta(max_length=TABLES_MAX)] | None
+    rows: Annotated[list[tuple[TableId, KeyBytes, bytes, Version]], Meta(max_length=ROWS_MAX)]
+    outcomes: Annotated[list[OutcomeRow], Meta(max_length=ROWS_MAX)]
 
 
 class BaseDoneRequest(msgspec.Struct):
@@ -212,6 +213,10 @@ class PrepareReply(msgspec.Struct):
     refused: Text
 
 
+class NoRequest(msgspec.Struct):
+    """Holds nothing: the method says all."""
+
+
 class PlanRequest(msgspec.Struct):
     """A step that the plan `plan_id`, which has the pair at the coordinator, asks of the other site."""
 
@@ -232,7 +237,9 @@ class StatusReply(msgspec.Struct):
 class MergeRequest(msgspec.Struct):
     """Quarantined rows: (table, operation, key, value, version). `put_absent`: also those that the active does not have."""
 
-    rows: list[tuple[TableId, Literal["upsert", "update", "delete"], KeyBytes, bytes, Version]]
+    rows: Annotated[
+        list[tuple[TableId, Literal["upsert", "update", "delete"], KeyBytes, bytes, Version]], Meta(max_length=ROWS_MAX)
+    ]
     put_absent: bool = False
 
 
@@ -270,6 +277,18 @@ def from_message(kind: type[_T], message: dict[str, Any]) -> _T:
     found: _T = decoded(
         partial(msgspec.convert, type=kind), message,
         lambda what: PeerError(f"the other site's message is not a {kind.__name__}: {what}"),
+    )
+    return found
+
+
+def decode_request(kind: type[_T], method: str, data: bytes) -> _T:
+    """The call as the struct. It becomes little more than its bytes: nothing is made of what the struct does not name, and a
+    list that is too long is refused before any of it is made. Raises MalformedBody, PeerError when it is of another shape.
+    """
+    found: _T = decoded(
+        partial(msgspec.msgpack.decode, type=kind), data,
+        lambda what: MalformedBody(f"the body of {method} is not msgpack: {what}"),
+        shape=lambda what: PeerError(f"the other site's message is not a {kind.__name__}: {what}"),
     )
     return found
 
