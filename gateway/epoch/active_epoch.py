@@ -24,6 +24,7 @@ from gateway.epoch.modes import PINNED, Modes
 from gateway.epoch.words import Words
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
+from remote_log.replication.messages import STATUS, StatusReply, from_message
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
@@ -32,13 +33,15 @@ from storage.log.record import Record, RecordKind
 from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.register.port import Beat, PairState
+from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
-from twinlog.errors import Fenced, LogGap, Refused, TwinlogError
+from twinlog.errors import Fenced, LogGap, PeerError, Refused, TwinlogError, Unavailable
 
 ENGINE_HOLDER, PEER_HOLDER = "engine", "peer"
 SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the screens name it
     "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
 )
+PEER_TIMEOUT_S = 2.0
 POLICIES = ("protect", "available", "performance")
 log = structlog.get_logger("twinlog.active")
 
@@ -202,7 +205,9 @@ class ActiveEpoch:
                     continue
                 if self.proof_age_s >= settings.lease.noop_interval_s and not self.core.frames_in_flight:
                     self.commit.submit_mark(Record(RecordKind.NOOP), settings.lease.lease_s)
-                if self.proof_age_s >= settings.lease.lease_s:
+                if self.lease.aside_s is not None:
+                    await self._confirm_lease(self.lease.aside_s)
+                elif self.proof_age_s >= settings.lease.lease_s:
                     await self._read_own_state()  # no proof for a whole lease: perhaps a later epoch has opened
                 self._went_well(LEASE)
             except Fenced:
@@ -234,11 +239,35 @@ class ActiveEpoch:
             raise Fenced(f"the coordinator names epoch {state.epoch} at {state.active}", epoch=self.epoch, by_epoch=state.epoch)
         return state
 
+    async def _confirm_lease(self, started_s: float) -> None:
+        """An append succeeded again after the lease had run out: the DFS may have forgotten what fenced this epoch. A register
+        that is on that DFS may have forgotten it, too, so then the other site is asked as well; and alone, if the register
+        does not answer. Raises Fenced, Refused, PeerError."""
+        try:
+            state: PairState | None = await self._read_own_state()
+        except (Unavailable, Refused):  # a register that has lost the pair has named nobody else
+            state = None
+        if state is not None and state.switching is not None and state.switching.site != self.parts.site:
+            plan = state.switching
+            raise Refused(f"plan {plan.plan_id} of site {plan.site} has the pair, and may have fenced epoch {self.epoch}")
+        if state is None or state.home is not None:
+            try:
+                reply = from_message(StatusReply, await self.parts.transport.call(STATUS, {}, PEER_TIMEOUT_S))
+            except PeerError:
+                if state is None:
+                    raise
+            else:
+                follows = (reply.role, reply.epoch) == (Role.STANDBY, self.epoch)
+                if reply.epoch > self.epoch or (state is None and not follows):
+                    seen = f"site {reply.site} is {reply.role} in epoch {reply.epoch}"
+                    raise Refused(f"{seen}, and may have fenced epoch {self.epoch}")
+        self.commit.lease_confirmed(started_s)
+
     async def _renew(self) -> None:
         started_s = self.parts.clock.monotonic_s()
         beat = Beat(self.core.committed, self.parts.clock.wall_ms(), self.settings.lease.lease_s)
         await self.parts.coordinator.renew(self.parts.site, self.epoch, beat)
-        self.commit.lease_proved(started_s)
+        self.commit.lease_confirmed(started_s)
 
     # ---- modes
     async def degrade(self, *, by_command: bool, unproved_s: float = 0.0) -> None:

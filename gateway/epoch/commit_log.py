@@ -244,9 +244,9 @@ class CommitLog:
         self._hit("commit.remote_synced")
         return self.core.remote_synced(seq)
 
-    def lease_proved(self, started_s: float) -> None:
-        """A proof from elsewhere (the coordinator, in an asynchronous mode)."""
-        self._lease.proof(started_s)
+    def lease_confirmed(self, started_s: float) -> None:
+        """The register said that nobody had taken over: the lease in an asynchronous mode, and after it had run out."""
+        self._lease.confirm(started_s)
         self._answer_proved()
 
     # ---- modes

@@ -11,6 +11,11 @@ clock runs slower than the fencer's, these seconds last longer on the fencer's c
 `drift_margin` bounds that drift. Hence `lease_s * (1 + drift_margin)`, on the fencer's monotonic clock. Waiting from the
 claim instead would be wrong: between claim and lease recovery an append may still succeed and renew the lease.
 
+A DFS may go back to an earlier state, and forget the claim and the lease recovery that fenced a writer: its appends succeed
+again. By then its lease has run out, for its successor waited for that. So an append that was started after the lease had run
+out proves nothing by itself: it stays aside (`aside_s`) until a look at the register that came later has shown that nobody
+has taken over (`confirm`).
+
 What always holds: the newest start only grows, however late or out of order proofs come in; without a proof nothing is
 valid, and after `revoke` never again. Source: protocol.md section 5, "Read lease".
 This module is pure.
@@ -45,11 +50,27 @@ class ReadLease:
         self.lease_s = lease_s
         self.drift_margin = drift_margin
         self._start_s = -inf
+        self._aside_s = -inf
         self._revoked = False
 
     def proof(self, start_s: float) -> None:
-        """An append that was started at `start_s` has succeeded."""
+        """An append that was started at `start_s` has succeeded. It counts if the lease had not run out then, or was never
+        proved before; otherwise it stays aside."""
+        if self._start_s == -inf or start_s < self.expires_s:
+            self._start_s = max(self._start_s, start_s)
+        else:
+            self._aside_s = max(self._aside_s, start_s)
+
+    def confirm(self, start_s: float) -> None:
+        """A look at the register, begun after the append of `start_s` had succeeded, showed that nobody had taken over."""
         self._start_s = max(self._start_s, start_s)
+        if self._aside_s < self.expires_s:  # also what succeeded meanwhile
+            self._start_s, self._aside_s = max(self._start_s, self._aside_s), -inf
+
+    @property
+    def aside_s(self) -> float | None:
+        """Returns the start of the newest append that waits for a look at the register; None: there is none."""
+        return None if self._aside_s == -inf else self._aside_s
 
     def revoke(self) -> None:
         """Ends it for good: its holder has stopped, and says so; nobody waits for it to run out."""

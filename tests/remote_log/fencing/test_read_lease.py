@@ -23,8 +23,43 @@ def test_the_newest_start_counts_in_whatever_order_proofs_come(proofs: list[floa
     lease = ReadLease(2.0, 0.0)
     for start_s in proofs:
         lease.proof(start_s)
+        lease.confirm(start_s)
     assert lease.expires_s == max(proofs) + 2.0
     assert lease.valid_at(now_s) == (now_s < max(proofs) + 2.0)
+
+
+def test_an_append_behind_the_end_of_the_lease_waits_for_a_look_at_the_register() -> None:
+    lease = ReadLease(2.0, 0.0)
+    lease.proof(1.0)
+    lease.proof(2.9)
+    assert (lease.expires_s, lease.aside_s) == (4.9, None)
+    lease.proof(4.9)
+    assert (lease.expires_s, lease.aside_s) == (4.9, 4.9)
+    assert not lease.valid_at(5.0)
+    lease.proof(5.5)
+    lease.proof(9.0)
+    lease.confirm(4.9)
+    assert (lease.expires_s, lease.aside_s) == (6.9, 9.0), "too long after what was confirmed"
+    lease.confirm(9.0)
+    assert (lease.expires_s, lease.aside_s) == (11.0, None)
+
+
+@given(st.lists(st.tuples(st.booleans(), seconds), max_size=12))
+def test_nothing_behind_a_gap_counts_without_a_look(events: list[tuple[bool, float]]) -> None:
+    """Between the newest moment that a look confirmed, or the first proof, and the end there is no gap of a lease."""
+    lease, looked, starts = ReadLease(2.0, 0.0), 0.0, [0.0]
+    lease.proof(0.0)
+    for is_look, start_s in events:
+        if is_look:
+            lease.confirm(start_s)
+            looked = max(looked, start_s)
+        else:
+            lease.proof(start_s)
+        starts.append(start_s)
+        end_s = looked
+        for each in sorted(starts):
+            end_s = max(end_s, each) if each < end_s + 2.0 else end_s
+        assert lease.expires_s <= end_s + 2.0
 
 
 def test_the_end_itself_is_not_valid() -> None:

@@ -255,14 +255,14 @@ def test_what_is_trimmed_by_what_a_storage_said_before_it_went_back_has_one_copy
 
 def test_a_register_that_is_believed_though_it_went_back_breaks_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failover to the site that the older value names accepts a loss; what both sites acknowledged since is not in it."""
-    plan = BACK + "at 4.1 crash b for 3.0\nat 4.1 failover a how accept-data-loss\n"
+    plan = BACK.replace("seed 3", "seed 29") + "at 4.1 crash b for 3.0\nat 4.1 failover a how accept-data-loss\n"
     _clean(parse(plan))
 
     async def believed(_: Any, value: Any, *__: Any) -> Any:
         return value
 
     monkeypatch.setattr(RememberingCoordinator, "_judged", believed)
-    assert "P1" in {violation.promise for violation in Run(parse(plan)).execute().violations}
+    assert {violation.promise for violation in Run(parse(plan)).execute().violations} >= {"P1", "P3"}
 
 
 @pytest.mark.parametrize("site", ["a", "b"])
