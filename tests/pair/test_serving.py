@@ -103,7 +103,7 @@ async def test_a_damaged_segment_is_a_finding_of_its_own_and_a_restart_ends_it(t
         await pair.until(lambda: said())
         assert "restart the gateway of site a" in said()[0]
         assert left.name in said()[0]
-        assert pair.running["a"].service.cluster.serving().writes
+        await pair.until(lambda: pair.running["a"].service.cluster.serving().writes)
         await pair.stop("a")
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "DOWNGRADE_ACTIVE" and not said() and not left.exists())
