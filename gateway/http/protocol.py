@@ -75,6 +75,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._explained = 0  # of the piece that is being parsed: its body, and these frames
         self._is_upgrade = False  # the parser stops behind this head
         self._held = b""  # came behind pipelined requests, and waits for them
+        self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         self._address = self.client[0] if self.client else ""
         self.addresses[self._address] += 1
@@ -104,8 +105,7 @@ class DoorProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._last_answer is not None:
             return
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
+        self._idle_s = None
         if self.pipeline:
             self._hold(data)
         elif len(data) <= PIECE_BYTES:
@@ -230,8 +230,6 @@ class DoorProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -242,7 +240,9 @@ class DoorProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         elif not self._held:
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+            self._idle_s = self.loop.time()
+            if self.timeout_keep_alive_task is None:
+                self._look_when_idle_for(self.timeout_keep_alive)
         if self.flow.read_paused:
             self.flow.resume_reading()
         if self._held:
@@ -251,6 +251,21 @@ class DoorProtocol(HttpToolsProtocol):
             self._watch()
 
     # ---- limits
+    def _look_when_idle_for(self, left_s: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(left_s, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that was idle for its time. The timer runs on across requests: to set one for each of them would
+        cost every request what only an idle connection needs."""
+        self.timeout_keep_alive_task = None
+        if self.transport.is_closing():
+            return
+        idle_s = 0.0 if self._idle_s is None else self.loop.time() - self._idle_s
+        if idle_s < self.timeout_keep_alive:
+            self._look_when_idle_for(self.timeout_keep_alive - idle_s)
+        else:
+            self.transport.close()
+
     def _watch(self) -> None:
         """Holds a request that has not arrived whole to its time."""
         if self._arriving:

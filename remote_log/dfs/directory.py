@@ -27,6 +27,7 @@ from typing import TypeVar
 from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
+from storage.disk.os_files import write_synced
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
 
 T = TypeVar("T")
@@ -195,7 +196,7 @@ class DirectoryDfs:
 
 
 class DirectoryDfsWriter(QueuedWriter):
-    """One open file: for all that is queued one write, one sync, one look at the lease marks."""
+    """One open file: for all that is queued one write that syncs, and one look at the lease marks."""
 
     def __init__(self, path: str, target: Path, fd: int, deadline_s: float) -> None:
         super().__init__(path, f"the disk of {path}", deadline_s)
@@ -210,8 +211,7 @@ class DirectoryDfsWriter(QueuedWriter):
         if end > self._allocated:
             self._allocated = end + AHEAD_BYTES
             group += _ZEROS
-        lease.write_all(self._fd, group, self._written)
-        os.fdatasync(self._fd)
+        write_synced(self._fd, [group], self._written)
         lease.check_lease(self._target, self._own)
         self._written = end
 

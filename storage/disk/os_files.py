@@ -1,7 +1,7 @@
 """The Files port on a real disk.
 
 What always holds: zeros are really written (a range that is only allocated would change metadata with its first write);
-one thread per open log file takes all queued appends, writes them back to back and syncs once; after one failure that
+one thread per open log file takes all queued appends and writes and syncs them in one system call; after one failure that
 descriptor is never written or synced again; a new name is durable (its folder is synced) before the call returns; no
 blocking call runs on the event loop. Source: storage/disk/port.py, protocol.md sections 3 and 4.
 """
@@ -48,13 +48,12 @@ class OsLogFile:
                 os.close(descriptor)
 
     def _write_and_sync(self, group: list[bytes]) -> None:
-        """On the file's thread: all of `group` at the end of what is there, one sync."""
+        """On the file's thread: all of `group` at the end of what is there, durably."""
         if self._failure is not None:
             raise SyncFailed(f"{self.path} is sealed since an earlier failure: {self._failure}")
         try:
             for first in range(0, len(group), _BUFFERS_MAX):
-                self._offset += _write_at(self._descriptor, group[first : first + _BUFFERS_MAX], self._offset)
-            os.fdatasync(self._descriptor)
+                self._offset += write_synced(self._descriptor, group[first : first + _BUFFERS_MAX], self._offset)
         except OSError as error:
             failure = _sync_failed("append to", self.path, error)
             self._failure = failure.message
@@ -186,12 +185,21 @@ def make_folders(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _write_at(descriptor: int, buffers: list[bytes], offset: int) -> int:
+def write_synced(descriptor: int, buffers: list[bytes], offset: int) -> int:
+    """Blocking: writes `buffers` (at most 1,024) at `offset`, durable when it returns. Returns the bytes. Raises OSError.
+
+    One system call writes and syncs: after each call a thread waits for the interpreter, and that takes longer than the disk
+    (docs/performance.md).
+    """
+    return _write_at(descriptor, buffers, offset, os.RWF_DSYNC)
+
+
+def _write_at(descriptor: int, buffers: list[bytes], offset: int, flags: int = 0) -> int:
     """All of `buffers` (at most _BUFFERS_MAX) at `offset`; bytes written."""
     total = sum(map(len, buffers))
-    written = os.pwritev(descriptor, buffers, offset)
+    written = os.pwritev(descriptor, buffers, offset, flags)
     while written < total:  # a short write: what is left, as one piece
-        written += os.pwrite(descriptor, b"".join(buffers)[written:], offset + written)
+        written += os.pwritev(descriptor, [b"".join(buffers)[written:]], offset + written, flags)
     return total
 
 

@@ -92,10 +92,13 @@ async def plain_door(config: HttpSettings | None = None) -> AsyncIterator[DoorCl
 
 @contextlib.asynccontextmanager
 async def served_door(
-    config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1
+    config: HttpSettings | None = None, limits: ConnectionLimits | None = None, graceful_shutdown_s: int = 1,
+    keep_alive_s: int = 75,
 ) -> AsyncIterator[DoorClient]:
     service, app = await _prepared(config)
-    settings = ServerSettings(limits or ConnectionLimits(), graceful_shutdown_s=graceful_shutdown_s)
+    settings = ServerSettings(
+        limits or ConnectionLimits(), keep_alive_s=keep_alive_s, graceful_shutdown_s=graceful_shutdown_s
+    )
     async with (
         serving(app, "127.0.0.1", 0, settings) as server,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, event_hooks=COMPARED) as http,

@@ -182,3 +182,58 @@ async def test_the_end_does_not_wait_for_ever() -> None:
         await asyncio.wait_for(door.server.stop(), 120)
         with pytest.raises(httpx.HTTPError):
             await writing
+
+
+async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes = _get("UA,1")) -> None:
+    """One request on this connection, and its whole answer."""
+    writer.write(request)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+    length = next(int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+    await asyncio.wait_for(reader.readexactly(length), 60)
+
+
+async def _kept(served: DoorClient) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Any]:
+    """A connection with one answered request, and its protocol."""
+    assert served.server is not None
+    known = served.server._server.server_state.connections
+    before = set(known)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    await _answered(reader, writer)
+    return reader, writer, next(iter(known - before))
+
+
+async def test_one_timer_serves_all_requests_of_a_connection_and_closes_it_when_it_is_idle(served: DoorClient) -> None:
+    reader, writer, protocol = await _kept(served)
+    timer = protocol.timeout_keep_alive_task
+    for _ in range(3):
+        await _answered(reader, writer)
+    assert protocol.timeout_keep_alive_task is timer
+    protocol.timeout_keep_alive_handler()  # it was idle for a moment only
+    assert not protocol.transport.is_closing()
+    assert protocol.timeout_keep_alive_task not in (timer, None)
+    timer.cancel()
+    protocol._idle_s -= protocol.timeout_keep_alive
+    protocol.timeout_keep_alive_handler()
+    assert await asyncio.wait_for(reader.read(), 60) == b""
+    writer.close()
+
+
+async def test_a_request_under_way_outlives_the_time_of_an_idle_connection(served: DoorClient) -> None:
+    reader, writer, protocol = await _kept(served)
+    protocol._idle_s -= protocol.timeout_keep_alive
+    arrived, go = await _held(served)
+    answer = asyncio.create_task(_answered(reader, writer, _put("UA,1")))
+    await asyncio.wait_for(arrived.wait(), 60)
+    protocol.timeout_keep_alive_handler()
+    assert not protocol.transport.is_closing()
+    go.set()
+    await answer
+    writer.close()
+
+
+async def test_an_idle_connection_is_closed_after_its_time() -> None:
+    async with served_door(keep_alive_s=1) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        await _answered(reader, writer)
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()

@@ -197,14 +197,14 @@ def test_a_file_is_never_seen_without_its_content(tmp_path: Path, monkeypatch: p
 WRITER = """
 import asyncio, signal, sys, threading
 from pathlib import Path
-from remote_log.dfs import directory_lease
+from remote_log.dfs import directory, directory_lease
 from remote_log.dfs.directory import DirectoryDfs
 from twinlog.errors import DfsError, LeaseLost
 
 async def main():
     writer = await DirectoryDfs(Path(sys.argv[1]), "dfs.root").create("/p/0/s")
     await writer.append(b"first.")
-    target, name = (directory_lease, "write_all") if sys.argv[2] == "write" else (directory_lease, "check_lease")
+    target, name = (directory, "write_synced") if sys.argv[2] == "write" else (directory_lease, "check_lease")
     real = getattr(target, name)
     def stop_then(*args):
         setattr(target, name, real)
@@ -327,11 +327,11 @@ async def test_errors_of_the_disk_are_dfs_errors_and_final(dfs: DirectoryDfs, mo
         writer = await dfs.create(f"/p/0/{number}")
         await writer.append(b"before")
 
-        def fail(fd: int, number: int = number) -> None:
+        def fail(*_: object, number: int = number) -> int:
             raise OSError(number, os.strerror(number))
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fdatasync", fail)
+            patch.setattr(os, "pwritev", fail)
             with pytest.raises(DfsError, match=says):
                 await writer.append(b"fails")
         with pytest.raises(DfsError, match=says):
@@ -340,12 +340,29 @@ async def test_errors_of_the_disk_are_dfs_errors_and_final(dfs: DirectoryDfs, mo
         assert not await dfs.is_closed(writer.path)
 
 
+async def test_every_append_is_synced_before_it_is_answered(dfs: DirectoryDfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = await dfs.create("/p/0/s")
+    real = os.pwritev
+    flags_seen: list[int] = []
+
+    def seen(descriptor: int, buffers: list[bytes], offset: int, flags: int = 0) -> int:
+        flags_seen.append(flags)
+        return real(descriptor, [b"".join(buffers)[: 1 << 15]], offset, flags)  # a short write: the rest is synced too
+
+    monkeypatch.setattr(os, "pwritev", seen)
+    await writer.append(b"x" * (1 << 17))
+    assert set(flags_seen) == {os.RWF_DSYNC}
+    assert len(flags_seen) > 1
+    await writer.close()
+    assert await content(dfs, "/p/0/s") == b"x" * (1 << 17)
+
+
 async def test_a_disk_that_hangs_fails_by_the_deadline(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dfs = DirectoryDfs(root, "dfs.root")
     writer = await dfs.create("/p/0/s")
     dfs._deadline_s = writer._deadline_s = 0.05  # only now: a disk that is merely busy is another finding
     disk_answers = threading.Event()
-    monkeypatch.setattr(os, "fdatasync", lambda fd: disk_answers.wait())
+    monkeypatch.setattr(os, "pwritev", lambda *_: disk_answers.wait())
     results = await asyncio.gather(*[writer.append(b"x") for _ in range(3)], return_exceptions=True)
     assert all(isinstance(result, DfsError) and "0.05 s" in result.message for result in results)
     monkeypatch.setattr(directory_lease, "recover", lambda path: disk_answers.wait())
@@ -362,14 +379,17 @@ async def test_appends_that_wait_behind_a_failed_one_are_not_acknowledged_by_clo
     writer = await dfs.create("/p/0/s")
     failing, go_on = threading.Event(), threading.Event()
 
-    def fail(fd: int) -> None:
+    real = os.pwritev
+
+    def fail(*write: Any) -> int:
         if not failing.is_set():
             failing.set()
             go_on.wait()
             raise OSError(errno.EIO, "Input/output error")
+        return real(*write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", fail)
+        patch.setattr(os, "pwritev", fail)
         first = writer.append(b"1")
         await asyncio.to_thread(failing.wait)
         second = writer.append(b"2")

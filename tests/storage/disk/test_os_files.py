@@ -54,42 +54,42 @@ async def test_appends_land_in_the_order_of_the_calls_and_may_outgrow_the_file(f
     await log.close()
 
 
-async def test_what_waits_shares_one_sync_that_comes_after_the_writes(
-    files: OsFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_waits_shares_one_write_that_syncs(files: OsFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await files.create_log("a", HEADER, 5000)
     entered, gate = threading.Event(), threading.Event()
-    calls: list[str] = []
-    real_sync, real_write = os.fdatasync, os.pwritev
+    calls: list[tuple[int, int]] = []
+    real = os.pwritev
 
-    def sync(descriptor: int) -> None:
-        calls.append("sync")
+    def write(descriptor: int, buffers: list[bytes], offset: int, flags: int) -> int:
+        calls.append((len(buffers), flags))
         entered.set()
         assert gate.wait(120)
-        real_sync(descriptor)
+        return real(descriptor, buffers, offset, flags)
 
-    def write(descriptor: int, buffers: list[bytes], offset: int) -> int:
-        calls.append(f"write {len(buffers)}")
-        return real_write(descriptor, buffers, offset)
-
-    monkeypatch.setattr(os, "fdatasync", sync)
     monkeypatch.setattr(os, "pwritev", write)
     first = asyncio.ensure_future(log.append(b"x"))
     assert entered.wait(120)
     rest = [log.append(b"y") for _ in range(20)]
-    assert not first.done()  # nothing resolves before its sync
+    assert not first.done()  # nothing resolves before it is written and synced
     gate.set()
     await asyncio.gather(first, *rest)
-    assert calls == ["write 1", "sync", "write 20", "sync"]
+    assert calls == [(1, os.RWF_DSYNC), (20, os.RWF_DSYNC)]
     await log.close()
 
 
 async def test_a_short_write_is_continued(files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = await files.create_log("a", HEADER, 500)
     real = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real(fd, [b"".join(buffers)[:5]], at))
+    flags_seen: list[int] = []
+
+    def short(descriptor: int, buffers: list[bytes], offset: int, flags: int) -> int:
+        flags_seen.append(flags)
+        return real(descriptor, [b"".join(buffers)[:5]], offset, flags)
+
+    monkeypatch.setattr(os, "pwritev", short)
     await asyncio.gather(log.append(b"abc"), log.append(b"defgh"), log.append(b"ij"))
     assert (tmp_path / "a").read_bytes()[64:80] == b"abcdefghij" + bytes(6)
+    assert set(flags_seen) == {os.RWF_DSYNC}  # also the rest is synced
     await log.close()
 
 
@@ -97,17 +97,17 @@ async def test_after_a_failed_sync_that_descriptor_is_left_alone(files: OsFiles,
     log = await files.create_log("a", HEADER, 500)
     other = await files.create_log("b", HEADER, 500)
     await log.append(b"good")
-    real = os.fdatasync
+    real = os.pwritev
     calls = []
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor: int, *_: object) -> int:
         calls.append(descriptor)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "pwritev", fail)
     with pytest.raises(SyncFailed, match="cannot append to a: Input/output error"):
         await log.append(b"bad")
-    monkeypatch.setattr(os, "fdatasync", real)
+    monkeypatch.setattr(os, "pwritev", real)
     for _ in range(3):
         with pytest.raises(SyncFailed, match="sealed"):
             await log.append(b"more")

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,15 +56,16 @@ async def test_a_failed_sync_on_a_real_disk_is_sealed_and_excluded(tmp_path: Pat
     await wal.start(1, 1)
     await append_all(wal, run(1, 3))
     sealed: list[int] = []
-    real = os.fdatasync
+    real = os.pwritev
 
-    def fail_once(descriptor: int) -> None:
+    def fail_once(descriptor: int, *rest: Any) -> int:
+        written = real(descriptor, *rest)
         if not sealed:
             sealed.append(descriptor)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        real(descriptor)
+        return written
 
-    monkeypatch.setattr(os, "fdatasync", fail_once)
+    monkeypatch.setattr(os, "pwritev", fail_once)
     with pytest.raises(SyncFailed):
         await wal.append(a_frame(4))
     with pytest.raises(SyncFailed, match="sealed"):
