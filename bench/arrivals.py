@@ -2,6 +2,7 @@
 
 What always holds: a request that finds no idle connection waits for one, in order, and keeps the moment at which it was meant
 to leave; so a server that halts is charged with all that it kept waiting, and nothing is omitted because it was slow.
+Where the generator itself gets no core in time, its lateness is a part of every latency, and is measured beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import os
 import random
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -57,6 +59,7 @@ class Arrivals(Generic[Connection]):
         self._timer = Timer(self._arrive)
         self._next_s = self._from_s = self._until_s = 0.0
         self.unanswered = 0  # of the arrivals that are measured
+        self.late_s = array("d")  # of the same: from the moment that was meant until this process came to it
         self.all_answered = asyncio.Event()  # after the end
         self._ended = False
 
@@ -102,7 +105,9 @@ class Arrivals(Generic[Connection]):
     def _arrive(self) -> None:
         now_s = time.perf_counter()
         while self._next_s <= now_s:
-            self.unanswered += self.is_measured(self._next_s)
+            if self.is_measured(self._next_s):
+                self.unanswered += 1
+                self.late_s.append(now_s - self._next_s)
             if self._idle:
                 self._send(self._idle.popleft(), self._next_s)
             else:

@@ -50,7 +50,8 @@ class LoadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Result(msgspec.Struct, frozen=True):
     """`count` good answers in `seconds`; latencies in milliseconds; `failures` by status, `connection lost`, or, of an open
-    loop, `never answered`."""
+    loop, `never answered`. `late_p50_ms`, `late_p99_ms`: the lateness of the
+    generator itself at the arrivals of an open loop; None of a closed one."""
 
     count: int
     rows: int
@@ -61,6 +62,8 @@ class Result(msgspec.Struct, frozen=True):
     p99_ms: float | None
     max_ms: float | None
     failures: dict[str, int]
+    late_p50_ms: float | None = None
+    late_p99_ms: float | None = None
 
 
 class _Run:
@@ -231,12 +234,13 @@ async def _all_arrived(run: _Run, arrivals: Arrivals[_Connection], plan: LoadPla
 
 def _result(run: _Run, seconds: float, rows_per_request: int) -> Result:
     ordered = sorted(run.latencies_s)
+    late = sorted(run.arrivals.late_s) if run.arrivals is not None else []
     count = len(ordered)
     return Result(
         count=count, rows=count * rows_per_request, seconds=seconds,
         per_second=count / seconds, rows_per_second=count * rows_per_request / seconds,
         p50_ms=_percentile_ms(ordered, 0.50), p99_ms=_percentile_ms(ordered, 0.99), max_ms=_percentile_ms(ordered, 1.0),
-        failures=dict(run.failures),
+        failures=dict(run.failures), late_p50_ms=_percentile_ms(late, 0.50), late_p99_ms=_percentile_ms(late, 0.99),
     )
 
 

@@ -143,6 +143,7 @@ def summary(samples: list[Sample]) -> list[dict[str, Any]]:
                 "rows_per_second": spread([result.rows_per_second for result in results]),
                 "p50_ms": spread([result.p50_ms for result in results if result.p50_ms is not None]),
                 "p99_ms": spread([result.p99_ms for result in results if result.p99_ms is not None]),
+                "late_p99_ms": spread([result.late_p99_ms for result in results if result.late_p99_ms is not None]),
                 "append_p50_ms": spread([one.append_p50_ms for one in own if one.append_p50_ms is not None]),
                 "append_p99_ms": spread([one.append_p99_ms for one in own if one.append_p99_ms is not None]),
                 "failures": sum(sum(result.failures.values()) for result in results),

@@ -33,6 +33,9 @@ def show(document: dict[str, Any], console: Console) -> None:
     for line in document["cases"]:
         if failed := line["sync"]["failures"] + line["async"]["failures"]:
             console.print(f"[red]{line['case']}: {failed} requests failed; bench.json shows how[/]")
+    for line in document["cases"]:
+        if late := line["sync"]["late_p99_ms"]:
+            console.print(f"{line['case']}, sync: of the p99 the generator itself was late by {_median(late)} ms")
     console.print(pauses(document["cases"]))
     if document["growth"]:
         _show_growth(document["growth"], console)

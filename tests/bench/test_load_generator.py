@@ -78,6 +78,7 @@ async def test_an_answer_in_single_bytes_is_one_answer() -> None:
     async with server(answer) as port:
         result = await generate(plan(port))
     assert (result.count, result.failures) == (40, {})
+    assert result.late_p99_ms is None  # a closed loop sends when it is answered
     assert result.p50_ms is not None
     assert result.p99_ms is not None
     assert 0 < result.p50_ms <= result.p99_ms <= 1000 * result.seconds
@@ -158,6 +159,7 @@ async def test_in_an_open_loop_requests_arrive_at_their_rate() -> None:
     assert result.failures == {}
     assert result.count == pytest.approx(500, rel=0.25)  # five deviations of a Poisson count, and drawn from a fixed seed
     assert result.per_second == result.count
+    assert result.late_p99_ms is not None
 
 
 async def test_an_open_loop_charges_a_halt_with_all_that_it_kept_waiting() -> None:
@@ -182,6 +184,8 @@ async def test_an_open_loop_charges_a_halt_with_all_that_it_kept_waiting() -> No
     assert result.failures == {}
     assert result.p50_ms is not None
     assert result.p50_ms > 1000 * halt_s / 8  # two thirds of what is due in 0.3 s are due in the halt
+    assert result.late_p50_ms is not None
+    assert 1000 * halt_s / 8 < result.late_p50_ms <= result.p50_ms  # the generator halted as well, and says so
     assert result.max_ms is not None
     assert result.max_ms > 900 * halt_s
 
