@@ -72,6 +72,7 @@ class Logs:
 
     async def trim_remote(self, durable_seq: int) -> None:
         for segment in [each for each in self.remote.segments[:-1] if each.closed and each.last_seq <= durable_seq]:
+            self.remote.let_go(segment.path)
             await self._dfs.delete(segment.path)
             self.remote.forget(segment.path)
 
