@@ -51,7 +51,7 @@ class SimRegister:
         value = self.value
         if self._went_back():
             return self._before_return
-        return value if value is not None and value.active is not None else self._before_loss
+        return value if value is not None and value.active is not None else self._before_loss or self._before_return
 
     def _went_back(self) -> bool:
         """Nobody has begun anew since, nor come further than what was forgotten."""

@@ -24,3 +24,15 @@ def test_a_downgrade_that_the_register_forgot_stays_one_whatever_is_changed_behi
     assert not register.says_sync(1, "a")
     register.history += [replace(OPEN, state_id=4, epoch=2, epoch_allocated=2, active="b", opened_by="b10")]
     assert register.says_sync(2, "b")
+
+
+def test_a_plan_that_began_the_pair_anew_and_failed_leaves_the_active_before_in_mind() -> None:
+    """The operator repeats the command at that site; nobody else can name it (seed 53000063)."""
+    register = SimRegister()
+    register.history += [OPEN, replace(OPEN, state_id=3, epoch=2, epoch_allocated=2, opened_by="a14")]
+    assert register.go_back(1) == 1
+    begun = replace(PLAN, plan_id="a25", site="a", epoch=1002, kind="bootstrap")
+    nothing = PairState(state_id=3, epoch=0, epoch_allocated=1002, anew_epoch=1002, switching=begun)
+    register.history += [nothing, replace(nothing, state_id=4, switching=None)]
+    assert register.remembered is not None
+    assert register.remembered.active == "a"
