@@ -30,7 +30,7 @@ ALIGNMENT = REMOTE_ALIGNMENT  # bytes
 MARK_BYTES = 128  # the header of a frame, with the checksum of all of it
 
 
-class Mark(NamedTuple):
+class AppendMark(NamedTuple):
     """An append to a segment: its position, its first bytes, and the position of its end."""
 
     at: int
@@ -38,12 +38,12 @@ class Mark(NamedTuple):
     end: int
 
 
-NO_MARK = Mark(0, b"", 0)
+NO_MARK = AppendMark(0, b"", 0)
 
 
-def mark_of(data: bytes, end: int) -> Mark:
+def mark_of(data: bytes, end: int) -> AppendMark:
     """The mark of an append of `data` that ends at `end`. HOT."""
-    return Mark(end - len(data), data[:MARK_BYTES], end)
+    return AppendMark(end - len(data), data[:MARK_BYTES], end)
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class RemoteSegment:
     bytes: int = 0
     begun: bool = False  # its header is durable
     closed: bool = False
-    mark: Mark = NO_MARK  # of the last append that has succeeded
+    mark: AppendMark = NO_MARK  # of the last append that has succeeded
     needless: bool = False  # the trimmer deletes it, or has
 
 

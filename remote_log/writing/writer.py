@@ -26,7 +26,7 @@ import msgspec
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
-from remote_log.writing.segments import Mark, RemoteSegment, RemoteSegments, mark_of, stored, stored_bytes
+from remote_log.writing.segments import AppendMark, RemoteSegment, RemoteSegments, mark_of, stored, stored_bytes
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, Within
@@ -76,7 +76,7 @@ class _Append:
     since_s: float
     done: asyncio.Future[None]
     segment: RemoteSegment
-    mark: Mark
+    mark: AppendMark
     retires: RemoteSegment | None = None
 
 

@@ -68,6 +68,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._held: dict[Process, list[Handle]] = {}
         self._outside = Context()
         self._processes: list[Process] = []
+        self._over = False
 
     # ---- what asyncio calls
     def time(self) -> float:
@@ -110,6 +111,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Result]:
+        if self._over:  # a `finally` block wants one: it would never run
+            coro.close()
+            ended: Any = self.create_future()
+            ended.cancel()
+            return ended  # type: ignore[no-any-return]
         context = copy_context() if context is None else context
         task = _Task(coro, loop=self, name=name or "task", context=context)
         process = context.get(CURRENT)
@@ -175,9 +181,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def let_go(self) -> None:
         """The run is over: close what still waits, here and now and not when the collector comes by. Its `finally` blocks run,
         to no effect, for nothing is run any more; what they raise is of no interest."""
+        self._over = True
         self._ready.clear()
         self._timers.clear()
         self._held.clear()
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            self._close_all()
+        finally:
+            events._set_running_loop(before)
+        self._ready.clear()
+        self._timers.clear()
+
+    def _close_all(self) -> None:
         for process in self._processes:
             for task in process.tasks:
                 if not task.done():
@@ -185,8 +202,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     with suppress(BaseException):
                         task.get_coro().close()
             process.tasks.clear()
-        self._ready.clear()
-        self._timers.clear()
 
     def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
         """One step after the other. Every step of a run passes here: what it needs is at hand."""

@@ -13,7 +13,7 @@ ISOLATED = "seed 97\nworkload check_and_mutate\nclients 3\noperations 279\nknob 
     "knob disk_slow 10.0\nat 11.28 isolate b for 5.154 how not-from-clients\nat 11.31 degrade active\n"
 )
 ACCEPTED = "at 12.29 failover b how accept-data-loss\n"
-REFUSED = "at 12.44 failover b\n"
+REFUSED = "at 12.7 failover b\n"
 
 
 def _clean(plan: SeedPlan) -> Result:

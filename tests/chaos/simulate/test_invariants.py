@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaos.simulate.plan import draw
-from chaos.simulate.run import Run
+from chaos.simulate.run import Run, collect
 from gateway.epoch import commit_rule
 from tests.planting import planted
 
@@ -14,5 +14,6 @@ def test_what_one_log_alone_holds_ends_the_epoch_unacknowledged(monkeypatch: pyt
     wrong = planted(commit_rule, "limit = min(self.local, self.remote) if", "limit = self.local if")
     monkeypatch.setattr(commit_rule.CommitCore, "_advance", wrong.CommitCore._advance)
     result = Run(draw(1)).execute()
+    collect()
     assert any("what is committed synchronously is in both logs (P1)" in one.sentence for one in result.violations)
     assert {one.promise for one in result.violations}.isdisjoint({"P1", "P2", "P3", "P5"}), "no client saw it"

@@ -22,6 +22,7 @@ from remote_log.replication.messages import (
     FollowRequest,
     LogPoint,
     ReplicateRequest,
+    decode_reply,
     pack_history,
     to_message,
 )
@@ -465,12 +466,13 @@ class SiteCommands:
         sender = self._at(OTHER[words[0]]).site
         epoch = target.site.sink.followed_epoch - (1 if words[1] == "old" else 0)
         frames = await sender.parts.wal.read_all()
-        asked = to_message(FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs)))
-        state = str((await target.peer_api.call(FOLLOW, asked))["state"])
+        asked = FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs))
+        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(to_message(asked)))
+        state = str(decode_reply(FOLLOW, answered)["state"])
         last = frames[-3:]  # the target is past them, and does not apply them a second time
         after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
-        sent = to_message(ReplicateRequest(epoch, after, b"".join(frame.data for frame in last)))
-        await target.peer_api.call(REPLICATE, sent)
+        sent = ReplicateRequest(epoch, after, b"".join(frame.data for frame in last))
+        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(to_message(sent)))
         return f"{state}, accepted"
 
     # ---- several things at once
