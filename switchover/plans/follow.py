@@ -87,6 +87,8 @@ class Follow:
 def degrade_plan(control: SiteControl, options: dict[str, Any]) -> Plan:
     async def run() -> dict[str, Any]:
         await control.degrade(bool(options.get("automatic")))
+        if control.role in (Role.CLOSED, Role.FENCED):
+            return {"mode": "async", "writes": f"not yet: site {control.site} is closed, and opens by itself after this"}
         return {"mode": "async"}
 
     return Plan("degrade", [Step("degrade", run, "record it, then acknowledge with the local log alone")])
