@@ -9,6 +9,7 @@ import asyncio
 import io
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -134,7 +135,7 @@ def coded_bomb(coding: str, body_bytes: int) -> bytes:
     with pa.CompressedOutputStream(sink, coding) as stream:
         for piece in _pieces(b"", body_bytes, b'{"mutations":[{"op":"upsert","row":{"id":1,"nope":"', b'"}}]}'):
             stream.write(piece)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    return bytes(sink.getvalue())
 
 
 async def _coded(port: int, answers: Answers, count: int, sizes: Iterable[int]) -> None:
@@ -145,7 +146,7 @@ async def _coded(port: int, answers: Answers, count: int, sizes: Iterable[int]) 
                 body = await asyncio.to_thread(coded_bomb, coding, size)
                 more = f"content-encoding: {coding}\r\ncontent-length: {len(body)}\r\n"
                 parts = [_head("POST", f"/v1/tables/{TABLE}/rows:mutate", JSON, more), body]
-                group.create_task(_again(count, lambda parts=parts: _send(port, parts, answers)))  # type: ignore[misc]
+                group.create_task(_again(count, partial(_send, port, parts, answers)))
 
 
 async def coded_bombs(port: int, answers: Answers) -> None:
@@ -163,9 +164,13 @@ async def endless_bodies(port: int, answers: Answers) -> None:
     path, size = f"/v1/tables/{TABLE}/rows:mutate", 30 * MIB
     known = _head("POST", path, JSON, f"content-length: {size + 1}\r\n")
     chunked = _head("POST", path, JSON, "transfer-encoding: chunked\r\n") + b"%x\r\n" % (2 * size)
+
+    def send(head: bytes) -> Awaitable[None]:
+        return _send(port, _pieces(head, size), answers)
+
     async with asyncio.TaskGroup() as group:
         for head in (known, chunked):
-            group.create_task(_again(20, lambda head=head: _send(port, _pieces(head, size), answers)))  # type: ignore[misc]
+            group.create_task(_again(20, partial(send, head)))
 
 
 async def endless_trailers(port: int, answers: Answers) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from random import Random
+from typing import Any, Protocol, TypeVar
 
 from tests.model.pieces import Broken
 
@@ -17,7 +18,24 @@ class Walker(Protocol):
     def run(self) -> None: ...
 
 
+class Leaning(Protocol):
+    rng: Random
+    eager: float
+
+    def take(self, name: str, i: int, /) -> Any: ...
+
+
 W = TypeVar("W", bound=Walker)
+
+
+def leaning(walk: Leaning, steps: int, often: Collection[str], eager: Mapping[str, float]) -> None:
+    """Takes `steps` steps: those of `often` three times as often as others, and each as eagerly as `eager` says (1.0)."""
+    names = [name.removeprefix("step_") for name in dir(walk) if name.startswith("step_")]
+    weights = [walk.rng.choice((0.2, 1, 1, 1, 4)) * (3 if name in often else 1) for name in names]
+    for name in walk.rng.choices(names, weights, k=steps):
+        walk.eager = eager.get(name, 1.0)
+        walk.take(name, walk.rng.randrange(2))
+    walk.eager = 1.0
 
 
 def walked(world: W, seed: int, rule: str, bug: str) -> W:

@@ -24,7 +24,7 @@ from tests.model.changes import ACTIVATION
 from tests.model.pieces import Value, led
 from tests.model.twinlog_model import World
 from tests.model.two_dfs import NOBODY, STEP
-from tests.model.walks import main, walked
+from tests.model.walks import leaning, main, walked
 from tests.model.writing import Taken
 
 RULES = ("today", "order", "line", "known")
@@ -198,12 +198,7 @@ class Restored(World):
         return super().rarely(min(0.9, share * self.eager))
 
     def run(self, steps: int = 700) -> None:
-        names = [name.removeprefix("step_") for name in dir(self) if name.startswith("step_")]
-        weights = [self.rng.choice((0.2, 1, 1, 1, 4)) * (3 if name in OFTEN else 1) for name in names]
-        for name in self.rng.choices(names, weights, k=steps):
-            self.eager = EAGER.get(name, 1.0)
-            self.take(name, self.rng.randrange(2))
-        self.eager = 1.0
+        leaning(self, steps, OFTEN, EAGER)
         self.heal()
 
     # ---- the promises

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from chaos.simulate.twins.process import CURRENT, Process
 
@@ -113,9 +113,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Result]:
         if self._over:  # a `finally` block wants one: it would never run
             coro.close()
-            ended: Any = self.create_future()
+            ended = self.create_future()
             ended.cancel()
-            return ended  # type: ignore[no-any-return]
+            return cast("asyncio.Task[Result]", ended)
         context = copy_context() if context is None else context
         task = _Task(coro, loop=self, name=name or "task", context=context)
         process = context.get(CURRENT)

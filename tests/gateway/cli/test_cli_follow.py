@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from gateway.cli import following as cli_follow
+from gateway.cli import operator
 from twinlog.errors import NotFound, OutcomeUnknown, PeerError
 from twinlog.operation_ids import operation_of_key
 
@@ -138,3 +139,20 @@ def test_a_step_that_waits_says_for_what_in_a_pipe_too(capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["running", "done", "resync"]
     assert "waiting for the other site's storage" in lines[0]
+
+
+@pytest.mark.parametrize("accepted", [0, 12, "unknown"])
+def test_an_accepted_count_reaches_the_site_zero_too(accepted: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero was taken for an option that was not given, and the failover was refused for a loss that nobody accepted."""
+    asked: list[dict[str, Any]] = []
+
+    def start(pair: Any, order: Any, kind: str, to: str, given: dict[str, Any], *_: Any) -> tuple[str, dict[str, Any]]:
+        asked.append(given)
+        return "b", {}
+
+    monkeypatch.setattr(operator, "start", start)
+    monkeypatch.setattr(operator, "follow", lambda *_, **__: None)
+    options = {"reason": "", "merge": False, "accept_data_loss": accepted}
+    nobody: Any = None
+    operator._run(nobody, ["b"], "failover", "b", options, dry_run=False, as_json=False)
+    assert asked == [{"accept_data_loss": accepted}]

@@ -20,7 +20,7 @@ from collections import Counter
 
 from tests.model.pieces import LEASE, Broken, Frame, Segment
 from tests.model.twinlog_model import HEALING, World
-from tests.model.walks import main, walked
+from tests.model.walks import leaning, main, walked
 from tests.model.writing import Taken
 
 RULES = ("today", "looks", "lapsed")
@@ -236,12 +236,7 @@ class Back(World):
 
     # ---- the walk
     def run(self, steps: int = 700) -> None:
-        names = [name.removeprefix("step_") for name in dir(self) if name.startswith("step_")]
-        weights = [self.rng.choice((0.2, 1, 1, 1, 4)) * (3 if name in OFTEN else 1) for name in names]
-        for name in self.rng.choices(names, weights, k=steps):
-            self.eager = EAGER.get(name, 1.0)
-            self.take(name, self.rng.randrange(2))
-        self.eager = 1.0
+        leaning(self, steps, OFTEN, EAGER)
         self.heal()
 
     def heal(self) -> None:
