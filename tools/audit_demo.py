@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from bench.pair import free_ports
+from gateway.demo.child import start_child
 from tools.tour import TourError, running_pair
 
 WRITES_A_SECOND = 2000
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
             config = str(folder / "demo" / "demo.json")
             load = [*TWINLOG, "load", "flights", "--table", "again", "--config", config, "--rate", str(WRITES_A_SECOND)]
             with (folder / "load.log").open("wb") as log:
-                writing = subprocess.Popen(load, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                writing = start_child(load, log, folder=Path.cwd())
             try:
                 command = [*TWINLOG, "audit", "run", "compare", "--config", config, "--audits", str(folder / "audits")]
                 return subprocess.run([*command, *options.audit], check=False).returncode

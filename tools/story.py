@@ -25,6 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from gateway.demo.child import start_child
 from gateway.demo.files import write_files
 from gateway.demo.servers import HdfsRoot, two_hdfs
 from tools.story_checks import (
@@ -69,7 +70,7 @@ class Story:
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen([*TWINLOG, *arguments], stdout=log, stderr=log, start_new_session=True)
+            process = start_child([*TWINLOG, *arguments], log, folder=Path.cwd())
         self.processes[name] = process
         return process
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.pair import free_ports
+from gateway.demo.child import start_child
 from tools.sources import ROOT
 
 README_PORTS = ("8401", "8402")
@@ -82,9 +83,8 @@ def running_pair(folder: Path, ports: tuple[int, int]) -> Iterator[None]:
     command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder / "demo")]
     log = folder / "demo.log"
     with log.open("wb") as opened:
-        process = subprocess.Popen(
-            [*command, "--port-a", str(ports[0]), "--port-b", str(ports[1])], cwd=ROOT, stdin=subprocess.DEVNULL,
-            stdout=opened, stderr=opened,
+        process = start_child(
+            [*command, "--port-a", str(ports[0]), "--port-b", str(ports[1])], opened, folder=ROOT, left=signal.SIGTERM
         )
     try:
         until_s = time.monotonic() + START_S

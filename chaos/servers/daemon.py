@@ -1,6 +1,6 @@
 """One Java server as a child of this process: started, stopped, killed, paused and woken by its process id.
 
-What always holds: a daemon never outlives this process where the system can see to that (`setpriv`), and never shares a
+What always holds: a daemon never outlives this process where the system can see to that, and never shares a
 process id file with a second one; what it printed stands in its log, and the end of that log in the error when it dies.
 Every wait has a deadline.
 """
@@ -8,21 +8,18 @@ Every wait has a deadline.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from gateway.demo.child import start_child
 from twinlog.errors import DfsError
 
 STOP_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 8
-# The system ends a daemon when the thread that started it ends: so one thread that lives as long as this process.
-_STARTER = ThreadPoolExecutor(1, "hdfs-daemons")
 
 
 class Daemon:
@@ -31,7 +28,7 @@ class Daemon:
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
         self.folder = folder
-        self._command = _tied(command)
+        self._command = command
         self._log = folder / f"{name}.log"
         self._note = folder / f"{name}.pid"
         self._process: subprocess.Popen[bytes] | None = None
@@ -53,7 +50,8 @@ class Daemon:
         if elsewhere := self._running_elsewhere():
             raise DfsError(f"{self.name} in {self.folder} runs already (pid {elsewhere}): stop that process first")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._process = _STARTER.submit(self._spawn).result()
+        with open(self._log, "ab") as log:
+            self._process = start_child(self._command, log, folder=self.folder)
         self._note.write_text(str(self._process.pid))
 
     def stop(self) -> None:
@@ -99,13 +97,6 @@ class Daemon:
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
         return ""
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        """In a session of its own, so that a Ctrl-C at the terminal reaches this process alone."""
-        with open(self._log, "ab") as log:
-            return subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
-            )
-
     def _signal(self, number: signal.Signals) -> None:
         self.check()
         assert self._process is not None
@@ -119,8 +110,3 @@ class Daemon:
             if all(os.fsencode(part) in told for part in (self._command[-1], str(self.folder))):
                 return pid
         return None
-
-
-def _tied(command: Sequence[str]) -> list[str]:
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)

@@ -2,8 +2,8 @@
 
 What always holds: it listens on 127.0.0.1 only, and asks for a password (SCRAM) that was made at random and lies in
 `password` beside the data, readable by its owner alone; the sites' user owns its databases and is no superuser; only the
-process that this object started is ever ended. PostgreSQL refuses to run as root: root runs it as the user `postgres` (or
-`nobody`), who must be able to reach the folder.
+process that this object started is ever ended, and it ends with this process. PostgreSQL refuses to run as root: root runs it
+as the user `postgres` (or `nobody`), who must be able to reach the folder.
 Used by `make postgres`, the tests and the chaos scenarios.
 """
 
@@ -28,6 +28,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from gateway.demo.child import start_child
 
 USER = "twinlog"  # of the sites: it owns its databases and their schemas, and is no superuser
 ADMIN = ADMINS = "postgres"  # the superuser, who makes databases and roles, and the database of that name
@@ -110,10 +112,8 @@ class PostgresServer:
             self._initialise()
         settings = ("unix_socket_directories=", "listen_addresses=127.0.0.1", f"port={self.port}", *self._settings)
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [find_program("postgres"), "-D", str(self.folder / "data"), *(f"--{setting}" for setting in settings)],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/", **_as_user(),
-            )
+            command = [find_program("postgres"), "-D", str(self.folder / "data"), *(f"--{setting}" for setting in settings)]
+            self._process = start_child(command, log, folder="/", left=signal.SIGINT, owner=_as_user())
         try:
             self._wait_until_it_answers()
             self._make_user()

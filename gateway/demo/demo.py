@@ -24,6 +24,7 @@ import msgspec
 from rich.markup import escape
 
 from gateway.config.loading import load_site_config
+from gateway.demo.child import start_child
 from gateway.demo.files import client_address, write_files
 from gateway.demo.servers import Databases, child_environ, two_databases, two_hdfs
 from gateway.stopping import Stopped, ignore_signals, stopping
@@ -121,13 +122,9 @@ def log_path(directory: Path, site: str) -> Path:
 
 
 def _start(directory: Path, site: str, config: Path) -> subprocess.Popen[bytes]:
-    """A process group of its own, so that a Ctrl-C at the terminal reaches the demo alone."""
     command = [sys.executable, "-m", "twinlog", "serve", "--config", str(config)]
     with log_path(directory, site).open("ab") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory,
-            env=child_environ(),
-        )
+        return start_child(command, log, folder=directory, left=signal.SIGTERM, environ=child_environ())
 
 
 def _wait_ready(plan: DemoPlan, processes: dict[str, subprocess.Popen[bytes]]) -> dict[str, Any]:

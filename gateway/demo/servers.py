@@ -7,6 +7,7 @@ their folder is kept, and the next demo continues from it. Each is a process of 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from gateway.demo.child import start_child
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import Unavailable, words
 from twinlog.terminal import notes
@@ -83,10 +85,7 @@ def _servers(directory: Path, name: str, what: str, *options: str) -> Iterator[d
     notes().print(f"Starting {what}; this takes a while ...")
     command = [sys.executable, "-m", "chaos", name, "--dir", str(folder), *options]
     with log_file.open("ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=child_environ(),
-            cwd=directory,
-        )
+        process = start_child(command, log, folder=directory, left=signal.SIGTERM, environ=child_environ())
     try:
         _wait_ready(process, note, log_file, what)
         yield decoded(OBJECT, note.read_bytes(), lambda what: Unavailable(f"{note} cannot be read: {what}"))

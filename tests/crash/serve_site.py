@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from multiprocessing import parent_process
 from pathlib import Path
 
 import uvloop
@@ -16,9 +18,18 @@ DIED = 86
 
 
 def main(config: str, log: str, failpoint: str, nth: int) -> None:
-    """The process's whole life; what it says goes to `log`."""
+    """The process's whole life, which ends with the one that started it; what it says goes to `log`."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     armed = ArmedFailpoints(failpoint, nth, die=lambda _: os._exit(DIED)) if failpoint else Failpoints()
     uvloop.run(serve(load_site_config(Path(config)), armed))
+
+
+def _end_with_parent() -> None:
+    """A fork server lives as long as its children do: it would end nobody."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.crash.processes import Processes
+from tests.processes import has_ended, wait_for
+from tools.sources import ROOT
 
 
 def test_a_site_outlives_its_terminal(tmp_path: Path) -> None:
@@ -25,3 +29,18 @@ def test_a_site_outlives_its_terminal(tmp_path: Path) -> None:
         assert {process.exitcode for process in pair.running.values()} == {None}
     finally:
         pair.close()
+
+
+def test_a_site_under_test_ends_with_the_process_of_the_test(tmp_path: Path) -> None:
+    """Also when that one is killed, and could stop nothing."""
+    code = (
+        "import sys; from pathlib import Path; from tests.crash.processes import Processes\n"
+        f"pair = Processes(Path({str(tmp_path)!r})); pair.start('a')\n"
+        "print(pair.running['a'].pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert wait_for(lambda: "serves" in (tmp_path / "a.log").read_text() if (tmp_path / "a.log").exists() else False)
+        owner.kill()
+    assert wait_for(lambda: has_ended(pid))

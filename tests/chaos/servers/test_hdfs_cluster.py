@@ -16,19 +16,12 @@ import pytest
 from chaos.servers import hdfs_cli, hdfs_jars
 from chaos.servers.daemon import Daemon
 from chaos.servers.hdfs_cluster import HdfsCluster
+from tests.processes import has_ended, state, wait_for
 from twinlog.errors import DfsError
 
 
 def sleeper(folder: Path, code: str = "import time; time.sleep(60)") -> Daemon:
     return Daemon("sleeper", [sys.executable, "-c", code, str(folder), "last.Argument"], folder)
-
-
-def state(pid: int) -> str:
-    """One letter, of /proc: T is stopped, R or S runs; empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return ""
 
 
 # ---- one daemon
@@ -96,7 +89,7 @@ def test_a_daemon_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         time.sleep(0.2)  # the thread that asked for the start is gone, and the daemon must not be
         assert (runs, state(int(pid)) in ("R", "S", "D")) == ("True", True)
         owner.kill()
-    assert wait_for(lambda: state(int(pid)) in ("", "Z"))
+    assert wait_for(lambda: has_ended(int(pid)))
 
 
 # ---- the cluster
@@ -152,12 +145,3 @@ def test_what_is_asked_of_the_command_is_checked(capsys: pytest.CaptureFixture[s
 def test_this_machine_can_run_one_or_says_why() -> None:
     reason = hdfs_jars.missing()
     assert reason is None or "install" in reason or "--fetch" in reason or "make setup" in reason
-
-
-def wait_for(holds: Any, deadline_s: float = 120.0) -> bool:
-    due_s = time.monotonic() + deadline_s
-    while not holds():
-        if time.monotonic() > due_s:
-            return False
-        time.sleep(0.02)
-    return True

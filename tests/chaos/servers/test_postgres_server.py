@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 from chaos.servers.postgres import DATABASES, NoPostgres, PostgresServer, _screen, find_program
+from tests.processes import has_ended, wait_for
 from tests.storage.engines.sql.rig import new_server
 
 
@@ -34,6 +36,23 @@ def test_it_is_killed_and_started_again_with_what_it_held() -> None:
         assert (server.folder / "password").stat().st_mode & 0o077 == 0
         with pytest.raises(psycopg.OperationalError, match="password"):
             psycopg.connect(server.url(password=False).replace("+psycopg", ""))
+
+
+def test_it_ends_with_the_process_that_started_it() -> None:
+    """Also when that one is killed, and could stop nothing: a worker of the tests, a demo."""
+    with new_server(()) as server:
+        server.stop()
+        code = (
+            "import sys; from pathlib import Path; from chaos.servers.postgres import PostgresServer\n"
+            f"server = PostgresServer(Path({str(server.folder)!r})); server.start()\n"
+            "print(server.pid, flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+            assert owner.stdout is not None
+            pid = int(owner.stdout.readline())
+            assert not has_ended(pid)
+            owner.kill()
+        assert wait_for(lambda: has_ended(pid))
 
 
 def test_the_sites_user_owns_its_database_and_is_no_superuser() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import signal
 import sys
 import time
 from pathlib import Path
@@ -14,8 +13,10 @@ import pytest
 from chaos.servers.hdfs_cluster import HdfsCluster
 from gateway.cli.log import LogKind, segment_files
 from gateway.config.loading import load_site_config
+from gateway.demo.child import start_child
 from tests.crash.processes import free_port
 from tests.gateway.documented import opened
+from tools.sources import ROOT
 
 pytestmark = pytest.mark.pair
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
@@ -29,7 +30,7 @@ def test_a_demo_on_two_hdfs_starts_writes_and_ends(tmp_path: Path) -> None:
         "--dfs", "hdfs", "--no-load", "--json",
     ]
     with (tmp_path / "demo.out").open("wb") as said:
-        demo = subprocess.Popen(command, stdout=said, stderr=said, env=dict(os.environ))
+        demo = start_child(command, said, folder=ROOT, left=signal.SIGTERM)
     try:
         note = tmp_path / "demo.json"
         until = time.monotonic() + 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -18,9 +17,11 @@ import msgspec
 import psycopg
 import pytest
 
+from gateway.demo.child import start_child
 from tests.crash.processes import free_port
 from tests.gateway.documented import opened
 from tests.storage.engines.sql.rig import postgres
+from tools.sources import ROOT
 
 pytestmark = pytest.mark.pair
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
@@ -42,7 +43,7 @@ def demo(folder: Path) -> Iterator[dict[str, Any]]:
     ports = ("--port-a", str(free_port()), "--port-b", str(free_port()))
     command = [sys.executable, "-m", "twinlog", "demo", "--dir", str(folder), *ports, "--engine", "postgresql", "--no-load"]
     with (folder / "demo.out").open("ab") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, env=dict(os.environ))
+        process = start_child(command, said, folder=ROOT, left=signal.SIGTERM)
     try:
         note = folder / "demo.json"
         until = time.monotonic() + 120
