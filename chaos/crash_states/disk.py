@@ -19,7 +19,7 @@ from chaos.crash_states.files import Change, ModelFile, ModelFolder, NameChange
 Place = tuple[int, int | str | None]  # of an inode: a sector, its length (None), or a name
 Tree = dict[str, tuple[int, bytes] | None]  # by path: the inode and its bytes; None: a folder
 _ROOT = 0
-_UNSEEN = {"copy_file_range", "sendfile", "splice", "io_uring_setup", "io_submit", "symlink", "symlinkat", "sync_file_range"}
+_UNSEEN = {"copy_file_range", "sendfile", "splice", "io_uring_setup", "io_submit", "symlink", "symlinkat"}
 
 
 @dataclass(slots=True)
@@ -32,10 +32,12 @@ class _Opened:
 
 @dataclass(slots=True)
 class Disk:
-    """The files below `root`. `marks`: the lines that the program wrote to the file `marks_path`, which is not below it."""
+    """The files below `root`. `marks`: the lines that the program wrote to the file `marks_path`, which is not below it.
+    `names_in_order`: the names of a folder change on the disk in the order of the calls, as ext4 and XFS have it."""
 
     root: str
     marks_path: str
+    names_in_order: bool = False
     files: dict[int, ModelFile] = field(default_factory=dict)
     folders: dict[int, ModelFolder] = field(default_factory=lambda: {_ROOT: ModelFolder()})
     marks: list[str] = field(default_factory=list)
@@ -115,7 +117,10 @@ class Disk:
     def tree(self, taken: Mapping[Place, int]) -> Tree:
         """The tree where each place has as many of its changes as `taken` says; what is not named there has none."""
         split: dict[int, dict[int | str | None, int]] = {}
-        for (number, place), count in self._atomic(taken).items():
+        chosen = self._atomic(taken)
+        while self.names_in_order and (ordered := self._atomic(self._in_order(chosen))) != chosen:
+            chosen = ordered
+        for (number, place), count in chosen.items():
             split.setdefault(number, {})[place] = count
         tree: Tree = {}
         self._walk(tree, "", _ROOT, split)
@@ -141,6 +146,19 @@ class Disk:
             yield from (((number, change.sector), change) for change in file.changes)
         for number, folder in self.folders.items():
             yield from (((number, change.name), change) for change in folder.changes)
+
+    def _in_order(self, taken: Mapping[Place, int]) -> dict[Place, int]:
+        """Takes of each folder all changes of names before the last one that is taken."""
+        chosen = dict(taken)
+        for number, folder in self.folders.items():
+            before: Counter[str] = Counter()
+            upto: Counter[str] = Counter()
+            for change in folder.changes:
+                before[change.name] += 1
+                if before[change.name] <= taken.get((number, change.name), 0):
+                    upto = Counter(before)
+            chosen.update({(number, name): count for name, count in upto.items()})
+        return chosen
 
     def _atomic(self, taken: Mapping[Place, int]) -> dict[Place, int]:
         """Takes both halves of each rename, or the new name alone where the folders differ."""

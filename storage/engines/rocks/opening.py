@@ -30,6 +30,7 @@ from twinlog.errors import DataDirectoryError, EngineFailed, reason, words
 
 FLUSHES_MERGED = 8  # their files are merged together; until then a scan goes through all of them
 _MADE_BEFORE_CURRENT = ("LOCK", "LOG", "IDENTITY", "MANIFEST-", "OPTIONS-", "rocksdict-config")
+_MADE_BY_RENAME = ".dbtmp"  # ends the name of what RocksDB writes before it renames it, CURRENT too
 _FIGURES = {
     "disk_bytes": "rocksdb.live-sst-files-size",
     "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
@@ -95,7 +96,9 @@ def open_database(path: Path, settings: RocksSettings) -> Rdict:
     try:
         make_folders(path)
         names = [file.name for file in path.iterdir()]
-        if "CURRENT" not in names and not all(name.startswith(_MADE_BEFORE_CURRENT) for name in names):
+        if "CURRENT" not in names and not all(
+            name.startswith(_MADE_BEFORE_CURRENT) or name.endswith(_MADE_BY_RENAME) for name in names
+        ):
             raise DataDirectoryError(f"{path} is not empty and holds no whole RocksDB database: name another data directory")
         database = Rdict(str(path), _options(settings))
         database.set_write_options(write_options())

@@ -55,6 +55,11 @@ class Judged:
         return "\n".join([f"{self.states} states, {len(self.faults)} faults", *self.faults])
 
 
+def without(module: str, before: str, sync: str, behind: str = "") -> Plant:
+    """The mistake that `sync` is missing between two texts."""
+    return module, before + sync + behind, before + behind
+
+
 def recorded(
     program: str, folder: Path, plants: Sequence[Plant] = (), *, before: Disk | None = None, except_for: Iterable[str] = (),
 ) -> Recording:

@@ -15,7 +15,7 @@ from remote_log.fencing.reading import read_frames, segments_below
 from remote_log.layout import RemoteLayout
 from storage.clock import SystemClock
 from switchover.register.dfs_folder import RegisterFolder
-from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded
+from tests.chaos.crash_states.rig import Judged, Plant, judge, recorded, without
 
 pytestmark = pytest.mark.usefixtures("records_calls")
 MOST = 32  # of one moment
@@ -87,11 +87,6 @@ def test_a_directory_opens_in_every_state(tmp_path: Path) -> None:
 
 
 LEASE, DIRECTORY = "remote_log.dfs.directory_lease", "remote_log.dfs.directory"
-
-
-def without(module: str, before: str, sync: str, behind: str = "") -> Plant:
-    """The mistake that `sync` is missing between two texts."""
-    return module, before + sync + behind, before + behind
 
 
 @pytest.mark.parametrize("plants", [

@@ -36,9 +36,9 @@ class Program:
     def sync_folder(self, name: str = "") -> None:
         self.call("fsync", self.open(name, "O_RDONLY|O_DIRECTORY"))
 
-    def left(self, most: int = 100_000) -> list[dict[str, bytes | None]]:
+    def left(self, most: int = 100_000, *, names_in_order: bool = False) -> list[dict[str, bytes | None]]:
         """The trees that a power loss behind the last call may leave."""
-        disk = Disk("/r", "/marks")
+        disk = Disk("/r", "/marks", names_in_order)
         said = self._says()
         trees = [state.tree for state in crash_states(disk, [*self.calls, said], most, seed=1) if state.marks]
         return [{name: None if node is None else node[1] for name, node in tree.items()} for tree in trees]
@@ -127,6 +127,20 @@ def test_of_a_rename_into_another_folder_the_old_name_never_goes_alone() -> None
     program.call("rename", path("/a"), path("/q/b"))
     both, old, new = {"a": b"", "q": None, "q/b": b""}, {"a": b"", "q": None}, {"q": None, "q/b": b""}
     assert distinct(program.left()) == distinct([both, old, new])
+
+
+def test_names_come_in_any_order_unless_the_folder_keeps_it() -> None:
+    program = Program()
+    for name in ("/a", "/b"):
+        program.call("fsync", program.open(name))
+    program.call("unlink", path("/a"))
+    both, second, first = {"a": b"", "b": b""}, {"b": b""}, {"a": b""}
+    assert distinct(program.left()) == distinct([{}, first, both, second])
+    assert distinct(program.left(names_in_order=True)) == distinct([{}, first, both, second])
+    program.sync_folder()
+    program.call("fsync", program.open("/c"))
+    program.call("rename", path("/b"), path("/d"))
+    assert distinct(program.left(names_in_order=True)) == distinct([{"b": b""}, {"b": b"", "c": b""}, {"c": b"", "d": b""}])
 
 
 def test_what_is_cut_off_never_comes_back_behind_a_longer_end() -> None:

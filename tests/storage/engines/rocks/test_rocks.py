@@ -237,7 +237,7 @@ async def test_a_database_of_another_format(tmp_path: Path, found: dict[bytes, b
 
 async def test_a_database_whose_making_was_interrupted(tmp_path: Path) -> None:
     (tmp_path / "rocksdb").mkdir()
-    for name in ("LOCK", "LOG", "IDENTITY"):
+    for name in ("LOCK", "LOG", "IDENTITY", "000001.dbtmp"):
         (tmp_path / "rocksdb" / name).touch()
     engine = await RocksEngine.open(tmp_path, RocksSettings())
     await engine.apply([Log().frame(noop())])
