@@ -30,7 +30,6 @@ from remote_log.replication.messages import (
     RowsReply,
     RowsRequest,
     Transport,
-    from_message,
     to_message,
     unpack_history,
 )
@@ -104,7 +103,7 @@ class Rejoin:
         """The active's epochs, and where each began."""
         sink = self._sink
         message = to_message(EpochsRequest(sink.point))
-        reply = from_message(EpochsReply, await self._transport.call(EPOCHS, message, CALL_TIMEOUT_S))
+        reply = await self._transport.call(EPOCHS, message, EpochsReply, CALL_TIMEOUT_S)
         if reply.epoch < sink.followed_epoch:
             raise Refused(f"the other site says epoch {reply.epoch}, but this site has followed {sink.followed_epoch} already")
         sink.verifier.history(reply.history, reply.epoch, "the active's answer")
@@ -202,13 +201,13 @@ class Rejoin:
         keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in ROW_KINDS})
         rows: list[tuple[int, bytes, StoredRow | None]] = []
         floor, last_timestamp = end, 0
-        for first in range(0, len(keys), ROWS_PER_CALL):
-            part = keys[first : first + ROWS_PER_CALL]
+        while len(rows) < len(keys):
+            part = keys[len(rows) : len(rows) + ROWS_PER_CALL]
             asked = RowsRequest(part)
-            reply = from_message(RowsReply, await self._transport.call(ROWS, to_message(asked), CALL_TIMEOUT_S))
+            reply = await self._transport.call(ROWS, to_message(asked), RowsReply, CALL_TIMEOUT_S)
             self._sink.check_rows(asked, reply)
             floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
-            for (table, key), row in zip(part, reply.rows, strict=True):
+            for (table, key), row in zip(part, reply.rows, strict=False):  # an answer has its bound
                 rows.append((table, key, None if row is None else StoredRow(key, row[0], row[1])))
         await self._engine.set_meta(FLOOR, str(floor).encode())
         epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)

@@ -16,7 +16,7 @@ from gateway.epoch.commit_rule import CommitMode
 from gateway.site.facts import site_facts
 from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
-from remote_log.replication.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.operations.executor import Executor
@@ -237,10 +237,10 @@ class SiteOperations:
     async def _peer_serves(self) -> bool:
         """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
         try:
-            reply = await self._site.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)
+            reply = await self._site.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S)
         except TwinlogError:
             return False
-        return permissions(from_message(StatusReply, reply).role).reads
+        return permissions(reply.role).reads
 
     async def undo_again(self) -> None:
         """Abort the last operation that began again, if a step of it could not be undone: what was in the way may be gone."""

@@ -26,6 +26,7 @@ from remote_log.replication.messages import (
     PREPARE,
     REPLICATE,
     ROWS,
+    ROWS_BYTES,
     STATUS,
     STEP_DOWN,
     UNDRAIN,
@@ -120,8 +121,14 @@ class PeerApi:
     async def _rows(self, request: RowsRequest) -> msgspec.Struct:
         self._proved_epoch()
         engine = self._site.parts.engine
-        rows = [await engine.get(table, key) for table, key in request.keys]
-        found = [None if row is None else (row.value, row.version) for row in rows]
+        found: list[tuple[bytes, int] | None] = []
+        size = 0
+        for table, key in request.keys:
+            row = await engine.get(table, key)
+            found.append(None if row is None else (row.value, row.version))
+            size += 0 if row is None else len(row.value)
+            if size >= ROWS_BYTES:
+                break  # the rest is asked for again
         return RowsReply(engine.applied.seq, engine.applied.timestamp, found)
 
     async def _prepare(self, request: PrepareRequest) -> msgspec.Struct:

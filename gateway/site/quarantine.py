@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, Transport, from_message, to_message
+from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, Transport, to_message
 from storage.disk.port import Files
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind
@@ -36,7 +36,7 @@ async def merge_quarantine(files: Files, transport: Transport, *, put_absent: bo
         absent: list[tuple[int, bytes]] = []
         for part in _parts(_rows(_frames(await files.read(path)))):
             message = to_message(MergeRequest(part, put_absent))
-            reply = from_message(MergeReply, await transport.call(MERGE, message, MERGE_TIMEOUT_S))
+            reply = await transport.call(MERGE, message, MergeReply, MERGE_TIMEOUT_S)
             merged += reply.merged
             skipped += reply.skipped
             absent += reply.absent

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import structlog
 
-from remote_log.replication.messages import PREPARE, PrepareReply, PrepareRequest, Transport, from_message, to_message
+from remote_log.replication.messages import PREPARE, PrepareReply, PrepareRequest, Transport, to_message
 from storage.engine import StorageEngine
 from twinlog.errors import EngineFailed, InvalidInput, TwinlogError, Unavailable
 
@@ -45,8 +45,8 @@ class SchemaTrial:
     async def _ask_peer(self, name: str, table: int, schema: bytes | None) -> str:
         try:
             request = to_message(PrepareRequest(table, schema))
-            reply = await self._transport.call(PREPARE, request, PREPARE_TIMEOUT_S)
-            return from_message(PrepareReply, reply).refused
+            reply = await self._transport.call(PREPARE, request, PrepareReply, PREPARE_TIMEOUT_S)
+            return reply.refused
         except TwinlogError as error:
             log.warning(
                 "a table is changed without the other site's word", table=name, site=self._peer, code=error.code,

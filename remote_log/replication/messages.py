@@ -3,9 +3,10 @@
 The real transport is HTTP (gateway/http/peer_transport.py); the simulated one delays, drops and repeats messages.
 
 What always holds, and the contract suite (tests/remote_log/replication/transport_contract.py) checks on every one: a call ends
-by its `timeout_s`; an error that the peer raised arrives as the same class of twinlog/errors.py; everything else (unreachable,
-timed out, nonsense) is a PeerError, whose outcome is unknown. Every message of the replication stream names the epoch of its
-sender; an unknown field is ignored, a missing one is an error, so that two releases can talk during an upgrade.
+by its `timeout_s`; an answer is bounded, and of the kind that was asked for; an error that the peer raised arrives as the same
+class of twinlog/errors.py; everything else (unreachable, timed out, nonsense) is a PeerError, whose outcome is unknown. Every
+message of the replication stream names the epoch of its sender; an unknown field is ignored, a missing one is an error, so that
+two releases can talk during an upgrade.
 Source: protocol.md sections 7 and 8.
 This module is pure.
 """
@@ -45,9 +46,14 @@ History = Annotated[list[tuple[Epoch, Seq, Seq, Name, Name]], Meta(max_length=EP
 OutcomeRow = tuple[Name, Digest, Epoch, Seq, Version, Seq, bool]  # idempotency key, then RequestOutcome as a tuple
 
 
+ROWS_BYTES = 16 << 20  # an answer with rows ends with the one that reaches it
+REPLY_BYTES_MAX = 64 << 20
+_T = TypeVar("_T")
+
+
 class Transport(Protocol):
-    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The peer's answer to one of the methods above. Raises what the peer raised, or PeerError."""
+    async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
+        """The peer's answer, a `kind`, to one of the methods above. Raises what the peer raised, or PeerError."""
 
 
 class LogPoint(msgspec.Struct, frozen=True):
@@ -193,7 +199,8 @@ class RowsRequest(msgspec.Struct):
 
 
 class RowsReply(msgspec.Struct):
-    """Rows as asked, None where absent, read at `seq`, when `last_timestamp` was the largest applied."""
+    """The first of the rows that were asked for, at least one: None where absent, read at `seq`, when `last_timestamp` was the
+    largest applied."""
 
     seq: Seq
     last_timestamp: Version
@@ -264,21 +271,9 @@ class StoppedReply(msgspec.Struct):
     durable_seq: Seq
 
 
-_T = TypeVar("_T")
-
-
 def to_message(struct: msgspec.Struct) -> dict[str, Any]:
     """The struct as a msgpack-ready map."""
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
-
-
-def from_message(kind: type[_T], message: dict[str, Any]) -> _T:
-    """The map as the struct. Raises PeerError when fields are missing or of the wrong type."""
-    found: _T = decoded(
-        partial(msgspec.convert, type=kind), message,
-        lambda what: PeerError(f"the other site's message is not a {kind.__name__}: {what}"),
-    )
-    return found
 
 
 def decode_request(kind: type[_T], method: str, data: bytes) -> _T:
@@ -293,14 +288,16 @@ def decode_request(kind: type[_T], method: str, data: bytes) -> _T:
     return found
 
 
-def decode_reply(method: str, data: bytes) -> dict[str, Any]:
-    """The map that the peer answered to `method`. Raises PeerError."""
-    reply = decoded(
-        msgspec.msgpack.decode, data, lambda what: PeerError(f"the other site answered nonsense to {method}: {what}")
+def decode_reply(kind: type[_T], method: str, data: bytes) -> _T:
+    """The peer's answer to `method` as the struct. As for a request, nothing is made of what the struct does not name. Raises
+    PeerError."""
+    if len(data) > REPLY_BYTES_MAX:
+        raise PeerError(f"the other site's answer to {method} is longer than {REPLY_BYTES_MAX >> 20} MiB")
+    found: _T = decoded(
+        partial(msgspec.msgpack.decode, type=kind), data,
+        lambda what: PeerError(f"the other site's answer to {method} is no {kind.__name__}: {what}"),
     )
-    if not isinstance(reply, dict):
-        raise PeerError(f"the other site answered no map to {method}")
-    return reply
+    return found
 
 
 def pack_history(entries: Sequence[EpochEntry]) -> History:

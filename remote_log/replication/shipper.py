@@ -31,7 +31,6 @@ from remote_log.replication.messages import (
     ReplicateRequest,
     Transport,
     Vouched,
-    from_message,
     pack_history,
     to_message,
 )
@@ -144,8 +143,7 @@ class Shipper:
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
         """The follower's answer, once it can be true. Raises PeerError."""
-        reply = await self._ports.transport.call(method, to_message(request), self._settings.call_timeout_s)
-        position = from_message(Position, reply)
+        position = await self._ports.transport.call(method, to_message(request), Position, self._settings.call_timeout_s)
         why = await self._disbelief(position) if position.state == "following" else None
         now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:

@@ -23,7 +23,6 @@ from remote_log.replication.messages import (
     ReplicateRequest,
     StatusReply,
     StoppedReply,
-    from_message,
     to_message,
 )
 from storage.settings import Within
@@ -176,8 +175,8 @@ class Takeover:
         clock, engine = control.parts.clock, control.parts.engine
         seen, seen_s = engine.applied.seq, clock.monotonic_s()
         while True:
-            reply = await control.parts.transport.call(STATUS, {}, CALL_TIMEOUT_S)
-            behind = max(0, from_message(StatusReply, reply).committed_seq - engine.applied.seq)
+            reply = await control.parts.transport.call(STATUS, {}, StatusReply, CALL_TIMEOUT_S)
+            behind = max(0, reply.committed_seq - engine.applied.seq)
             now_s, heard_s = clock.monotonic_s(), control.sink.heard_s
             lag_s = None if heard_s is None else now_s - heard_s
             if behind <= settings.lag_records_max and lag_s is not None and lag_s <= settings.lag_max_s:
@@ -192,8 +191,9 @@ class Takeover:
             await clock.sleep(NEAR_POLL_S)
 
     async def _drain(self) -> dict[str, Any]:
-        reply = await self._control.parts.transport.call(DRAIN, await self._plan_message(), CATCH_UP_DEADLINE_S)
-        self._drained_seq = from_message(DrainReply, reply).last_seq
+        message = await self._plan_message()
+        reply = await self._control.parts.transport.call(DRAIN, message, DrainReply, CATCH_UP_DEADLINE_S)
+        self._drained_seq = reply.last_seq
         return {"last_seq": self._drained_seq}
 
     async def _undrain(self) -> None:
@@ -202,7 +202,7 @@ class Takeover:
             state = await parts.coordinator.read()
             running = state.switching if state is not None else None
             plan_id = running.plan_id if running is not None and running.site == parts.site else ""
-            await parts.transport.call(UNDRAIN, to_message(PlanRequest(plan_id)), CALL_TIMEOUT_S)
+            await parts.transport.call(UNDRAIN, to_message(PlanRequest(plan_id)), DrainReply, CALL_TIMEOUT_S)
         except (PeerError, PlanSuperseded, Unavailable):
             return  # it asks the coordinator itself: once the pair is let go it admits writes again, or boots closed
 
@@ -231,7 +231,7 @@ class Takeover:
 
         async def ask() -> dict[str, Any]:
             try:
-                reply = from_message(StoppedReply, await control.parts.transport.call(STEP_DOWN, message, CALL_TIMEOUT_S))
+                reply = await control.parts.transport.call(STEP_DOWN, message, StoppedReply, CALL_TIMEOUT_S)
             except (PeerError, Unavailable) as error:
                 if activation.follows_async and not self._caught_up:
                     await self._abandon()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from remote_log.replication.messages import STATUS, StatusReply, from_message
+from remote_log.replication.messages import STATUS, StatusReply
 from switchover.facts import FACTS, SiteFacts
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.preflight.checks import Check, CheckFacts, judge
@@ -111,7 +111,7 @@ class Preflight:
 
     async def _peer_status(self) -> tuple[StatusReply | None, str]:
         try:
-            return from_message(StatusReply, await self._control.parts.transport.call(STATUS, {}, STATUS_TIMEOUT_S)), ""
+            return await self._control.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S), ""
         except TwinlogError as error:
             return None, error.message
 
@@ -132,7 +132,7 @@ class Preflight:
             return None, silence, None
         before_ms = clock.wall_ms()
         try:
-            facts = from_message(SiteFacts, await self._control.parts.transport.call(FACTS, {}, CALL_TIMEOUT_S))
+            facts = await self._control.parts.transport.call(FACTS, {}, SiteFacts, CALL_TIMEOUT_S)
         except TwinlogError as error:
             return None, error.message, None
         after_ms = clock.wall_ms()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -69,6 +69,7 @@ from twinlog.errors import DfsError, PeerError, Unavailable
 IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
+_T = TypeVar("_T")
 
 
 def settings(site: str, **changes: Any) -> SiteSettings:
@@ -113,7 +114,7 @@ class DirectTransport:
     def __init__(self, pair: Pair, to: str) -> None:
         self._pair, self._to = pair, to
 
-    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         running = self._pair.running.get(self._to)
         if running is None or self._pair.cut:
             raise PeerError(f"site {self._to} does not answer")
@@ -123,7 +124,7 @@ class DirectTransport:
                 answer = await running.peer_api.call_bytes(method, body)
         except TimeoutError as error:
             raise PeerError(f"site {self._to} did not answer {method} in {timeout_s} s") from error
-        return decode_reply(method, answer)
+        return decode_reply(kind, method, answer)
 
 
 async def open_rocks(path: Path) -> StorageEngine:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remote_log.replication.messages import EpochsReply, LogPoint, pack_history, to_message
+from remote_log.replication.messages import EpochsReply, LogPoint, pack_history
 from remote_log.replication.verification import Verifier
 from storage.clock import SystemClock
 from storage.engine import EpochEntry
@@ -28,8 +28,8 @@ HISTORY = [EpochEntry(1, 1, 0, "a", "bootstrap"), EpochEntry(2, 9, 8, "b", "take
 class Transport:
     """To an active whose epoch 2 began behind sequence 8."""
 
-    async def call(self, path: str, message: Any, timeout_s: float) -> Any:
-        return to_message(EpochsReply(2, 9, pack_history(HISTORY), True, 0))
+    async def call(self, method: str, message: Any, kind: Any, timeout_s: float) -> EpochsReply:
+        return EpochsReply(2, 9, pack_history(HISTORY), True, 0)
 
 
 class Sink:

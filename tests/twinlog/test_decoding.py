@@ -19,7 +19,7 @@ from gateway.api.request import JSON, MSGPACK
 from gateway.service.receipts import decode_receipt, encode_receipt
 from remote_log.fencing.claims import ClaimContent, read_claim
 from remote_log.layout import RemoteLayout
-from remote_log.replication.messages import FollowRequest, decode_reply, from_message
+from remote_log.replication.messages import PrepareReply, decode_reply
 from storage.disk.data_dir import IDENTITY_NAME, open_data_dir
 from storage.disk.sealed_json import seal, unseal
 from storage.engine import EpochEntry, RequestOutcome, StoredRow, Table
@@ -107,7 +107,7 @@ FORMATS = {
         layout.decode_outcome, pack(RequestOutcome(b"d", 1, 2, 3, 1, was_async=False)), errors.EngineFailed
     ),
     "a reply of the other site": Format(
-        lambda data: from_message(FollowRequest, decode_reply("follow", data)), pack({"site": "a"}), errors.PeerError
+        lambda data: decode_reply(PrepareReply, "prepare", data), pack({"refused": "why"}), errors.PeerError
     ),
     "a JSON body": Format(lambda data: decoded_object(data, JSON), to_json({"a": [1, "ä"]}), errors.InvalidInput),
     "a msgpack body": Format(lambda data: decoded_object(data, MSGPACK), pack({"a": [1, "ä", b"x"]}), errors.InvalidInput),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ class Served(Protocol):
     async def call_bytes(self, method: str, body: bytes) -> bytes: ...
 
 
+_T = TypeVar("_T")
 Listening = tuple[Process, Served]
 
 
@@ -35,14 +36,14 @@ class SimTransport:
     def __init__(self, src: str, dst: str, network: Network, find: Callable[[], Listening | None]) -> None:
         self._src, self._dst, self._network, self._find = src, dst, network, find
 
-    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         body = msgspec.msgpack.encode(message)
         serve = partial(self._serve, method, body)
         failed = partial(_failed, self._dst, method)
         status, answer = await self._network.call(self._src, self._dst, serve, timeout_s, failed, may_repeat=True)
         if status != 200:
             raise error_from_problem(status, answer)
-        return decode_reply(method, answer)
+        return decode_reply(kind, method, answer)
 
     async def close(self) -> None:
         """Nothing is held."""

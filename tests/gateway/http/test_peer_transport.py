@@ -97,13 +97,13 @@ async def peer(answer: bytes) -> AsyncIterator[tuple[HttpTransport, list[int]]]:
 async def test_a_body_is_let_go_once_it_was_sent() -> None:
     """Not when the garbage collector comes by: at full speed that was some hundred MiB later."""
     async with peer(msgspec.msgpack.encode({"ok": True})) as (transport, lengths):
-        await transport.call("replicate", {"frames": bytes(MIB)}, 5.0)
+        await transport.call("replicate", {"frames": bytes(MIB)}, dict, 5.0)
         gc.collect()
         gc.disable()
         tracemalloc.start()
         try:
             for _ in range(16):
-                assert await transport.call("replicate", {"frames": bytes(MIB)}, 5.0) == {"ok": True}
+                assert await transport.call("replicate", {"frames": bytes(MIB)}, dict, 5.0) == {"ok": True}
             kept, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -135,7 +135,7 @@ async def test_an_answer_that_never_ends_ends_by_the_time_out() -> None:
     transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     async with asyncio.timeout(120):  # each byte would begin the time anew
         with pytest.raises(PeerError):
-            await transport.call("status", {}, 0.3)
+            await transport.call("status", {}, dict, 0.3)
     await transport.close()
     await ended.wait()
     server.close()

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from gateway.site.peer_api import PeerApi
 from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
+from remote_log.replication.messages import RowsRequest
 from storage.prefix import FLOOR
 from tests.pair.faults import FaultyDfsWriter
 from tests.pair.pair import Pair
@@ -75,6 +77,34 @@ async def test_a_rejoin_that_broke_while_it_cut_the_log_keeps_the_whole_quaranti
         assert named == {("t", str(key)) for key in range(20)}, "for a person, who knows neither ids nor bytes"
         assert (await pair.operate("a", "rejoin", "a", merge=True, put_absent=True)).state == "succeeded"
         assert await rows(pair, "b") == {key: f"{key} {LONG}" for key in range(20)}
+
+
+async def test_rows_that_are_fetched_come_in_answers_with_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 rows of a megabyte each came in one answer, which neither site could hold."""
+    asked: list[int] = []
+    answered: list[int] = []
+
+    async def counted(api: PeerApi, request: RowsRequest) -> Any:
+        reply: Any = await rows_of(api, request)
+        asked.append(len(request.keys))
+        answered.append(len(reply.rows))
+        return reply
+
+    rows_of = PeerApi._rows
+    monkeypatch.setattr(PeerApi, "_rows", counted)
+    monkeypatch.setattr("gateway.site.peer_api.ROWS_BYTES", 25_000)
+    async with open_pair(tmp_path, resync_after_s=None) as pair:
+        before = {key: f"{key} {LONG}" for key in range(8)}
+        for key, value in before.items():
+            await put(pair, "a", key, value)
+        await diverge(pair)
+        for key in range(9):
+            assert (await put(pair, "a", key, "only at a")).mode == "async"
+        await take_over(pair)
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        assert await holds(pair, "a", before)
+    assert (asked, answered) == ([9, 6, 3], [3, 3, 3])
 
 
 async def test_a_site_gets_what_its_own_log_failed_to_keep_and_the_new_active_found_in_the_remote_log(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,7 +22,8 @@ from remote_log.replication.messages import (
     FollowRequest,
     Position,
     ReplicateRequest,
-    from_message,
+    decode_reply,
+    decode_request,
     to_message,
 )
 from remote_log.replication.shipper import Shipper, ShipperPorts, ShipperSettings
@@ -40,6 +41,7 @@ from twinlog.errors import PeerError
 
 ROWS = 40
 PER_PART = 4
+_T = TypeVar("_T")
 SETTINGS = ShipperSettings(
     batch_interval_s=0, idle_poll_s=0, retry_s=0, base=BaseSettings(part_entries=PER_PART, hold_s=1_000)
 )
@@ -85,7 +87,7 @@ class Standby:
 
     async def answer(self, method: str, body: bytes) -> bytes:
         kind, call = self.calls[method]
-        reply = await call(from_message(kind, msgspec.msgpack.decode(body)))
+        reply = await call(decode_request(kind, method, body))
         if isinstance(reply, Position) and reply.state == "diverged":
             await self.sink.want_base()  # as its rejoin would, once it has asked the active
         return msgspec.msgpack.encode(to_message(reply))
@@ -147,7 +149,7 @@ class World:
         await self.engine.apply([frame])
         self.committed_changed.set()
 
-    async def call(self, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         body = msgspec.msgpack.encode(message)
         breaks = False
         if method == BASE:
@@ -157,7 +159,7 @@ class World:
             if breaks and not self.lose_answer:
                 self._break()
             self.parts_left -= 1
-        answer: dict[str, Any] = msgspec.msgpack.decode(await self.standby.answer(method, body))
+        answer = decode_reply(kind, method, await self.standby.answer(method, body))
         self.called.set()
         if method == BASE:
             self.rows_taken += len(message["rows"])

@@ -18,7 +18,7 @@ from remote_log.replication.messages import (
     FollowRequest,
     Position,
     ReplicateRequest,
-    from_message,
+    decode_request,
     pack_history,
 )
 from remote_log.replication.sink import Sink
@@ -95,8 +95,7 @@ class Follower:
         calls: dict[str, Any] = {
             FOLLOW: self.sink.follow, REPLICATE: self.sink.replicate, BASE: self.sink.base, BASE_DONE: self.sink.base_done,
         }
-        decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(body))
-        position: Position = await calls[method](from_message(KINDS[method], decoded))
+        position: Position = await calls[method](decode_request(KINDS[method], method, msgspec.msgpack.encode(body)))
         return position
 
     async def everything(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.simulate.actors.lies import LIES, raw_frame, shipped
-from remote_log.replication.messages import BASE, BASE_DONE, FOLLOW, Position, from_message, to_message
+from remote_log.replication.messages import BASE, BASE_DONE, FOLLOW, Position, decode_reply, to_message
 from storage.log.frame import latest_timestamp, parse_frame
 from storage.log.record import Record, decode_records, encode_records
 from storage.rows.codec import RowCodec
@@ -115,12 +115,12 @@ async def test_an_epoch_that_nobody_was_given_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"applied_seq": -1}, {"applied_seq": 1 << 63}, {"durable_seq": 1 << 64}, {"applied_epoch": 1 << 62}, {"state": "fine"},
+    {"applied_seq": -1}, {"applied_seq": 1 << 63}, {"durable_seq": 2**64 - 1}, {"applied_epoch": 1 << 62}, {"state": "fine"},
     {"applied_crc": 1 << 32}, {"nonce": "x" * 1000},
 ])
 def test_an_answer_out_of_bounds_is_none(change: dict[str, Any]) -> None:
     with pytest.raises(PeerError):
-        from_message(Position, {**to_message(Position("following", 5, 1, 4)), **change})
+        decode_reply(Position, FOLLOW, msgspec.msgpack.encode({**to_message(Position("following", 5, 1, 4)), **change}))
 
 
 # ---- any field of a real message, changed

@@ -76,7 +76,7 @@ class Play:
             doing = asyncio.gather(
                 self.tried("wal", asyncio.ensure_future(wal.append(frame))),
                 self.tried("remote", asyncio.ensure_future(writer.append(frame.data))),
-                self.tried("peer", asyncio.ensure_future(transport.call("echo", {"seq": frame.last_seq}, 1.0))),
+                self.tried("peer", asyncio.ensure_future(transport.call("echo", {"seq": frame.last_seq}, dict, 1.0))),
                 self.tried("register", asyncio.ensure_future(coordinator.compare_and_set(
                     self.register.history[-1] if self.register.history else None, PairState(reason=f"{number}"))),
                 ),

@@ -210,7 +210,7 @@ def test_a_transport_call_runs_in_the_other_gateways_process(rig: Rig) -> None:
     gateway = Gateway()
 
     async def main() -> None:
-        assert await peer(rig, gateway).call("status", {"x": [1, b"2"]}, 1.0) == {"x": [1, b"2"]}
+        assert await peer(rig, gateway).call("status", {"x": [1, b"2"]}, dict, 1.0) == {"x": [1, b"2"]}
 
     rig.run(main(), rig.caller)
     assert [(method, process) for method, _, process in gateway.seen] == [("status", gateway.process)]
@@ -222,13 +222,13 @@ def test_errors_arrive_as_what_they_are(rig: Rig) -> None:
     async def main() -> None:
         gateway.error = LogGap("frames are missing", held_seq=3, offered_previous=5)
         with pytest.raises(LogGap, match="frames are missing") as gap:
-            await peer(rig, gateway).call("replicate", {}, 1.0)
+            await peer(rig, gateway).call("replicate", {}, dict, 1.0)
         assert (gap.value.fields["held_seq"], gap.value.fields["offered_previous"]) == (3, 5)
         gateway.error = NotActive("ask b", active=None)
         with pytest.raises(NotActive):
-            await peer(rig, gateway).call("rows", {}, 1.0)
+            await peer(rig, gateway).call("rows", {}, dict, 1.0)
         with pytest.raises(PeerError, match="nobody listens") as refused:
-            await peer(rig, None).call("rows", {}, 1.0)
+            await peer(rig, None).call("rows", {}, dict, 1.0)
         assert refused.value.fields == {"sent": False}
 
     rig.run(main(), rig.caller)
@@ -240,7 +240,7 @@ def test_an_unexpected_error_of_a_gateway_is_a_finding(rig: Rig) -> None:
 
     async def main() -> None:
         with pytest.raises(TwinlogError):
-            await peer(rig, gateway).call("status", {}, 1.0)
+            await peer(rig, gateway).call("status", {}, dict, 1.0)
 
     rig.loop.run(main(), steps_max=1000)
     assert rig.loop.errors == [gateway.error]
@@ -252,7 +252,7 @@ def test_a_gateway_that_is_killed_while_it_serves_never_answers(rig: Rig, told: 
     gateway.gate.clear()
 
     async def main() -> None:
-        calling = rig.caller.spawn(peer(rig, gateway).call("status", {}, 30.0))
+        calling = rig.caller.spawn(peer(rig, gateway).call("status", {}, dict, 30.0))
         await asyncio.sleep(1)
         assert gateway.seen
         rig.loop.kill(gateway.process)
@@ -271,7 +271,7 @@ def test_a_paused_gateway_answers_when_it_goes_on(rig: Rig) -> None:
 
     async def main() -> None:
         rig.loop.pause(gateway.process)
-        calling = rig.caller.spawn(peer(rig, gateway).call("status", {}, 30.0))
+        calling = rig.caller.spawn(peer(rig, gateway).call("status", {}, dict, 30.0))
         await asyncio.sleep(10)
         assert gateway.seen == []
         rig.loop.go_on(gateway.process)
