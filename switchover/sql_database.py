@@ -67,11 +67,12 @@ class Database:
             given_up = True
 
     async def close(self) -> None:
-        """Ends the connection and the thread; a database that hangs is left to itself after the deadline."""
+        """Ends the connection and the thread; where a database hangs, both end when it answers, and nobody waits for that."""
+        disposed = self._worker.submit(self._engine.dispose)
         try:
             async with asyncio.timeout(self._deadline_s):
-                await self._worker.submit(self._engine.dispose)
                 await self._worker.close()
+                await disposed
         except TimeoutError:
             return
 

@@ -67,15 +67,18 @@ class QueuedWriter:
             self._failure = DfsError(f"cannot close {self.path}: no answer within {self._deadline_s} s", path=self.path)
             raise self._failure from error
         finally:
-            with suppress(TimeoutError):  # the thread hangs, and keeps what it holds until it is answered
+            self._put_release()
+            with suppress(TimeoutError):  # the thread hangs, keeps what it holds until it is answered, and ends then
                 async with asyncio.timeout(self._deadline_s):
-                    with suppress(DfsError):  # meant for the appends that were queued before
-                        await self._worker.put(_Order.RELEASE)
                     await self._worker.close()
 
     def give_up(self, error: DfsError) -> None:
         """Fail what is queued and all that follows; what is held is given back when the thread comes to it."""
         self._failure = self._unsaid = self._failure or error
+        self._put_release()
+
+    def _put_release(self) -> None:
+        """Its error is meant for the appends that were queued before."""
         self._worker.put(_Order.RELEASE).add_done_callback(lambda done: done.exception())
 
     # ---- on the thread, for the derived class

@@ -233,8 +233,7 @@ class HdfsDfs:
             await self._login.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.deadline_s):
-                await self._looker.close()
-                await self._crew.close()
+                await asyncio.gather(self._looker.close(), self._crew.close())  # one that hangs keeps no other one
 
     # ---- on a thread of the crew
     def _fs(self) -> Any:
