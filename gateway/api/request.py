@@ -57,15 +57,20 @@ class Head:
     content_length: int | None = None
     host: bytes | None = None  # empty where it is sent twice
     is_of_page: bool = False  # a browser names the page's origin
+    is_coded: bool = False  # sent with a Transfer-Encoding
+    twice: str = ""  # a header that has one value and is sent twice
     number_versions: bool = False  # ?versions=number
     int64_text: bool = False  # ?int64=string
 
 
 def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Reads the headers, whose names are in lower case. The last of repeated ones counts; Accept and conditions are joined."""
+    """Reads the headers, whose names are in lower case. Of repeated ones, Accept, encodings and conditions are joined; one that
+    has a single value is named by `twice`."""
     head = Head(method, path)
     for name, value in headers:
         if name == b"content-type":
+            if head.content_type:
+                head.twice = "Content-Type"
             head.content_type = value.decode("latin-1").partition(";")[0].strip().lower()
         elif name == b"content-length":
             head.content_length = int(value)
@@ -79,13 +84,19 @@ def read_head(method: str, path: bytes, headers: Iterable[tuple[bytes, bytes]]) 
             head.accept_encoding = _joined(head.accept_encoding or None, value)
         elif name == b"content-encoding":
             head.content_encoding = _joined(head.content_encoding or None, value)
+        elif name == b"transfer-encoding":
+            head.is_coded = True
         elif name == b"idempotency-key":
+            if head.idempotency_key is not None:
+                head.twice = "Idempotency-Key"
             head.idempotency_key = value.decode("latin-1")
         elif name == b"if-match":
             head.if_match = _joined(head.if_match, value)
         elif name == b"if-none-match":
             head.if_none_match = _joined(head.if_none_match, value)
         elif name == b"twinlog-deadline-s":
+            if head.deadline is not None:
+                head.twice = "Twinlog-Deadline-S"
             head.deadline = value.decode("latin-1")
     return head
 

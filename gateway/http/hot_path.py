@@ -67,7 +67,8 @@ class HotProtocol(DoorProtocol):
                 parts = url[_PREFIX_LENGTH:].split(b"/")
                 if len(parts) == 3 and parts[1] == b"rows" and parts[0]:
                     head = read_head(method.decode(), url, self.headers)
-                    if not head.is_of_page and self._is_hot_body(head) and self.origins.knows(head.host):
+                    is_odd = head.is_of_page or head.is_coded or head.twice
+                    if not is_odd and self._is_hot_body(head) and self.origins.knows(head.host):
                         self._begin_hot(head, parts[0], parts[2])
                         return
         super().on_headers_complete()

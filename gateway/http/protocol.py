@@ -194,7 +194,14 @@ class DoorProtocol(HttpToolsProtocol):
             return
         if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
             self.url = b"/*"  # asks about the site as a whole, and is no path
-        self._body_left = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+        self._body_left = 0
+        for name, value in self.headers:
+            if name == b"content-length":
+                self._body_left = int(value)
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                self._in_head = True
+                self._refuse(plain_problem(501, "of transfer encodings, chunked alone is taken: say gzip as Content-Encoding"))
+                raise ValueError("a transfer encoding that is not known")
         super().on_headers_complete()
 
     def _head_complete(self) -> bool:

@@ -16,6 +16,7 @@ from gateway.api.content_coding import content_coding
 from gateway.api.problems import Answer
 from gateway.api.request import JSON, MSGPACK, Head, expect_type, read_body, read_head
 from storage.rows.schema import NAME
+from twinlog.errors import InvalidInput
 
 T = TypeVar("T")
 SCHEMA = {"Twinlog-Schema": "the name of the schema that the answer was made with: equal for equal columns only"}
@@ -42,8 +43,11 @@ def json_answer(document: msgspec.Struct, status: int = 200, *headers: tuple[byt
 
 
 def head_of(request: Request, versions: str = "string", int64: str = "number") -> Head:
-    """Returns the head. `versions`, `int64`: the parameters that say how the answer shows versions and int64 columns."""
+    """Returns the head. `versions`, `int64`: the parameters that say how the answer shows versions and int64 columns. Raises
+    InvalidInput."""
     head = read_head(request.method, request.scope["raw_path"], request.scope["headers"])
+    if head.twice:
+        raise InvalidInput(f"{head.twice} is there twice: send it once")
     head.number_versions, head.int64_text = versions == "number", int64 == "string"
     return head
 

@@ -73,6 +73,36 @@ async def test_a_chunked_body_on_the_hot_path(served: DoorClient) -> None:
     assert (await served.get("UA,1"))["row"]["note"] == "xy"
 
 
+@pytest.mark.parametrize("query", ["", "?versions=number"], ids=["hot", "plain"])
+@pytest.mark.parametrize(("name", "first", "second"), [
+    ("Content-Type", "application/json", "application/x-msgpack"), ("Idempotency-Key", "k1", "k2"),
+    ("Twinlog-Deadline-S", "1", "1"),
+])
+async def test_a_header_with_one_value_is_sent_once(
+    served: DoorClient, query: str, name: str, first: str, second: str
+) -> None:
+    """Before, the last one counted, and another one before it was for whoever stands between."""
+    head = f"PUT {ROWS}/UA,9{query} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{name}: {first}\r\n{name}: {second}\r\n"
+    if name != "Content-Type":
+        head += "content-type: application/json\r\n"
+    answer = (await served.raw(f"{head}content-length: 2\r\n\r\n{{}}".encode())).decode()
+    assert answer.startswith("HTTP/1.1 422")
+    assert f"{name} is there twice: send it once" in answer
+    assert (await served.http.get(f"{ROWS}/UA,9")).status_code == 404
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "gzip,chunked", "identity, chunked", "chunked, chunked"])
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+async def test_a_transfer_encoding_that_is_not_known_is_not_read_as_another_one(
+    served: DoorClient, method: str, coding: str
+) -> None:
+    head = f"{method} {ROWS}/UA,1 {HEAD}transfer-encoding: {coding}\r\n\r\n".encode()
+    answer = (await served.raw(head + b"2\r\n{}\r\n0\r\n\r\n")).decode()
+    assert answer.startswith(("HTTP/1.1 501", "HTTP/1.1 400"))
+    assert answer.count("HTTP/1.1") == 1
+    assert (await served.http.get(f"{ROWS}/UA,1")).status_code == 404
+
+
 async def test_expect_continue(served: DoorClient) -> None:
     answer = await served.raw(_put("UA,1", more="expect: 100-continue\r\nconnection: close\r\n"))
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
