@@ -136,10 +136,28 @@ async def test_a_fault_names_its_mutation(plain: DoorClient) -> None:
         ({"op": "delete", "key": {**UA1, "note": "x"}}, {"column": "note"}),
         ({"op": "delete", "row": UA1}, {}),
         ({"op": "upsert", "row": UA1, "key": UA1}, {}),
+        ({"op": "upsert"}, {}),
+        ({"op": "upsert", "row": None}, {}),
     ):
         answer = await plain.http.post(MUTATE, json={"mutations": [_mutations()[0], broken]})
         problem(answer, 422, "invalid-input", mutation=1, outcome="not_applied", **members)
     assert plain.service.deadlines_s == []
+
+
+@pytest.mark.parametrize("mutation", [{"op": "upsert", "row": None}, {"op": "insert"}, {"op": "delete", "key": None}])
+async def test_a_member_that_is_null_is_one_that_is_left_out(plain: DoorClient, mutation: dict[str, Any]) -> None:
+    for encode, kind in ((msgspec.json.encode, "application/json"), (msgspec.msgpack.encode, "application/x-msgpack")):
+        answer = await _send(plain, encode({"mutations": [mutation]}), kind)
+        assert f'{mutation["op"]} takes "' in problem(answer, 422, "invalid-input", mutation=0)["detail"]
+
+
+async def test_a_row_of_a_batch_is_no_longer_than_a_row_alone(plain: DoorClient) -> None:
+    longest = plain.app.context.http.row_body_bytes_max
+    for spaces, status in ((longest - 100, 200), (longest, 413)):
+        row = b'{"carrier":"UA","flight":1' + b" " * spaces + b"}"
+        answer = await _send(plain, b'{"mutations":[{"op":"upsert","row":' + row + b"}]}", "application/json")
+        assert answer.status_code == status, answer.text
+    problem(answer, 413, "too-large", mutation=0, body_bytes_max=longest)
 
 
 async def test_a_key_that_is_inserted_twice_is_named(plain: DoorClient) -> None:
