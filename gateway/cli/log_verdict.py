@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from storage.log.chain import gaps, misplaced
 from storage.log.frame import Frame
-from storage.log.segment import SegmentScan, aligned
+from storage.log.segment import SegmentScan, aligned, check_pair, commonest
 from storage.log.wal_found import FoundWal
 from twinlog.errors import DamagedLog, LogError, LogGap
 
@@ -63,14 +63,15 @@ def verdict_on(wal: Sequence[ScannedFile], remotes: Sequence[Sequence[ScannedFil
     for log in (wal, *remotes):
         faults += _times_back(log)
     found = LogVerdict([*faults, *_contradictions(files)])
-    _judge_wal(wal, found, whole=wal_is_whole and not found.faults)
+    pair = commonest(file.scan.header.pair for file in files if file.scan.header is not None)
+    _judge_wal(wal, found, pair, whole=wal_is_whole and not found.faults)
     for remote in remotes:
-        _judge_remote(remote, [frame for file in wal for frame in file.scan.frames], found)
+        _judge_remote(remote, pair, [frame for file in wal for frame in file.scan.frames], found)
     return found
 
 
-def _judge_wal(wal: Sequence[ScannedFile], found: LogVerdict, *, whole: bool) -> None:
-    log = FoundWal(file.path.rpartition("/")[2] for file in wal)
+def _judge_wal(wal: Sequence[ScannedFile], found: LogVerdict, pair: str, *, whole: bool) -> None:
+    log = FoundWal((file.path.rpartition("/")[2] for file in wal), pair)
     for file in wal:
         try:
             kept = log.add(file.path, file.scan, file.size_bytes)
@@ -97,7 +98,7 @@ def _torn(file: ScannedFile) -> LogRemark:
     return LogRemark(file.path, file.scan.end, "torn tail; the next start cuts it")
 
 
-def _judge_remote(remote: Sequence[ScannedFile], wal: Sequence[Frame], found: LogVerdict) -> None:
+def _judge_remote(remote: Sequence[ScannedFile], pair: str, wal: Sequence[Frame], found: LogVerdict) -> None:
     """Gaps that the WAL does not close."""
     frames = [frame for file in remote for frame in file.scan.frames]
     behind: dict[tuple[int, int], Frame] = {}
@@ -110,6 +111,11 @@ def _judge_remote(remote: Sequence[ScannedFile], wal: Sequence[Frame], found: Lo
         if file.scan.torn:
             found.remarks.append(_torn(file))
         header = file.scan.header
+        if header is not None:
+            try:
+                check_pair(header, pair, file.path)
+            except DamagedLog as error:
+                found.faults.append(error)
         own = [each for each in file.placed() if header is not None and each[1].epoch == header.epoch]
         for (_, last), (offset, frame) in pairwise(own):
             if frame.position in behind and frame.previous > last.last_seq:

@@ -10,9 +10,17 @@ from contextlib import suppress
 
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
-from remote_log.layout import RemoteLayout, SegmentName
+from remote_log.layout import EPOCH_MAX, RemoteLayout, SegmentName
 from storage.log.frame import Frame, parse_frame
-from storage.log.segment import HEADER_BYTES, SegmentScan, check_order, frames_before_damage, parse_header, scan_segment
+from storage.log.segment import (
+    HEADER_BYTES,
+    SegmentScan,
+    check_order,
+    check_pair,
+    frames_before_damage,
+    parse_header,
+    scan_segment,
+)
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, DfsNotFound, LeaseNotRecovered
 
 Progress = Callable[[int, int], None]  # segments done, of how many
@@ -38,23 +46,24 @@ async def segments_of(dfs: Dfs, layout: RemoteLayout, epoch: int) -> list[str]:
 
 async def read_frames(
     dfs: Dfs, layout: RemoteLayout, below_epoch: int, damaged: list[DamagedLog] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, *, pair: str = "",
 ) -> list[Frame]:
     """All frames of all lower epochs in the order of (epoch, sequence), each once; the caller follows the chain.
 
     Raises DamagedLog with the DFS path; LeaseNotRecovered for a segment that is open: fence (again) first. With `damaged`, for
-    whoever can do without: of a damaged segment what stands before the damage, and the error goes there.
+    whoever can do without: of a damaged segment what stands before the damage, and the error goes there. A segment of
+    another pair than `pair` is damage as a whole; "": not known.
     """
     frames: dict[bytes, Frame] = {}
     paths = await segments_below(dfs, layout, below_epoch)
     for number, path in enumerate(paths, 1):
         try:
-            found = await read_segment(dfs, layout, path)
+            found = await read_segment(dfs, layout, path, pair)
         except DamagedLog as error:
             if damaged is None:
                 raise
             damaged.append(error)
-            found = frames_before_damage(await dfs.read(path), path)
+            found = frames_before_damage(await dfs.read(path), path, pair)
         for frame in found:
             frames[frame.data] = frame
         if progress is not None:
@@ -62,7 +71,7 @@ async def read_frames(
     return sorted(frames.values(), key=lambda frame: frame.position)
 
 
-async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Frame]:
+async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str, pair: str = "") -> Sequence[Frame]:
     """The frames of one closed segment; none when it was trimmed meanwhile."""
     try:
         if not await dfs.is_closed(path):
@@ -70,14 +79,14 @@ async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str) -> Sequence[Fr
         data = await dfs.read(path)
     except DfsNotFound:
         return ()
-    scan = scan_remote(data, layout, path, path)
+    scan = scan_remote(data, layout, path, path, pair)
     check_order(scan, path)
     return scan.frames
 
 
-def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str) -> SegmentScan:
-    """Returns what stands in one segment. `shown`: its path for messages. Raises DamagedLog, also for one of another epoch or
-    log."""
+def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str, pair: str = "") -> SegmentScan:
+    """Returns what stands in one segment. `shown`: its path for messages. Raises DamagedLog, also for one of another epoch,
+    log or pair ("": not known)."""
     scan = scan_segment(data, shown)
     name = layout.parse(path)
     if scan.header is not None and isinstance(name, SegmentName) and (
@@ -85,6 +94,8 @@ def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str) -> Seg
     ):
         raise DamagedLog(f"{shown} has a header of epoch {scan.header.epoch} of log {scan.header.log}:"
                          " it was put into the wrong folder", file=shown, offset=0)
+    if scan.header is not None:
+        check_pair(scan.header, pair, shown)
     return scan
 
 
@@ -100,6 +111,14 @@ async def missing_from(dfs: Dfs, layout: RemoteLayout, epoch: int) -> str | None
             if parse_header(await dfs.read(path, 0, HEADER_BYTES)).epoch == epoch:
                 return None
     return f"every segment below {layout.epoch_folder(epoch)}"
+
+
+async def newest_pair(dfs: Dfs, layout: RemoteLayout) -> str:
+    """Returns the pair that the newest segment with a header names; "": there is none."""
+    for path in reversed(await segments_below(dfs, layout, EPOCH_MAX + 1)):
+        with suppress(BrokenHeader, DfsNotFound):
+            return parse_header(await dfs.read(path, 0, HEADER_BYTES)).pair
+    return ""
 
 
 async def begins_after(dfs: Dfs, layout: RemoteLayout, epoch: int) -> int | None:

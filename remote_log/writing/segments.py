@@ -68,14 +68,15 @@ class RemoteSegments:
 
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, wal_name: Callable[[], str],
-        recovery_deadline_s: float, numbers: Iterator[int],
+        recovery_deadline_s: float, numbers: Iterator[int], pair: str,
     ) -> None:
-        """`numbers`: for the names of segments, and never one twice in an epoch, whoever the writer: a DFS that went back may
-        have a file of before, which must not be taken for another one."""
+        """`pair`: for the headers. `numbers`: for the names of segments, and never one twice in an epoch, whoever the writer: a
+        DFS that went back may have a file of before, which must not be taken for another one."""
         self.known: list[RemoteSegment] = []
         self._dfs, self._layout, self._epoch, self._clock = dfs, layout, epoch, clock
         self._wal_name, self._recovery_deadline_s = wal_name, recovery_deadline_s
         self._numbers, self._number = numbers, next(numbers)
+        self._pair = pair
         self._releasing: set[asyncio.Task[None]] = set()
         self._unchecked: RemoteSegment | None = None
         self._uncertain: set[str] = set()  # paths whose creation failed, or seemed to
@@ -131,7 +132,7 @@ class RemoteSegments:
 
     def header(self, segment: RemoteSegment, first_seq: int) -> bytes:
         """Returns what must be durable in the segment before its first frame, with the sequence `first_seq`, is sent."""
-        data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT))
+        data = encode_header(SegmentHeader(self._layout.log, self._epoch, first_seq, segment.wal_name, ALIGNMENT, self._pair))
         segment.first_seq, segment.last_seq, segment.bytes = first_seq, first_seq - 1, len(data)
         return data
 

@@ -86,14 +86,14 @@ class RemoteWriter:
     def __init__(
         self, dfs: Dfs, layout: RemoteLayout, epoch: int, clock: Clock, settings: RemoteWriterSettings, *,
         on_synced: Callable[[int, float], None], on_ended: Callable[[TwinlogError], None], wal_name: Callable[[], str],
-        numbers: Iterator[int] | None = None,
+        numbers: Iterator[int] | None = None, pair: str = "",
     ) -> None:
-        """`numbers`: of its segments, shared by all writers of one epoch; None: it is the only one."""
+        """`numbers`: of its segments, shared by all writers of one epoch; None: it is the only one. `pair`: for the headers."""
         self.trouble: TwinlogError | None = None
         self._clock, self._settings = clock, settings
         self._on_synced, self._on_ended = on_synced, on_ended
         deadline_s = settings.lease_recovery_deadline_s
-        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, deadline_s, numbers or count())
+        self._segments = RemoteSegments(dfs, layout, epoch, clock, wal_name, deadline_s, numbers or count(), pair)
         self._segment: RemoteSegment | None = None
         self._next: RemoteSegment | None = None
         self._opening_next: asyncio.Task[None] | None = None

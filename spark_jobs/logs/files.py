@@ -9,14 +9,15 @@ in the order in which they were made; what is no segment is left alone; a wrong 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from remote_log.layout import RemoteLayout
-from storage.log.segment import parse_remote_name, parse_wal_name
+from storage.log.segment import HEADER_BYTES, commonest, pairs_named, parse_remote_name, parse_wal_name
 from twinlog.errors import ConfigError, DfsError, InvalidInput, NotFound, reason, words
 
 PATH, WEBHDFS, USER = "path", "webhdfs", "user"  # options of the read
@@ -25,6 +26,7 @@ WEB_PORT = 9870  # of a NameNode, where Hadoop has it when nobody says otherwise
 TIMEOUT_S = 30.0
 READ_BYTES = 1 << 20
 _HINTS_MAX = 20  # folders below a wrong one that are looked into
+_HEADS_MAX = 32  # headers that are read to learn whose log it is
 
 
 class Entry(NamedTuple):
@@ -65,13 +67,15 @@ class LogFolder:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file. `name`: below the log's folder. `ordinal`: its number in the listing, from 0. `epoch`: by its name."""
+    """One file. `name`: below the log's folder. `ordinal`: its number in the listing, from 0. `epoch`: by its name. `pair`: the
+    one that most segments of the log name; "": not looked at."""
 
     name: str
     ordinal: int
     epoch: int
     wal: str
     length: int
+    pair: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,16 @@ def whole_log(place: LogFolder) -> Log:
     if not log.segments:
         what = "is empty" if not log.kind else "is a remote log without any segment"
         raise NotFound(f"{place.path} (option {PATH}) {what}: there is nothing to read")
-    return log
+    pair = commonest(pairs_named(_heads(log)))
+    return replace(log, segments=tuple(replace(segment, pair=pair) for segment in log.segments))
+
+
+def _heads(log: Log) -> Iterator[bytes]:
+    """The headers of some segments, evenly over the log; what cannot be read is the audit's to say."""
+    store, step = log.place.store(), -(-len(log.segments) // _HEADS_MAX)
+    for segment in log.segments[::step]:
+        with suppress(OSError, DfsError):
+            yield store.read(f"{log.place.folder.rstrip('/')}/{segment.name}", 0, HEADER_BYTES)
 
 
 def _wal_segments(names: Sequence[str], lengths: Mapping[str, int]) -> tuple[Segment, ...]:

@@ -166,6 +166,9 @@ def _check(data: bytes, header: SegmentHeader, segment: Segment, found: Walk) ->
     if (header.wal, header.epoch) != (segment.wal, segment.epoch):
         said = f"its header says that it is of WAL segment {header.wal}, epoch {header.epoch}: it was renamed or put elsewhere"
         found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))
+    if segment.pair and header.pair != segment.pair:
+        said = f"its header names pair {header.pair or 'none'}, and this log is of pair {segment.pair}: it is another pair's"
+        found.marks.append(Mark(MISPLACED, 0, HEADER_BYTES, header.epoch, detail=said))
     frames = found.frames
     strange = (frames["log"] != header.log) | (frames["epoch"] > header.epoch) | (frames["seq"] < header.first_seq)
     for place in np.flatnonzero(strange).tolist():

@@ -3,7 +3,8 @@
 A segment is a 64-byte header and then frames. A local one has them back to back, and is preallocated with zeros behind them.
 Remote segments have the WAL segment's name as prefix, `<epoch>-<index>` and `<epoch>-<index>.<n>`, and each of their frames
 begins at a multiple of REMOTE_ALIGNMENT, with zeros (padding) between.
-Header, little endian: magic 4s | version B | log2 of the alignment B | log H | epoch Q | first_seq Q | WAL name 36s | crc32c I
+Header, little endian: magic 4s | version B | log2 of the alignment B | log H | epoch Q | first_seq Q | WAL name 28s | pair 8s |
+crc32c I. The pair is the identity that the register gave it: two pairs of one name differ by it.
 
 What always holds: a header is synced before the first frame is written; frames lie in the order they were made in; a frame's
 padding goes out in one append with it, so that no append writes into the 512 bytes in which an acknowledged frame ends;
@@ -20,7 +21,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import crc32c
@@ -31,14 +34,15 @@ from storage.log.frame import Flags, Frame, parse_frame
 from twinlog.errors import BrokenFrame, BrokenHeader, DamagedLog, LogError
 
 MAGIC = b"TLS1"
-VERSION = 1
+VERSION = 2
 REMOTE_ALIGNMENT = 512  # HDFS's checksum chunk: a DataNode that dies in mid append loses all that stands in the last one
 _ALIGNMENT_BITS_MAX = 16
-_HEADER = struct.Struct("<4sBBHQQ36sI")
+_HEADER = struct.Struct("<4sBBHQQ28s8sI")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
 _WAL_NAME = re.compile(r"(\d{12})-(\d{8})")
 _REMOTE_NAME = re.compile(r"(\d{12}-\d{8})\.(\d{6})")
+_NO_PAIR = bytes(8)
 _ZEROS = bytes(1 << 16)
 _REMEDY = "restore the file from a copy, or rejoin this site from the other one"
 
@@ -68,13 +72,14 @@ def parse_remote_name(name: str) -> tuple[str, int] | None:
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
     """`first_seq`: no frame in this file is below it (the next one expected when the file was made). `alignment`: a power of
-    two, in bytes; each frame begins at a multiple of it."""
+    two, in bytes; each frame begins at a multiple of it. `pair`: the identity of the pair whose log this is, 16 digits hex."""
 
     log: int
     epoch: int
     first_seq: int
     wal: str
     alignment: int = 1
+    pair: str = ""
 
     @property
     def begin(self) -> int:
@@ -102,7 +107,8 @@ def aligned(offset: int, alignment: int) -> int:
 def encode_header(header: SegmentHeader) -> bytes:
     """64 bytes, CRC at their end, and zeros up to the place of the first frame."""
     bits, wal = header.alignment.bit_length() - 1, header.wal.encode("ascii")
-    bare = _HEADER.pack(MAGIC, VERSION, bits, header.log, header.epoch, header.first_seq, wal, 0)
+    pair = bytes.fromhex(header.pair)
+    bare = _HEADER.pack(MAGIC, VERSION, bits, header.log, header.epoch, header.first_seq, wal, pair, 0)
     whole = bare[:_CRC_OFFSET] + crc32c.crc32c(bare[:_CRC_OFFSET]).to_bytes(4, "little")
     return whole.ljust(header.begin, b"\0")
 
@@ -117,14 +123,15 @@ def parse_header(data: bytes) -> SegmentHeader:
     format of another release."""
     if len(data) < HEADER_BYTES:
         raise BrokenHeader("the file ends inside its segment header", offset=0)
-    magic, version, bits, log, epoch, first_seq, wal, crc = _HEADER.unpack_from(data)
+    magic, version, bits, log, epoch, first_seq, wal, pair, crc = _HEADER.unpack_from(data)
     if magic != MAGIC or crc32c.crc32c(data[:_CRC_OFFSET]) != crc:
         raise BrokenHeader("no sound segment header begins here", offset=0)
     if version != VERSION:
         raise LogError(f"segment format version {version} is not known to this release (it knows {VERSION})")
     if bits > _ALIGNMENT_BITS_MAX:
         raise LogError(f"segment alignment 2^{bits} is not known to this release (it knows 2^{_ALIGNMENT_BITS_MAX} at most)")
-    header = SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"), 1 << bits)
+    whose = pair.hex() if pair != _NO_PAIR else ""
+    header = SegmentHeader(log, epoch, first_seq, wal.rstrip(b"\0").decode("ascii"), 1 << bits, whose)
     if data[HEADER_BYTES : header.begin].strip(b"\0"):
         raise BrokenHeader("something other than zeros stands between the segment header and the first frame", offset=0)
     return header
@@ -165,6 +172,30 @@ def scan_segment(data: bytes, file_name: str, after_seq: int = 0) -> SegmentScan
     return SegmentScan(header, frames, end, torn=True)
 
 
+def check_pair(header: SegmentHeader, pair: str, file_name: str) -> None:
+    """Raises DamagedLog for a segment of another pair than `pair`; "": not known, and nothing is said. Its frames may be sound
+    and may link, so nothing else shows it."""
+    if pair and header.pair != pair:
+        raise DamagedLog(
+            f"{file_name}: the segment is of another pair: its header names {header.pair or 'none'}, and this log is of {pair};"
+            f" it was put here by mistake, or this is the wrong disk or DFS: {_REMEDY}",
+            file=file_name, offset=0,
+        )
+
+
+def commonest(pairs: Iterable[str]) -> str:
+    """Returns the pair that most segments name, whose log this is then; "": there are none."""
+    named = Counter(pairs)
+    return max(named, key=lambda pair: named[pair], default="")
+
+
+def pairs_named(heads: Iterable[bytes]) -> Iterator[str]:
+    """The pairs that the headers at the beginnings of segments name, as far as they can be read."""
+    for head in heads:
+        with suppress(LogError):
+            yield parse_header(head[:HEADER_BYTES]).pair
+
+
 def check_order(scan: SegmentScan, file_name: str) -> None:
     """Raises DamagedLog at a frame that stands behind one of the same or a higher (epoch, sequence), where no writer puts it: a
     reader along the file would miss a frame, or come to a gap."""
@@ -190,13 +221,14 @@ def seq_of(offset: int, last_seq: int, header: SegmentHeader) -> int:
     return last_seq if is_padding(offset, header) else last_seq + 1
 
 
-def frames_before_damage(data: bytes, file_name: str) -> list[Frame]:
-    """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none."""
+def frames_before_damage(data: bytes, file_name: str, pair: str = "") -> list[Frame]:
+    """The whole frames of a file that `scan_segment` finds damaged, up to the first place that holds none. None when it is of
+    another pair than `pair`."""
     try:
         header = parse_header(data)
     except BrokenHeader:
         return []
-    return _read_frames(data, file_name, header)[0]
+    return [] if pair and header.pair != pair else _read_frames(data, file_name, header)[0]
 
 
 def attests(frame: Frame, header: SegmentHeader, *, remote: bool) -> bool:

@@ -48,7 +48,10 @@ class WalSegmentInfo:
 
 
 class Wal:
-    def __init__(self, files: Files, folder: str, settings: WalSettings, segments: list[WalSegment], next_index: int) -> None:
+    def __init__(
+        self, files: Files, folder: str, settings: WalSettings, segments: list[WalSegment], next_index: int, pair: str
+    ) -> None:
+        self.pair = pair  # the identity in its segments; "": it holds none
         self._files, self._folder, self._settings = files, folder, settings
         self._segments = segments  # in order; the open one is the last
         self._next_index = next_index
@@ -69,14 +72,17 @@ class Wal:
     @classmethod
     async def open(cls, files: Files, folder: str = "wal", settings: WalSettings = DEFAULTS) -> Wal:
         """Recover what is there: check every segment, cut the torn tail. Raises DamagedLog."""
-        segments, next_index = await recover(files, folder)
-        return cls(files, folder, settings, segments, next_index)
+        segments, next_index, pair = await recover(files, folder)
+        return cls(files, folder, settings, segments, next_index, pair)
 
     # ---- writing
 
-    async def start(self, epoch: int, next_seq: int) -> None:
-        """Open a segment for `epoch`; no frame appended to it may be below `next_seq`. Earlier segments stay."""
-        self._epoch = epoch
+    async def start(self, epoch: int, next_seq: int, pair: str = "") -> None:
+        """Open a segment for `epoch` of `pair`; no frame appended to it may be below `next_seq`. Earlier segments stay, of the
+        same pair."""
+        if self._segments and self.pair != pair:
+            raise InvariantBroken(f"wal: a log of pair {self.pair!r} is continued as one of pair {pair!r}")
+        self._epoch, self.pair = epoch, pair
         await self.roll(next_seq)
 
     async def roll(self, next_seq: int) -> None:
@@ -120,7 +126,7 @@ class Wal:
         async with self._changing:
             await self._seal()
             await self._take_spare(keep=False)
-            self._segments, _ = await recover(self._files, self._folder)
+            self._segments, _, self.pair = await recover(self._files, self._folder)
             known = held(self._segments)
             self._last_seq = known[1] if known else 0
             self._tail.clear()
@@ -195,6 +201,7 @@ class Wal:
                 await self._delete(segment)
             self._tail.clear()
             self._last_seq = 0
+            self.pair = ""
 
     async def close(self) -> None:
         """After everything outstanding has ended. The files stay."""
@@ -288,7 +295,8 @@ class Wal:
         epoch, name = self._epoch, wal_name(self._epoch, self._next_index)
         self._next_index += 1
         path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
-        file = await self._files.create_log(path, encode_header(SegmentHeader(0, epoch, next_seq, name)), size_bytes)
+        header = SegmentHeader(0, epoch, next_seq, name, pair=self.pair)
+        file = await self._files.create_log(path, encode_header(header), size_bytes)
         return WalSegment(path, epoch, next_seq, size_bytes, file)
 
     async def _delete(self, segment: WalSegment) -> int:

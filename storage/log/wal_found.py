@@ -1,9 +1,9 @@
 """Judges the files of a local log: `recover` acts on this judgement, and `log verify` shows it.
 
 What always holds: the last file may have been torn before anything was in it, any file may have a torn tail, and frames that
-were never durable in order may be missing at the end. The frames of one file ascend by (epoch, sequence). Anything else that
-is wrong is a DamagedLog that names file and offset. A hole before an epoch in which this site was active again is nothing
-wrong (storage/log/links.py).
+were never durable in order may be missing at the end. All files are of one pair, and the frames of one file ascend by (epoch,
+sequence). Anything else that is wrong is a DamagedLog that names file and offset. A hole before an epoch in which this site was
+active again is nothing wrong (storage/log/links.py).
 This module is pure.
 """
 
@@ -11,20 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from storage.log.segment import SegmentHeader, SegmentScan, check_order, parse_wal_name
+from storage.log.segment import SegmentHeader, SegmentScan, check_order, check_pair, parse_wal_name
 from storage.log.wal_segments import TornAt, WalSegment, find_tear
 from twinlog.errors import DamagedLog
 
 
 class FoundWal:
-    """`names`: the segments' names in order, to be added in this order. `torn`: where torn tails begin."""
+    """`names`: the segments' names in order, to be added in this order. `torn`: where torn tails begin. `pair`: whose log this
+    is; "": its first segment says."""
 
-    def __init__(self, listed: Iterable[str]) -> None:
+    def __init__(self, listed: Iterable[str], pair: str = "") -> None:
         parsed = {name: found for name in listed if (found := parse_wal_name(name)) is not None}
         self.names = sorted(parsed, key=lambda name: parsed[name])
         self.segments: list[WalSegment] = []
         self.torn: dict[WalSegment, int] = {}
         self.last_seq = 0
+        self.pair = pair
 
     def add(self, path: str, scan: SegmentScan, size_bytes: int) -> bool:
         """Returns False for a file that was torn before anything was in it. Raises DamagedLog."""
@@ -32,6 +34,8 @@ class FoundWal:
         if scan.header is None and name == self.names[-1]:
             return False
         header = _checked(scan.header, path)
+        check_pair(header, self.pair, path)
+        self.pair = self.pair or header.pair
         segment = WalSegment(path, header.epoch, header.first_seq, size_bytes)
         check_order(scan, path)
         for frame in scan.frames:

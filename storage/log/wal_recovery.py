@@ -9,22 +9,25 @@ one holds the last frame. Names that are no segment's are left alone. Source: pr
 from __future__ import annotations
 
 from storage.disk.port import Files
-from storage.log.segment import parse_wal_name, scan_segment
+from storage.log.segment import HEADER_BYTES, commonest, pairs_named, parse_wal_name, scan_segment
 from storage.log.wal_found import FoundWal
 from storage.log.wal_segments import TornAt, WalSegment
 
 
-async def recover(files: Files, folder: str) -> tuple[list[WalSegment], int]:
-    """The segments in order, and the index of the next one. Raises DamagedLog."""
+async def recover(files: Files, folder: str) -> tuple[list[WalSegment], int, str]:
+    """The segments in order, the index of the next one, and the pair whose log this is. Raises DamagedLog."""
     listed = await files.list(folder)
-    found = FoundWal(listed)
+    names = FoundWal(listed).names
+    heads = [await files.read(f"{folder}/{name}", 0, HEADER_BYTES) for name in names]
+    found = FoundWal(listed, commonest(pairs_named(heads)))
     for name in found.names:
         path = f"{folder}/{name}"
         data = await files.read(path)
         if not found.add(path, scan_segment(data, path, found.last_seq), len(data)):
             await files.delete(path)  # torn at birth
     await _cut(files, found.segments, found.torn, found.tear())
-    return found.segments, max((parsed[1] for name in listed if (parsed := parse_wal_name(name)) is not None), default=0) + 1
+    last_index = max((parsed[1] for name in listed if (parsed := parse_wal_name(name)) is not None), default=0)
+    return found.segments, last_index + 1, found.pair if found.segments else ""
 
 
 async def _cut(files: Files, segments: list[WalSegment], torn: dict[WalSegment, int], tear: TornAt | None) -> None:

@@ -45,9 +45,9 @@ from switchover.activation.opening import Opening
 from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
-from switchover.register.known_epochs import known_epochs, opened_here
+from switchover.register.known_epochs import known_epochs, known_pair, opened_here
 from switchover.register.lost_value import KnownEpochs
-from switchover.register.port import Mode, PairState, read_or_known, update
+from switchover.register.port import Mode, PairState, pair_begun_by, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
 from switchover.site_parts import SiteParts
 from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
@@ -94,6 +94,11 @@ class Activation:
         return RetryingDfs(dfs, self.parts.clock)
 
     @property
+    def _pair(self) -> str:
+        """The identity of the pair, which every segment of its logs names."""
+        return self._begun[0].pair if self._begun is not None else ""
+
+    @property
     def _needs_arbiter(self) -> bool:
         """A restart in an asynchronous mode continues without the peer's DFS; claims are made there at the resync."""
         return self._takes_over or self._mode_before == "sync"
@@ -131,6 +136,7 @@ class Activation:
             seen = await self._known_epochs()
             met += [seen.known, coordinator.met_epoch]
             self.unseen_dfs = seen.unseen
+        pair = coordinator.met_pair or await self._pair_here() or pair_begun_by(request.plan_id)
         leaves_room = self._anew or (self._takes_over and coordinator.unseen is not None)
 
         def begun(state: PairState | None) -> PairState:
@@ -139,10 +145,11 @@ class Activation:
                 state, request.plan_id, parts.site, request.kind, parts.clock.wall_ms(), supersede=request.supersede,
                 accept_data_loss=request.accept_data_loss, continues=request.continues, highest_claim=max(met),
                 epoch_step=UNSEEN_STEP if leaves_room else 1,
-                lost_epoch=max(met) if self._anew else 0,
+                lost_epoch=max(met) if self._anew else 0, pair=pair,
             )
 
         mode = self._mode_before
+        self._check_pair(self.before)
         try:  # an asynchronous active renews its lease meanwhile
             began = await (coordinator.force(begun) if by_command else update(coordinator, begun))
         except Refused:
@@ -165,6 +172,21 @@ class Activation:
             if self._takes_over or not self.request.supersede or self.before is None or self.before.home is not None:
                 raise
             return []
+
+    async def _pair_here(self) -> str:
+        """Returns the identity of the pair by this site's WAL, and where it begins anew by both remote logs; "": none there."""
+        own = self.parts
+        return own.wal.pair or (await known_pair((own.own_dfs, own.peer_dfs), own.layout) if self._anew else "")
+
+    def _check_pair(self, state: PairState | None) -> None:
+        """Raises DamagedLog when the WAL here is another pair's. Where a loss is accepted, it is left out."""
+        whose, site = self.parts.wal.pair, self.parts.site
+        if state is not None and state.pair and whose not in ("", state.pair) and not self.request.accept_data_loss:
+            raise DamagedLog(
+                f"the WAL of site {site} is of pair {whose}, and the register of pair {state.pair}: one of the two is another "
+                f"pair's; correct data_dir or coordinator.url, or let site {self.parts.peer} take over",
+                file="wal", offset=0,
+            )
 
     async def _known_epochs(self) -> KnownEpochs:
         own = self.parts
@@ -207,7 +229,8 @@ class Activation:
             return
         remote = await self._read_remote()
         await self.parts.wal.settle()
-        local = [frame for frame in await self.parts.wal.read_all() if frame.epoch < self.epoch]
+        frames = await self.parts.wal.read_all() if self.parts.wal.pair in ("", self._pair) else []
+        local = [frame for frame in frames if frame.epoch < self.epoch]
         if self._takes_over:
             await self._check_remote_log_is_there(remote, local)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])
@@ -250,7 +273,7 @@ class Activation:
         self.progress.begin("segments read")
         dfs, layout = self._retrying(self._arbiter), self.parts.layout
         try:
-            frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach)
+            frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach, pair=self._pair)
         except DamagedLog as error:
             peer = self.parts.peer
             error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
@@ -267,7 +290,7 @@ class Activation:
         parts = self.parts
         try:
             await fence(parts.peer_dfs, parts.layout, self.epoch, parts.clock, self.settings.fence_deadline_s)
-            return await read_frames(self._retrying(parts.peer_dfs), parts.layout, self.epoch, self._damaged)
+            return await read_frames(self._retrying(parts.peer_dfs), parts.layout, self.epoch, self._damaged, pair=self._pair)
         except DfsError:
             return []
 
@@ -357,11 +380,13 @@ class Activation:
         """Writes what the WAL lacks. Nobody could read across a hole; so what stands before one goes first: it is left of an
         older copy, or of an attempt, and the storage has it durably. A loss that is accepted takes nothing away."""
         held = {frame.position for frame in local}
-        if not self.request.accept_data_loss and is_broken([*local, *frames], end):
+        foreign = self.parts.wal.pair not in ("", self._pair)
+        if foreign or (not self.request.accept_data_loss and is_broken([*local, *frames], end)):
             await self.parts.wal.clear()
             held.clear()
         missing = [frame for frame in frames if frame.position not in held]
-        await self.parts.wal.start(self.epoch, min([self._high_seq + 1, *(frame.first_seq for frame in missing)]))
+        first_seq = min([self._high_seq + 1, *(frame.first_seq for frame in missing)])
+        await self.parts.wal.start(self.epoch, first_seq, self._pair)
         self.progress.begin("frames logged", len(missing))
         for number, synced in enumerate([self.parts.wal.append(frame) for frame in missing], 1):
             await synced

@@ -4,11 +4,13 @@ lost_value.py, and by went_back.py)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import within
 from remote_log.fencing.claims import claimed_epochs
+from remote_log.fencing.reading import newest_pair
 from remote_log.layout import RemoteLayout
 from remote_log.replication.sink import FOLLOWED_EPOCH
 from storage.engine import StorageEngine
@@ -33,6 +35,15 @@ def opened_here(engine: StorageEngine, wal: Wal) -> set[int]:
     """Epochs whose log this disk has in its own right: applied, or begun in a WAL segment of their own. What was copied
     out of a remote log stands in a segment of the epoch that copied it, and may be the beginning only."""
     return {engine.applied.epoch, *(segment.epoch for segment in wal.segments())}
+
+
+async def known_pair(dfss: Iterable[Dfs], layout: RemoteLayout) -> str:
+    """Returns the identity of the pair by the newest segment of a remote log, as far as the DFSs answer in time; "": none."""
+    for dfs in dfss:
+        with suppress(DfsError):
+            if pair := await within(LOOK_TIMEOUT_S, newest_pair(dfs, layout)):
+                return pair
+    return ""
 
 
 async def _claims(dfs: Dfs, layout: RemoteLayout) -> list[int] | None:

@@ -9,6 +9,7 @@ Source: protocol.md section 5; `coord` in the model.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -54,6 +55,7 @@ class PairState(msgspec.Struct, frozen=True):
     reason: str = ""  # why this value was set, for people
     home: str | None = None  # the site on whose DFS the next value is decided; None: a coordinator keeps it
     home_forced: int = 0  # how often an operator moved the home without the old one
+    pair: str = ""  # the identity of the pair, 16 digits hex, for life: two pairs of one name differ by it
     anew_epoch: int = 0  # with which a command began the pair anew: what was known of lower epochs does not count any more
 
 
@@ -124,6 +126,11 @@ async def read_or_known(coordinator: Coordinator) -> PairState | None:
         if coordinator.known is None:
             raise
         return coordinator.known
+
+
+def pair_begun_by(plan_id: str) -> str:
+    """The identity of the pair that this plan begins: 16 digits hex. Plan ids are unique for ever."""
+    return hashlib.blake2b(plan_id.encode(), digest_size=8).hexdigest()
 
 
 def next_state_id(expected: PairState | None) -> int:

@@ -21,8 +21,10 @@ from switchover.register.port import Beat, Coordinator, PairState
 from switchover.register.went_back import (
     advice,
     begun_anew_since,
+    is_foreign,
     leads_on,
     never_given,
+    of_another_pair,
     older,
     on_another_line,
     same_facts,
@@ -66,6 +68,11 @@ class RememberingCoordinator(RegisterDoor):
     def doubt(self, seen: str, epoch: int) -> None:
         """The other site has met what the register does not lead on from, `epoch` at most, and an operator accepts the risk."""
         self._doubt = seen, epoch
+
+    @property
+    def met_pair(self) -> str:
+        """The identity of the pair, by the last value that was met; "": none was."""
+        return self._met.pair if self._met is not None else ""
 
     @property
     def met_active(self) -> str | None:
@@ -125,7 +132,9 @@ class RememberingCoordinator(RegisterDoor):
             self.finding = None  # lost, which others judge (lost_value.py)
             return None
         seen = None
-        if met is not None and not leads_on(value, met):
+        if met is not None and is_foreign(value, met):
+            seen = of_another_pair(value, met)
+        elif met is not None and not leads_on(value, met):
             seen = older(value, met)
         elif value.home is None and value.epoch_allocated < known_epoch:
             seen = never_given(value, known_epoch)
@@ -133,10 +142,14 @@ class RememberingCoordinator(RegisterDoor):
             seen = None if await self._door.held(met) else on_another_line(value, met)
         if seen is None and self._doubt is not None and value.anew_epoch <= self._doubt[1]:
             seen = self._doubt[0]
-        self.finding = None if seen is None else f"the register went back: {seen}"
+        foreign = met is not None and is_foreign(value, met)
+        said = "the register is not the one of this pair" if foreign else "the register went back"
+        self.finding = None if seen is None else f"{said}: {seen}"
         if seen is not None:
-            self.know(value.epoch_allocated)
-            raise RegisterWentBack(f"{self.finding}; {advice(self.met_active or self._site)}", epoch=value.epoch)
+            if not foreign:
+                self.know(value.epoch_allocated)
+            told = advice(self.met_active or self._site, foreign=foreign)
+            raise RegisterWentBack(f"{self.finding}; {told}", epoch=value.epoch)
         await self._keep(value)
         return value
 

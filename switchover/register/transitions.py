@@ -34,6 +34,8 @@ def check(before: PairState | None, after: PairState) -> None:
     old, running, planned = before or PairState(), (before or PairState()).switching, after.switching
     if not (old.epoch <= after.epoch <= after.epoch_allocated and old.epoch_allocated <= after.epoch_allocated):
         raise _broken(before, after, "epochs only grow, and none is open that was not given away")
+    if old.pair not in ("", after.pair):
+        raise _broken(before, after, "a pair keeps its identity")
     if after.mode == "sync" and after.async_since_seq is not None:
         raise _broken(before, after, "no acknowledgement is asynchronous in mode sync")
     if planned is not None and not after.epoch < planned.epoch <= after.epoch_allocated:
@@ -77,6 +79,7 @@ def begin_plan(
     highest_claim: int = 0,
     lost_epoch: int = 0,
     epoch_step: int = 1,
+    pair: str = "",
 ) -> PairState:
     """The plan has the pair, with an epoch of its own at least `epoch_step` above every one given away and `highest_claim`.
 
@@ -84,6 +87,7 @@ def begin_plan(
     active (unless `accept_data_loss`), or a restart at a site that is not the active. A site's own unfinished plan is
     superseded without a word: its process is gone, or gave up. PlanSuperseded: the plan `continues`, which this one continues,
     does not have the pair any more. `lost_epoch`: a bootstrap by command of a pair whose value was lost (known_epochs.py).
+    `pair`: the identity of a pair that has none yet.
     """
     current = state or PairState()
     running = current.switching
@@ -106,6 +110,7 @@ def begin_plan(
     over = f", superseding {running.plan_id}" if running is not None else ""
     return replace(
         current,
+        pair=current.pair or pair,
         epoch=max(current.epoch, lost_epoch),
         epoch_allocated=epoch,
         anew_epoch=epoch if kind == "bootstrap" and accept_data_loss else current.anew_epoch,

@@ -25,6 +25,12 @@ def begun_anew_since(value: PairState, met: PairState) -> bool:
     return value.anew_epoch > met.epoch_allocated
 
 
+def is_foreign(value: PairState, met: PairState) -> bool:
+    """True for the register of another pair: the wrong register, or the wrong disk. A pair that a command began anew where
+    nothing named the old identity has a new one, and is the same pair."""
+    return bool(value.pair and met.pair) and value.pair != met.pair and not begun_anew_since(value, met)
+
+
 def same_facts(one: PairState, other: PairState) -> bool:
     """True when only lease renewals, or a copy, lie between the two."""
     return _facts(one) == _facts(other)
@@ -36,6 +42,10 @@ def _facts(value: PairState) -> PairState:
 
 def older(value: PairState, met: PairState) -> str:
     return f"it is at {_at(value)}, this site has met {_at(met)}"
+
+
+def of_another_pair(value: PairState, met: PairState) -> str:
+    return f"it is the register of another pair, {value.pair}, and this site belongs to pair {met.pair}"
 
 
 def on_another_line(value: PairState, met: PairState) -> str:
@@ -54,9 +64,10 @@ def command(site: str) -> str:
     return f"twinlog failover --to {site} --accept-data-loss --count unknown"
 
 
-def advice(site: str) -> str:
-    """Returns the advice for the operator."""
+def advice(site: str, *, foreign: bool = False) -> str:
+    """Returns the advice for the operator. `foreign`: the register is another pair's."""
+    first = "correct coordinator.url (without one: the DFSs) or data_dir, or " if foreign else ""
     return (
-        f"restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if it is "
-        "there: the pair begins anew with what that site and both remote logs hold"
+        f"{first}restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if "
+        "it is there: the pair begins anew with what that site and both remote logs hold"
     )

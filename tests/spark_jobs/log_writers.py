@@ -20,6 +20,7 @@ from storage.log.wal import Wal, WalSettings
 from twinlog.errors import Fenced
 
 SEGMENT_BYTES = 64 << 10
+PAIR = "a1" * 8
 _NO_FENCE = "a writer that nobody fences"
 
 
@@ -36,12 +37,13 @@ class Logs:
         (self.root / "dfs").mkdir(parents=True)
         self._files = OsFiles(self.root)
         self.wal = await Wal.open(self._files, "wal", WalSettings(segment_bytes=SEGMENT_BYTES))
-        await self.wal.start(1, 1)
+        await self.wal.start(1, 1, PAIR)
         self._dfs, layout = self._given_dfs or DirectoryDfs(self.root / "dfs", "dfs.peer"), RemoteLayout("pair")
         await claim(self._dfs, layout, 1, ClaimContent("a", "plan", "bootstrap", "test", 1, 0))
         self.remote = RemoteWriter(
             self._dfs, layout, 1, SystemClock(), RemoteWriterSettings(segment_bytes=SEGMENT_BYTES),
             on_synced=self._on_synced, on_ended=self._on_ended, wal_name=lambda: self.wal.segments()[-1].name,
+            pair=PAIR,
         )
         await self.remote.open(1)
         start = msgspec.msgpack.encode(EpochStart(1, "a", "bootstrap", "plan"))

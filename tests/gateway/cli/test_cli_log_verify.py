@@ -65,15 +65,15 @@ def put(folder: Path, name: str, data: bytes) -> Path:
     return folder / name
 
 
-def put_wal(config: Path, index: int, frames: list[Frame], epoch: int = 1) -> Path:
+def put_wal(config: Path, index: int, frames: list[Frame], epoch: int = 1, pair: str = "") -> Path:
     wal = config.parent / "data" / "wal"
-    return put(wal, wal_name(epoch, index), segment_bytes(frames, epoch=epoch, index=index))
+    return put(wal, wal_name(epoch, index), segment_bytes(frames, epoch=epoch, index=index, pair=pair))
 
 
-def put_own(config: Path, number: int, frames: list[Frame]) -> Path:
+def put_own(config: Path, number: int, frames: list[Frame], pair: str = "") -> Path:
     """A segment that the other site wrote to this site's DFS."""
     folder = config.parent / "dfs" / "demo" / "0" / f"{1:012d}"
-    return put(folder, remote_name(wal_name(1, 1), number), segment_bytes(frames))
+    return put(folder, remote_name(wal_name(1, 1), number), segment_bytes(frames, pair=pair))
 
 
 def test_after_a_read_only_disk_the_log_of_the_site_that_came_back_has_a_hole(config: Path) -> None:
@@ -159,3 +159,16 @@ def test_a_segment_of_another_pair_is_reported_where_its_times_do_not_fit(config
     put_wal(config, 3, [later(frame, -20) for frame in frames[20:]])
     put_wal(config, 2, frames[10:20])
     assert verify(config)[:2] == (1, [(wal_name(1, 3), 64)])
+
+
+@pytest.mark.parametrize("foreign", range(5))
+def test_a_segment_of_another_pair_is_reported_by_its_header(config: Path, foreign: int) -> None:
+    """Its frames link, its times fit, and the other log does not hold them."""
+    frames = run(1, 30)
+    pairs = ["b2" * 8 if place == foreign else "a1" * 8 for place in range(5)]
+    for index in range(1, 4):
+        put_wal(config, index, frames[10 * index - 10 : 10 * index], pair=pairs[index - 1])
+    for number in range(2):
+        put_own(config, number, run(40 + 5 * number, 5), pair=pairs[3 + number])
+    name = wal_name(1, foreign + 1) if foreign < 3 else remote_name(wal_name(1, 1), foreign - 3)
+    assert verify(config)[:2] == (1, [(name, 0)])

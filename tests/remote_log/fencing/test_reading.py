@@ -6,7 +6,7 @@ import pytest
 
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claim
-from remote_log.fencing.reading import FIRST_BYTES, begins_after, missing_from, read_frames
+from remote_log.fencing.reading import FIRST_BYTES, begins_after, missing_from, newest_pair, read_frames
 from tests.remote_log.fencing.segments import closed_segment, segment
 from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import a_frame, run, segment_bytes
@@ -65,6 +65,20 @@ async def test_frames_swapped_or_repeated_in_a_file_are_damage(dfs: Dfs, place: 
     offset = len(segment_bytes(wrong[: place + 1], zeros=0))
     assert (raised.value.fields["file"], raised.value.fields["offset"]) == (segment(1), offset)
     assert await read_frames(dfs, LAYOUT, 2, damaged=[]) == frames
+
+
+async def test_a_segment_of_another_pair_is_damage_and_none_of_it_is_read_by_force(dfs: Dfs) -> None:
+    ours, theirs, frames = "a1" * 8, "b2" * 8, run(1, 6)
+    await closed_segment(dfs, segment(1), segment_bytes(frames[:3], pair=ours))
+    await closed_segment(dfs, segment(1, 1), segment_bytes(frames[3:], pair=theirs))
+    assert await read_frames(dfs, LAYOUT, 2) == frames, "nobody said whose log it is"
+    with pytest.raises(DamagedLog, match="another pair") as raised:
+        await read_frames(dfs, LAYOUT, 2, pair=ours)
+    assert (raised.value.fields["file"], raised.value.fields["offset"]) == (segment(1, 1), 0)
+    damaged: list[DamagedLog] = []
+    assert await read_frames(dfs, LAYOUT, 2, damaged, pair=ours) == frames[:3]
+    assert [error.fields["file"] for error in damaged] == [segment(1, 1)]
+    assert await newest_pair(dfs, LAYOUT) == theirs
 
 
 async def test_a_segment_in_the_wrong_folder_is_damage(dfs: Dfs) -> None:

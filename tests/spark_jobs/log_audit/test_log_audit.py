@@ -7,6 +7,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from spark_jobs.job import JobRequest, Outcome, SiteSource
 from spark_jobs.log_audit import job as log_audit
 from spark_jobs.logs.files import LogFolder, list_log
 from storage.log.frame import parse_frame
+from storage.log.segment import encode_header, parse_header
 from tests.spark_jobs.log_rig import Silent, flip, places, put_in, take_out, walk_file
 from tests.spark_jobs.log_writers import Logs, written
 from tests.storage.log.frames import a_frame
@@ -118,9 +120,26 @@ def test_sound_logs_have_no_finding_and_a_gateway_that_is_down_is_a_remark(spark
     assert {span.lane for span in outcome.charts[0].spans} == {"wal of a", "remote log on b"}
 
 
-@pytest.mark.parametrize(
-    "plant", [damaged_in_wal, gap_in_remote, duplicate_in_wal, end_of_a_sealed_segment_lost, remote_segment_lost]
-)
+def _of_another_pair(file: Path) -> tuple[str, Path, int]:
+    """The header says so, and nothing else does: the frames are those that belong there."""
+    data = file.read_bytes()
+    header = encode_header(replace(parse_header(data), pair="b2" * 8))
+    file.write_bytes(header + data[len(header) :])
+    return "misplaced", file, 0
+
+
+def foreign_in_wal(wal: Path, remote: Path) -> tuple[str, Path, int]:
+    return _of_another_pair(segment(wal, 1))
+
+
+def foreign_in_remote(wal: Path, remote: Path) -> tuple[str, Path, int]:
+    return _of_another_pair(segment(remote, 0))
+
+
+@pytest.mark.parametrize("plant", [
+    damaged_in_wal, gap_in_remote, duplicate_in_wal, end_of_a_sealed_segment_lost, remote_segment_lost, foreign_in_wal,
+    foreign_in_remote,
+])
 def test_a_planted_fault_is_one_finding(spark: SparkSession, sound: Path, tmp_path: Path, plant: Plant) -> None:
     root = tmp_path / "planted"
     shutil.copytree(sound, root)

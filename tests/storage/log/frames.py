@@ -41,8 +41,8 @@ def later(frame: Frame, by: int) -> Frame:
 
 def segment_bytes(
     frames: Sequence[Frame], *, epoch: int = 1, index: int = 1, first_seq: int | None = None, zeros: int = 200,
-    alignment: int = 1,
+    alignment: int = 1, pair: str = "",
 ) -> bytes:
     first = first_seq if first_seq is not None else frames[0].first_seq if frames else 1
-    header = encode_header(SegmentHeader(0, epoch, first, wal_name(epoch, index), alignment))
+    header = encode_header(SegmentHeader(0, epoch, first, wal_name(epoch, index), alignment, pair))
     return header + encode_frames(frames, alignment) + bytes(zeros)

@@ -13,7 +13,10 @@ from storage.log.frame import MAGIC, Flags, Frame
 from storage.log.segment import (
     HEADER_BYTES,
     SegmentHeader,
+    check_pair,
+    commonest,
     encode_header,
+    pairs_named,
     parse_header,
     parse_remote_name,
     parse_wal_name,
@@ -42,9 +45,12 @@ def test_other_names_are_nobody_s(name: str) -> None:
     assert parse_wal_name(name) is None
 
 
-@given(st.integers(0, 2**16 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-def test_a_header_is_read_back(log: int, epoch: int, first_seq: int) -> None:
-    header = SegmentHeader(log, epoch, first_seq, NAME)
+PAIRS = st.just("") | st.binary(min_size=8, max_size=8).filter(any).map(bytes.hex)
+
+
+@given(st.integers(0, 2**16 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), PAIRS)
+def test_a_header_is_read_back(log: int, epoch: int, first_seq: int, pair: str) -> None:
+    header = SegmentHeader(log, epoch, first_seq, NAME, pair=pair)
     data = encode_header(header)
     assert len(data) == HEADER_BYTES == 64
     assert parse_header(data + b"more") == header
@@ -194,3 +200,26 @@ def test_the_search_stays_linear() -> None:
     with pytest.raises(DamagedLog, match="false frame beginnings"):
         scan_segment(data, NAME)
     assert time.process_time() - began < 5
+
+
+def test_a_segment_of_an_older_format_is_called_so() -> None:
+    """The name had 36 bytes in format 1, and no pair."""
+    old = bytearray(encode_header(SegmentHeader(0, 1, 1, NAME)))
+    old[4] = 1
+    old[-4:] = crc32c.crc32c(bytes(old[:-4])).to_bytes(4, "little")
+    with pytest.raises(LogError, match=r"version 1 is not known to this release \(it knows 2\)"):
+        parse_header(bytes(old))
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=5))
+def test_most_segments_say_whose_log_it_is(pairs: list[str]) -> None:
+    heads = [encode_header(SegmentHeader(0, 1, 1, NAME, pair=pair)) for pair in pairs]
+    named = commonest(pairs_named([*heads, b"", bytes(64)]))
+    assert pairs.count(named) == max(pairs.count(pair) for pair in pairs)
+    for pair in pairs:
+        if named in ("", pair):
+            check_pair(parse_header(heads[pairs.index(pair)]), named, NAME)
+        else:
+            with pytest.raises(DamagedLog, match="another pair") as raised:
+                check_pair(parse_header(heads[pairs.index(pair)]), named, NAME)
+            assert (raised.value.fields["file"], raised.value.fields["offset"]) == (NAME, 0)

@@ -20,6 +20,7 @@ from twinlog.errors import DamagedLog, LogGap, SyncFailed
 
 SMALL = WalSettings(segment_bytes=700, tail_bytes_max=1 << 20)
 ALL = 1 << 40
+OURS, THEIRS = "a1" * 8, "b2" * 8  # pairs
 
 
 def disk(*segments: tuple[int, Sequence[Frame]], changed: Callable[[bytearray], None] | None = None) -> MemoryFiles:
@@ -384,3 +385,33 @@ async def test_a_reader_behind_a_hole_gets_a_gap_and_not_the_older_frames() -> N
     with pytest.raises(LogGap):
         tail_after(await wal.read_all(), 3)
     assert encode_header(SegmentHeader(0, 1, 1, wal_name(1, 1))) == files.files[path(1, 1)].durable[:HEADER_BYTES]
+
+
+@pytest.mark.parametrize("foreign", range(4))
+async def test_a_segment_of_another_pair_is_loud_and_stays(foreign: int) -> None:
+    """Its frames are sound, and link: only its header says it. In the last place it would be taken for the end of the log."""
+    files, frames = MemoryFiles(), run(1, 8)
+    for index in range(4):
+        data = segment_bytes(frames[2 * index : 2 * index + 2], index=index + 1, pair=THEIRS if index == foreign else OURS)
+        files.files[path(1, index + 1)] = MemoryFile(bytearray(data), len(data))
+    before = {name: bytes(file.durable) for name, file in files.files.items()}
+    with pytest.raises(DamagedLog, match=f"another pair: its header names {THEIRS}, and this log is of {OURS}") as caught:
+        await Wal.open(files)
+    assert (caught.value.fields["file"], caught.value.fields["offset"]) == (path(1, foreign + 1), 0)
+    assert {name: bytes(file.durable) for name, file in files.files.items()} == before
+
+
+async def test_a_log_keeps_its_pair_until_it_is_cleared() -> None:
+    files = MemoryFiles()
+    wal = await Wal.open(files, settings=SMALL)
+    assert wal.pair == ""
+    await wal.start(1, 1, OURS)
+    for frame in run(1, 12):
+        await wal.append(frame)
+    await wal.close()
+    wal = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
+    assert (wal.pair, len(wal.segments()) > 1) == (OURS, True)
+    await wal.clear()
+    await wal.start(2, 13, THEIRS)
+    assert wal.pair == THEIRS
+    await wal.close()

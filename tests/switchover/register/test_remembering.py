@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchover.register.port import Beat, PairState, read_or_known, update
+from switchover.register.port import Beat, PairState, pair_begun_by, read_or_known, update
 from switchover.register.remembering import PATH, RememberingCoordinator, last_met
 from switchover.register.transitions import abandon_plan, begin_plan, downgrade, open_plan, resync
 from switchover.register.went_back import same_facts
@@ -38,7 +38,8 @@ class Sites:
     async def open(self, site: str, kind: str, mode: str = "sync") -> PairState:
         self.plans += 1
         plan = f"p{self.plans}"
-        await self.change(site, lambda state: begin_plan(state, plan, site, kind, 1, supersede=True, accept_data_loss=True))
+        await self.change(site, lambda state: begin_plan(
+            state, plan, site, kind, 1, supersede=True, accept_data_loss=True, pair=pair_begun_by(plan)))
         return await self.change(site, lambda state: open_plan(state, plan, mode, 5))  # type: ignore[arg-type]
 
 
@@ -184,3 +185,33 @@ def _change(what: str, site: str, plan: str) -> Callable[[PairState | None], Pai
         return downgrade(state, site, epoch, 5) if what == "downgrade" else resync(state, site, epoch)
 
     return change
+
+
+async def test_the_register_of_another_pair_of_this_name_is_given_to_nobody() -> None:
+    """It may be further than ours, and its epochs grow as ours do: only its identity says it."""
+    ours, theirs = Sites(), Sites()
+    theirs.plans = 10  # no plan id is ever given twice
+    mine = await ours.open("a", "bootstrap")
+    for kind, site in (("bootstrap", "a"), ("takeover", "b"), ("takeover", "a")):
+        other = await theirs.open(site, kind)
+    assert mine.pair != other.pair
+    saved = list(ours.register.history)
+    ours.register.history[:] = theirs.register.history
+    door = await ours.door("a")
+    said = f"another pair, {other.pair}, and this site belongs to pair {mine.pair}; correct coordinator.url"
+    with pytest.raises(RegisterWentBack, match=said):
+        await door.read()
+    assert door.finding is not None
+    ours.register.history[:] = saved
+    assert await door.read() == saved[-1]
+
+
+async def test_a_pair_that_begins_anew_keeps_its_identity() -> None:
+    sites = Sites()
+    begun = await sites.open("a", "bootstrap")
+    sites.register.history.clear()
+    door = await sites.door("a")
+    assert door.met_pair == begun.pair
+    anew = await door.force(lambda state: begin_plan(
+        state, "p9", "a", "bootstrap", 1, accept_data_loss=True, highest_claim=5, pair=door.met_pair))
+    assert anew.pair == begun.pair
