@@ -21,6 +21,7 @@ from remote_log.replication.messages import (
     REPLICATE,
     FollowRequest,
     LogPoint,
+    Position,
     ReplicateRequest,
     decode_reply,
     pack_history,
@@ -468,7 +469,7 @@ class SiteCommands:
         frames = await sender.parts.wal.read_all()
         asked = FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs))
         answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(to_message(asked)))
-        state = str(decode_reply(FOLLOW, answered)["state"])
+        state = decode_reply(Position, FOLLOW, answered).state
         last = frames[-3:]  # the target is past them, and does not apply them a second time
         after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
         sent = ReplicateRequest(epoch, after, b"".join(frame.data for frame in last))
