@@ -179,9 +179,9 @@ class Activation:
         return own.wal.pair or (await known_pair((own.own_dfs, own.peer_dfs), own.layout) if self._anew else "")
 
     def _check_pair(self, state: PairState | None) -> None:
-        """Raises DamagedLog when the WAL here is another pair's. Where a loss is accepted, it is left out."""
+        """Raises DamagedLog when the WAL here is another pair's: so is its storage then, and no accepted loss makes it ours."""
         whose, site = self.parts.wal.pair, self.parts.site
-        if state is not None and state.pair and whose not in ("", state.pair) and not self.request.accept_data_loss:
+        if state is not None and state.pair and whose not in ("", state.pair):
             raise DamagedLog(
                 f"the WAL of site {site} is of pair {whose}, and the register of pair {state.pair}: one of the two is another "
                 f"pair's; correct data_dir or coordinator.url, or let site {self.parts.peer} take over",
@@ -229,8 +229,7 @@ class Activation:
             return
         remote = await self._read_remote()
         await self.parts.wal.settle()
-        frames = await self.parts.wal.read_all() if self.parts.wal.pair in ("", self._pair) else []
-        local = [frame for frame in frames if frame.epoch < self.epoch]
+        local = [frame for frame in await self.parts.wal.read_all() if frame.epoch < self.epoch]
         if self._takes_over:
             await self._check_remote_log_is_there(remote, local)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])
@@ -380,8 +379,7 @@ class Activation:
         """Writes what the WAL lacks. Nobody could read across a hole; so what stands before one goes first: it is left of an
         older copy, or of an attempt, and the storage has it durably. A loss that is accepted takes nothing away."""
         held = {frame.position for frame in local}
-        foreign = self.parts.wal.pair not in ("", self._pair)
-        if foreign or (not self.request.accept_data_loss and is_broken([*local, *frames], end)):
+        if not self.request.accept_data_loss and is_broken([*local, *frames], end):
             await self.parts.wal.clear()
             held.clear()
         missing = [frame for frame in frames if frame.position not in held]

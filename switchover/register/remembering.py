@@ -54,6 +54,7 @@ class RememberingCoordinator(RegisterDoor):
         self._known_epoch = 0
         self._doubt: tuple[str, int] | None = None
         self.finding: str | None = None  # how the register went back, as the last look at it showed
+        self._is_foreign = False  # the last look showed the register of another pair
         self._keeping = asyncio.Lock()
 
     @property
@@ -101,11 +102,13 @@ class RememberingCoordinator(RegisterDoor):
         return value
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
-        """A register that went back counts as lost: `change` gets None."""
+        """A register that went back counts as lost: `change` gets None. One of another pair stays: RegisterWentBack."""
         stale: RegisterWentBack | None = None
         try:
             await self.read()
         except RegisterWentBack as error:
+            if self._is_foreign:  # no loss that is accepted here gives it to this pair
+                raise
             stale = error
         except Unavailable:
             pass  # what may be done then is the door's to say
@@ -129,10 +132,11 @@ class RememberingCoordinator(RegisterDoor):
     async def _judged(self, value: PairState | None, met: PairState | None, known_epoch: int) -> PairState | None:
         """The value, remembered. `met` and `known_epoch`: as of when it was asked for, for it may have changed since."""
         if value is None:
-            self.finding = None  # lost, which others judge (lost_value.py)
+            self.finding, self._is_foreign = None, False  # lost, which others judge (lost_value.py)
             return None
         seen = None
-        if met is not None and is_foreign(value, met):
+        foreign = self._is_foreign = met is not None and is_foreign(value, met)
+        if met is not None and foreign:
             seen = of_another_pair(value, met)
         elif met is not None and not leads_on(value, met):
             seen = older(value, met)
@@ -142,7 +146,6 @@ class RememberingCoordinator(RegisterDoor):
             seen = None if await self._door.held(met) else on_another_line(value, met)
         if seen is None and self._doubt is not None and value.anew_epoch <= self._doubt[1]:
             seen = self._doubt[0]
-        foreign = met is not None and is_foreign(value, met)
         said = "the register is not the one of this pair" if foreign else "the register went back"
         self.finding = None if seen is None else f"{said}: {seen}"
         if seen is not None:

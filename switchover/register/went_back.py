@@ -66,8 +66,12 @@ def command(site: str) -> str:
 
 def advice(site: str, *, foreign: bool = False) -> str:
     """Returns the advice for the operator. `foreign`: the register is another pair's."""
-    first = "correct coordinator.url (without one: the DFSs) or data_dir, or " if foreign else ""
+    if foreign:
+        return (
+            "correct coordinator.url (without one: the DFSs) or data_dir; if the register of this pair is lost, name an empty "
+            f"one, and then `{command(site)}`"
+        )
     return (
-        f"{first}restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if "
+        f"restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if "
         "it is there: the pair begins anew with what that site and both remote logs hold"
     )

@@ -115,6 +115,9 @@ async def test_a_wal_of_another_pair_is_not_continued(tmp_path: Path) -> None:
         said = f"is of pair {THEIRS}, and the register of pair {identity}"
         await pair.until(lambda: said in str(site(pair, "a").waiting_for))
         assert pair.role("a") == "CLOSED"
+        ended = await pair.operate("a", "failover", "a", accept_data_loss="unknown")
+        assert (ended.state, said in str(ended)) == ("failed", True), "its storage is of that pair, too"
+        assert {parse_header(path.read_bytes()).pair for path in wal} == {THEIRS}, "and nothing of it is deleted"
         await pair.stop("a")
         relabel(wal, identity)
         await pair.start("a")

@@ -202,6 +202,10 @@ async def test_the_register_of_another_pair_of_this_name_is_given_to_nobody() ->
     with pytest.raises(RegisterWentBack, match=said):
         await door.read()
     assert door.finding is not None
+    with pytest.raises(RegisterWentBack, match=said):  # by an operator's command, with whatever loss accepted
+        await door.force(lambda state: begin_plan(
+            state, "p9", "a", "bootstrap", 1, accept_data_loss=True, highest_claim=50, pair=door.met_pair))
+    assert ours.register.history == theirs.register.history, "the other pair keeps its register"
     ours.register.history[:] = saved
     assert await door.read() == saved[-1]
 
