@@ -17,6 +17,7 @@ Source: protocol.md section 5.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -50,7 +51,7 @@ from switchover.register.lost_value import KnownEpochs
 from switchover.register.port import Mode, PairState, pair_begun_by, read_or_known, update
 from switchover.register.transitions import abandon_plan, begin_plan
 from switchover.site_parts import SiteParts
-from twinlog.errors import DamagedLog, DfsError, LogGap, PlanSuperseded, Refused
+from twinlog.errors import DamagedLog, DfsError, LeaseNotRecovered, LogGap, PlanSuperseded, Refused
 
 
 class Activation:
@@ -252,7 +253,7 @@ class Activation:
         await self._write_wal(log, local, end)
         self.replayed = {"replayed_frames": len(tail), "replayed_records": sum(f.count for f in tail)}
         if self._damaged:
-            self.replayed["damaged"] = [error.message for error in self._damaged]
+            self.replayed["damaged"] = list(dict.fromkeys(error.message for error in self._damaged))
         self._reached("replay")
 
     async def wait_lease(self) -> None:
@@ -270,14 +271,24 @@ class Activation:
         if not self._needs_arbiter:
             return []
         self.progress.begin("segments read")
-        dfs, layout = self._retrying(self._arbiter), self.parts.layout
         try:
-            frames = await read_frames(dfs, layout, self.epoch, self._may_lack(), self.progress.reach, pair=self._pair)
+            frames = await self._read_fenced(self._arbiter, self._may_lack())
         except DamagedLog as error:
             peer = self.parts.peer
             error.message += f"; site {peer} has everything in its own log: `twinlog failover --to {peer}`, if it comes back"
             raise
         return [*frames, *(await self._read_own_remote() if self._anew else ())]
+
+    async def _read_fenced(self, dfs: Dfs, damaged: list[DamagedLog] | None) -> list[Frame]:
+        """Reads what was fenced. An old writer may have made one more segment since then, before it saw the claim: that is
+        closed, too."""
+        layout, clock, progress = self.parts.layout, self.parts.clock, self.progress.reach
+        read = partial(read_frames, self._retrying(dfs), layout, self.epoch, damaged, progress, pair=self._pair)
+        try:
+            return await read()
+        except LeaseNotRecovered:
+            await fence(dfs, layout, self.epoch, clock, self.settings.fence_deadline_s)
+            return await read()
 
     def _may_lack(self) -> list[DamagedLog] | None:
         """The list that collects damage in the remote log; None: damage stops the plan. A restart continues, for its own WAL
@@ -289,7 +300,7 @@ class Activation:
         parts = self.parts
         try:
             await fence(parts.peer_dfs, parts.layout, self.epoch, parts.clock, self.settings.fence_deadline_s)
-            return await read_frames(self._retrying(parts.peer_dfs), parts.layout, self.epoch, self._damaged, pair=self._pair)
+            return await self._read_fenced(parts.peer_dfs, self._damaged)
         except DfsError:
             return []
 

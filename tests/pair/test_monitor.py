@@ -181,7 +181,7 @@ async def test_a_site_that_hangs_costs_the_checks_of_a_failover_one_short_time_o
     async with open_pair(tmp_path) as pair:
         asked: list[tuple[str, float]] = []
 
-        async def hang(method: str, message: object, timeout_s: float) -> None:
+        async def hang(method: str, message: object, kind: object, timeout_s: float) -> None:
             asked.append((method, timeout_s))
             raise PeerError("site a did not answer")
 

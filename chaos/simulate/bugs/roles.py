@@ -52,7 +52,7 @@ def _no_check(*_: Any) -> None:
 
 
 # ---- fencing and leases
-async def _read_though_open(dfs: Any, layout: Any, path: str) -> Any:
+async def _read_though_open(dfs: Any, layout: Any, path: str, pair: str = "") -> Any:
     return scan_segment(await dfs.read(path), path).frames
 
 
@@ -110,7 +110,7 @@ async def _apply_only(self: Activation, frames: Any) -> None:
 
 
 async def _write_no_wal(self: Activation, frames: Any, local: Any, end: Any) -> None:
-    await self.parts.wal.start(self.epoch, self._high_seq + 1)
+    await self.parts.wal.start(self.epoch, self._high_seq + 1, self._pair)
 
 
 async def _open_slowly(self: Activation) -> OpenedEpoch:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from remote_log.dfs.port import Dfs, DfsWriter
+from remote_log.fencing.reading import read_frames
+from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import REPLICATE
+from storage.log.frame import Frame
+from storage.log.segment import wal_name
 from switchover.operations.document import OperationDocument
 from switchover.plans.takeover import SwitchoverSettings
 from switchover.register.port import PairState
@@ -20,7 +26,7 @@ from tests.armed_failpoints import ArmedFailpoints
 from tests.pair.faults import FaultyDfs, FaultyDfsWriter
 from tests.pair.pair import DirectTransport
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
-from twinlog.errors import EngineFailed, TwinlogError, Unavailable
+from twinlog.errors import DfsError, EngineFailed, TwinlogError, Unavailable
 
 
 async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -> None:
@@ -33,16 +39,38 @@ async def test_a_failover_to_the_active_itself_changes_nothing(tmp_path: Path) -
         assert (await pair.operate("a", "degrade")).state == "succeeded"
 
 
+async def test_a_takeover_closes_a_segment_that_the_old_active_made_behind_the_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old writer creates a segment and then lists the claims: the segment may appear after the last listing of the fence."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.crash("a")
+        made: list[DfsWriter] = []
+
+        async def read_late(dfs: Dfs, layout: RemoteLayout, epoch: int, *rest: Any, **named: Any) -> list[Frame]:
+            if not made:
+                made.append(await site(pair, "b").parts.own_dfs.create(layout.segment(1, wal_name(1, 99), 0)))
+            return await read_frames(dfs, layout, epoch, *rest, **named)
+
+        monkeypatch.setattr("switchover.activation.activation.read_frames", read_late)
+        ended = await pair.operate("b", "failover", "b")
+        assert (ended.state, len(made)) == ("succeeded", 1), ended
+        assert await holds(pair, "b", {1: "x"})
+        with suppress(DfsError):
+            await made[0].close()
+
+
 async def test_a_switchover_comes_close_before_it_stops_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The standby is far behind: writes go on while it catches up, and stop for the rest only."""
     async with open_pair(tmp_path) as pair:
         object.__setattr__(site(pair, "b").settings, "switchover", SwitchoverSettings(lag_records_max=3))
         call, shipping = DirectTransport.call, asyncio.Event()
 
-        async def held(self: DirectTransport, method: str, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        async def held(self: DirectTransport, method: str, message: dict[str, Any], kind: Any, timeout_s: float) -> Any:
             if method == REPLICATE:
                 await shipping.wait()
-            return await call(self, method, message, timeout_s)
+            return await call(self, method, message, kind, timeout_s)
 
         monkeypatch.setattr(DirectTransport, "call", held)
         for key in range(10):
