@@ -62,6 +62,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     simulate.add_argument("--faults", default="", metavar="LIST", help=f"only these, by commas: {', '.join(BY_NAME)}")
     simulate.add_argument("--bug", default="", metavar="NAME", help=f"plant a bug: {', '.join(BUGS)}")
     simulate.add_argument("--jobs", type=int, default=_cores(), help="processes (default: one for each core)")
+    simulate.add_argument("--until-found", action="store_true", help="stop at the first seed that fails")
     simulate.add_argument("--no-shrink", action="store_true", help="do not look for a smaller plan that fails")
     simulate.add_argument("--json", action="store_true", help="one JSON document at the end")
     bugs = commands.add_parser("bugs", help="how many seeds it takes to find each planted bug")
@@ -185,6 +186,8 @@ def _simulate(chosen: argparse.Namespace) -> int:
                 told = f"seed {seen.seed}: {seen.violations[0]}"
                 progress.console.print(told, highlight=False, markup=False, soft_wrap=True)
             progress.update(task, advance=1, description=f"seeds, {len(failed)} failed")
+            if failed and chosen.until_found:
+                break
     took_s = time.monotonic() - began_s
     document = {
         "first_seed": chosen.seed, "seeds": totals["seeds"], "operations": totals["operations"], "faults": totals["faults"],

@@ -10,6 +10,7 @@ from chaos.workloads.batches import Batches
 from chaos.workloads.check_and_mutate import CheckAndMutate
 from chaos.workloads.counters import Counters
 from chaos.workloads.linked_list import LinkedList
+from chaos.workloads.mixed import Mixed
 from chaos.workloads.registers import Registers
 from chaos.workloads.scanning import Scanning
 from chaos.workloads.schema_changes import SchemaChanges
@@ -18,5 +19,5 @@ from chaos.workloads.workload import Workload
 
 WORKLOADS: MappingProxyType[str, Callable[[Random], Workload]] = MappingProxyType({
     each.name: each
-    for each in (Registers, Sets, Counters, CheckAndMutate, LinkedList, Batches, Scanning, SchemaChanges)
+    for each in (Registers, Sets, Counters, CheckAndMutate, LinkedList, Batches, Scanning, SchemaChanges, Mixed)
 })

@@ -89,6 +89,7 @@ class TableFacts:
         self.keys: dict[str, KeyFacts] = {}
         self.by_value: dict[Any, Write] = {}  # of a unique table; definite rejects are in it too
         self.scans: list[Call] = []
+        self.past: list[Call] = []  # reads of one row as of a version
         self.altered = False  # then a conflict may be with a schema change, and tells nothing of rows
 
     def key(self, name: str) -> KeyFacts:
@@ -198,7 +199,8 @@ class Facts:
         if guards:
             facts = table.key(key)
             facts.plain = False
-            if not (table.altered and operation.mutations[0].op == "insert"):
+            assert call.outcome is not None
+            if not (table.altered and call.outcome.error == "conflict"):
                 facts.refusals.append(Refusal(call, guards, call.invoked_s, call.returned_s))
 
     def _versions(self, table: TableFacts) -> None:
@@ -235,6 +237,8 @@ def _take_looks(table: TableFacts, call: Call, returned_s: float) -> None:
     if operation.kind == "scan":
         table.scans.append(call)
     if operation.as_of is not None:
+        if operation.kind == "read":
+            table.past.append(call)
         return
     if operation.kind == "read" and not outcome.rows:
         _look(table.key(operation.key), None, None, call, returned_s)

@@ -24,10 +24,12 @@ _Ledger = dict[str, list[tuple[int, float]]]  # key -> (version, acknowledged at
 def check(history: History) -> list[Violation]:
     found: list[Violation] = []
     for table in facts_of(history).tables.values():
-        if NAME in table.use.checks and table.scans:
-            past = any(call.operation.as_of is not None or call.operation.snapshot for call in table.scans)
+        if NAME in table.use.checks and (table.scans or table.past):
+            of_one_moment = [call for call in table.scans if call.operation.as_of is not None or call.operation.snapshot]
+            past = of_one_moment or table.past
             ledger = _ledger(table) if past else {}
             found += [violation for call in table.scans for violation in _check(table, call, ledger)]
+            found += [violation for call in table.past for violation in _check_read(table, call, ledger)]
     return found
 
 
@@ -65,6 +67,18 @@ def _check(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
         if row.version > operation.as_of:
             return [_told(table, call, f"as of version {operation.as_of} shows row {row.key} at {row.version}")]
     return _missing(table, call, ledger)
+
+
+def _check_read(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
+    """A read of one row as of a version is held to what a scan of that row alone would be."""
+    operation, outcome = call.operation, call.outcome
+    assert outcome is not None
+    assert operation.as_of is not None
+    for row in outcome.rows:
+        if row.version > operation.as_of:
+            return [_told(table, call, f"as of version {operation.as_of} shows row {row.key} at {row.version}")]
+    alone = {operation.key: ledger[operation.key]} if operation.key in ledger else {}
+    return _missing(table, call, alone)
 
 
 def _missing(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
@@ -114,5 +128,5 @@ def _apart(table: TableFacts, call: Call, ledger: _Ledger) -> list[Violation]:
 
 def _told(table: TableFacts, call: Call, what: str) -> Violation:
     assert call.returned_s is not None
-    sentence = f"The scan of {table.use.name} by call {call.id} {what}."
+    sentence = f"The {call.operation.kind} of {table.use.name} by call {call.id} {what}."
     return Violation("P3", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s))

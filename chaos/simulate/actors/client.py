@@ -81,7 +81,7 @@ class SimClient:
     def _request(self, operation: Operation, key: str) -> TypedCall[Any]:
         table = operation.table
         if operation.kind == "read":
-            return calls.get(table, operation.key, None, None)
+            return calls.get(table, operation.key, None, operation.as_of)
         if operation.kind == "schema":
             if "name" in operation.body:
                 return calls.create_table(operation.body, key)
@@ -94,14 +94,15 @@ class SimClient:
             return calls.check(table, operation.key, body, key)
         if operation.kind == "batch":
             return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key)
-        return self._single(table, operation.mutations[0], key)
+        version = operation.conditions[0].version if operation.conditions else None
+        return self._single(table, operation.mutations[0], key, version)
 
-    def _single(self, table: str, mutation: Mutation, key: str) -> TypedCall[Any]:
+    def _single(self, table: str, mutation: Mutation, key: str, version: int | None) -> TypedCall[Any]:
         if mutation.op == "delete":
-            return calls.delete(table, mutation.key, key, {})
+            return calls.delete(table, mutation.key, key, calls.preconditions(version, False))
         if mutation.op == "update":
             return calls.update(table, mutation.key, mutation.row, key, {})
-        return calls.put(table, mutation.key, mutation.row, key, calls.preconditions(None, mutation.op == "insert"))
+        return calls.put(table, mutation.key, mutation.row, key, calls.preconditions(version, mutation.op == "insert"))
 
     def _mutation(self, table: str, mutation: Mutation) -> dict[str, Any]:
         key = {KEY: mutation.key}

@@ -41,7 +41,7 @@ async def _dispatch(context: ApiContext, request: SiteRequest) -> Answer:
     head = read_head(request.method, path.encode(), headers)
     parts = path.split("/")[2:]  # behind /v1
     if parts[0] == "tables" and len(parts) >= 4 and parts[3]:
-        return await _row(context, head, decoded_part(parts[1]), parts[3], request.content)
+        return await _row(context, head, decoded_part(parts[1]), parts[3], query, request.content)
     if parts[0] == "tables" and len(parts) == 3:
         if parts[2] == "rows:mutate":
             return await mutate_rows(context, head, decoded_part(parts[1]), request.content)
@@ -55,7 +55,7 @@ async def _dispatch(context: ApiContext, request: SiteRequest) -> Answer:
     raise InvalidInput(f"the simulation has no path {path}")
 
 
-async def _row(context: ApiContext, head: Head, table: str, key: str, body: bytes) -> Answer:
+async def _row(context: ApiContext, head: Head, table: str, key: str, query: str, body: bytes) -> Answer:
     if key.endswith(":check"):
         return await check_row(context, head, table, key.removesuffix(":check"), body)
     if head.method == "PUT":
@@ -64,7 +64,7 @@ async def _row(context: ApiContext, head: Head, table: str, key: str, body: byte
         return await patch_row(context, head, table, key, body)
     if head.method == "DELETE":
         return await delete_row(context, head, table, key)
-    return await get_row(context, head, table, key)
+    return await get_row(context, head, table, key, as_of=parse_qs(query).get("as_of", [None])[-1])
 
 
 async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answer:
