@@ -117,8 +117,9 @@ OLDER = (  # a disaster, too; drawn behind everything else, so that each other s
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
 LIE = Kind("lie", ("a", "b", "active", "standby", "standby"), 1.0, how=tuple(LIES))  # what one posts that no site sends
+STEP = Kind("at-step", ("any", "any", *SITES), 1.0, 0.05, 4.0)  # `how`: DEED:NTH:POINT (aims.py)
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE, STEP)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
 IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
@@ -147,7 +148,7 @@ def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPla
     if not drawn or struck_already or (chance.randrange(RESTORED) and any(name in PLAIN for name in kinds)):
         return plan
     kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
-    back = _draw_fault(chance, kind, round(chance.uniform(0.2, FAULTS_END_S), 3))
+    back = draw_fault(chance, kind, round(chance.uniform(0.2, FAULTS_END_S), 3))
     faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
     if kind.name == "disk-back":  # alone, a closed site cannot know that its disk is older than the log on the other DFS
         faults = [fault for fault in faults if fault.kind != "degrade"]
@@ -159,7 +160,7 @@ def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPla
     for name in ("crash",) if kind.name == "dfs-back" else ("failover", "crash"):  # what is done about it, and in the middle
         if name in kinds and chance.random() < 0.4:
             after_s = round(back.at_s + back.for_s + chance.expovariate(1.0), 3)
-            faults.append(replace(_draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
+            faults.append(replace(draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
                           if name == "crash" else ""))
     return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
@@ -170,7 +171,7 @@ def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
     if REFUSAL.name not in kinds or (len(kinds) > 1 and (plan.workload != SchemaChanges.name or chance.randrange(REFUSED))):
         return plan
     times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 2))]
-    refusals = [_draw_fault(chance, REFUSAL, round(at_s, 3)) for at_s in times]
+    refusals = [draw_fault(chance, REFUSAL, round(at_s, 3)) for at_s in times]
     return replace(plan, faults=tuple(sorted((*plan.faults, *refusals), key=lambda fault: fault.at_s)))
 
 
@@ -181,7 +182,7 @@ def lied_to(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
         return plan
     times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(2, 10))]
     times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    lies = [_draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
+    lies = [draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
     return replace(plan, faults=tuple(sorted((*plan.faults, *lies), key=lambda fault: fault.at_s)))
 
 
@@ -192,7 +193,7 @@ def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
         return plan
     times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
     times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    barriers = [_draw_fault(chance, BARRIER, round(at_s, 3)) for at_s in times]
+    barriers = [draw_fault(chance, BARRIER, round(at_s, 3)) for at_s in times]
     return replace(plan, faults=tuple(sorted((*plan.faults, *barriers), key=lambda fault: fault.at_s)))
 
 
@@ -211,7 +212,7 @@ def alone(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan for a pair without a coordinator. An operator may react to a loss with a degrade, too: it is not automatic."""
     chance = random.Random(f"alone {plan.seed}")
     more = [
-        _draw_fault(chance, BY_NAME["degrade"], round(fault.at_s + chance.expovariate(1.0), 3))
+        draw_fault(chance, BY_NAME["degrade"], round(fault.at_s + chance.expovariate(1.0), 3))
         for fault in plan.faults if fault.kind in AFTER_LOSS and "degrade" in kinds and chance.random() < 0.4
     ]
     faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s))
@@ -238,7 +239,7 @@ def hurried(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
     more = []
     for fault in plan.faults if "crash" in kinds else ():
         hit, after_s = chance.random(), round(fault.at_s + fault.for_s + chance.expovariate(2.0), 3)
-        again = _draw_fault(chance, BY_NAME["crash"], after_s)
+        again = draw_fault(chance, BY_NAME["crash"], after_s)
         if fault.kind in MODES and hit < 0.25:
             more.append(again)
         elif fault.kind == "crash" and hit < 0.12:
@@ -255,7 +256,7 @@ def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
         return plan
     kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
-    disaster = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
+    disaster = draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
     faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
     faults.append(disaster)
     knobs = plan.knobs
@@ -269,7 +270,7 @@ def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
         faults.append(Fault(after_s, "failover", *(("active", 0.0, "accept-data-loss") if anew else ("standby",))))
     if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
         after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)
-        faults.append(_draw_fault(chance, BY_NAME["crash"], after_s))
+        faults.append(draw_fault(chance, BY_NAME["crash"], after_s))
     return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
@@ -294,17 +295,17 @@ def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, 
         return ()
     faults: list[Fault] = []
     for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(2, 7)):
-        fault = _draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
+        fault = draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
         faults.append(fault)
         if kind.name in AFTER_LOSS and "failover" in kinds and chance.random() < 0.5:
             after = round(fault.at_s + chance.expovariate(1.0), 3)
-            faults.append(_draw_fault(chance, BY_NAME["failover"], after))
+            faults.append(draw_fault(chance, BY_NAME["failover"], after))
         if kind.name in IN_CHANGE and "crash" in kinds and chance.random() < 0.3:
-            faults.append(_draw_fault(chance, BY_NAME["crash"], round(fault.at_s + chance.expovariate(1.0), 3)))
+            faults.append(draw_fault(chance, BY_NAME["crash"], round(fault.at_s + chance.expovariate(1.0), 3)))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
 
 
-def _draw_fault(chance: random.Random, kind: Kind, at_s: float) -> Fault:
+def draw_fault(chance: random.Random, kind: Kind, at_s: float) -> Fault:
     for_s = round(chance.uniform(kind.least_s, kind.most_s), 3) if kind.most_s else 0.0
     return Fault(at_s, kind.name, chance.choice(kind.targets), for_s, chance.choice(kind.how))
 

@@ -29,9 +29,10 @@ from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.observe import Observer, RegisterNotes, needless
-from chaos.simulate.plan import FAULTS_END_S, SITES, SeedPlan
+from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
 from chaos.simulate.twins.process import Process
+from chaos.simulate.twins.steps import Steps
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
@@ -73,6 +74,8 @@ class Run:
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()
         self.world = World(plan, self.loop)
+        if any(fault.kind == STEP.name for fault in plan.faults):
+            self.world.steps = {site: Steps(self.note) for site in SITES}
         RegisterNotes(self.loop, self.recorder, self.world.watch)
         self.observer = Observer(self.world, self.recorder)
         self.world.before_kill = self.observer.look

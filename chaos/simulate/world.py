@@ -25,6 +25,7 @@ from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
+from chaos.simulate.twins.steps import StepFailpoints, Stepped, Steps
 from chaos.simulate.twins.transport import Listening, SimTransport
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
@@ -113,6 +114,7 @@ class World:
         self.before_kill: Callable[[], None] = lambda: None
         self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind
         self.before_wipe: Callable[[str], None] = lambda name: None
+        self.steps: dict[str, Steps] = {}  # of each site, in a run with faults at steps
         self._ids = 0
         self.set_links()
 
@@ -210,25 +212,29 @@ class World:
     async def _compose(self, name: str, life: Life) -> None:
         here, there = self.machines[name], self.machines[OTHER[name]]
         process, network = life.process, self.network
-        files = here.disk.files(process)
-        own_dfs = here.dfs.client(process, name, name, network, DFS_TIMEOUT_S)
-        peer_dfs = there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S)
+        stepped = partial(self._stepped, name, process)
+        files = stepped("files", here.disk.files(process))
+        own_dfs = stepped("own_dfs", here.dfs.client(process, name, name, network, DFS_TIMEOUT_S))
+        peer_dfs = stepped("peer_dfs", there.dfs.client(process, name, OTHER[name], network, DFS_TIMEOUT_S))
+        engine, journal = stepped("engine", here.engine), stepped("journal", here.journal)
         settings, met = site_settings(name, self.plan.knobs), await last_met(files)
-        door = Hearing(self._coordinator(name, own_dfs, peer_dfs, met), name, lambda: self.loop.now_s, self.heard)
+        door = stepped("coordinator", self._coordinator(name, own_dfs, peer_dfs, met))
+        door = Hearing(door, name, lambda: self.loop.now_s, self.heard)
         site = Site(
             settings,
             SiteParts(
                 site=name, peer=OTHER[name], clock=here.clock, hybrid=HybridClock(here.clock, here.engine.applied.timestamp),
-                files=files, engine=here.engine, layout=RemoteLayout(PAIR),
-                applier=FrameApplier(here.engine, here.clock, settings.barriers, on_refused=not_kept),
+                files=files, engine=engine, layout=RemoteLayout(PAIR),
+                applier=FrameApplier(engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=RememberingCoordinator(door, name, files, met),
-                transport=SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name])),
+                transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]))),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
-                cursors=await CursorRegistry.open(files), failpoints=Failpoints(), new_id=partial(self._new_id, name),
+                cursors=await CursorRegistry.open(files),
+                failpoints=StepFailpoints(self.steps[name], process) if self.steps else Failpoints(), new_id=partial(self._new_id, name),
             ),
         )
-        operations = SiteOperations(site, here.journal)
+        operations = SiteOperations(site, journal)
         supervisor = Supervisor(
             site, run_plan=operations.run_own, undo_again=operations.undo_again, go_on=operations.go_on,
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
@@ -240,6 +246,10 @@ class World:
         )
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()
+
+    def _stepped(self, name: str, process: Process, port_name: str, port: Any) -> Any:
+        """Returns the port, with its points in a run with faults at steps."""
+        return Stepped(port, port_name, self.steps[name], process) if self.steps else port
 
     def _coordinator(self, name: str, own_dfs: SimDfs, peer_dfs: SimDfs, met: PairState | None) -> Coordinator:
         if self.plan.knobs.coordinator:

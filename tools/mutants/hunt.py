@@ -21,7 +21,8 @@ from tools.mutants.mutant import Mutant, mutated
 from tools.sources import repository_files
 
 TESTS_DEADLINE_S = 600.0
-SEEDS_DEADLINE_S = 1_200.0
+FIRST_SEEDS, FIRST_DEADLINE_S = 40, 150.0  # a mutant that never ends a run mostly does so in the first ones
+SEED_DEADLINE_S = 0.6  # of each later one on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,17 @@ def hunt(tree: Tree, mutant: Mutant, *, tests: tuple[str, ...], seeds: int, seed
 
 
 def _simulated(tree: Tree, first: int, seeds: int) -> tuple[int | None, str]:
+    few = min(seeds, FIRST_SEEDS)
+    needed, violation = _looked_for(tree, first, few, FIRST_DEADLINE_S)
+    if needed is None and seeds > few:
+        needed, violation = _looked_for(tree, first + few, seeds - few, FIRST_DEADLINE_S + SEED_DEADLINE_S * (seeds - few))
+        needed = None if needed is None else needed + few
+    return needed, violation
+
+
+def _looked_for(tree: Tree, first: int, seeds: int, deadline_s: float) -> tuple[int | None, str]:
     arguments = ["chaos", "simulate", "--seeds", str(seeds), "--seed", str(first), "--jobs", "1", "--until-found", "--json"]
-    code, printed = tree.run(arguments, SEEDS_DEADLINE_S)
+    code, printed = tree.run(arguments, deadline_s)
     if code is None:
         return seeds, "a run did not end"
     try:

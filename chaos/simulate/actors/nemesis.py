@@ -16,6 +16,8 @@ from chaos.simulate.actors.liar import Liar
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.plan import SITES, Fault
 from chaos.simulate.twins.dfs import DfsFault
+from chaos.simulate.twins.process import Process
+from chaos.simulate.twins.steps import Trap
 from chaos.simulate.world import OTHER, World
 
 Undo = Callable[[], None]
@@ -40,7 +42,7 @@ class Nemesis:
             "slow-recovery": self._slow_recovery,
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
-            "refuse-change": self._refuse_change,
+            "refuse-change": self._refuse_change, "at-step": self._at_step,
             "lie": Liar(world, note).lie, **dict.fromkeys(COMMANDS, self._command),
             **Disasters(world, note, self._boot).deeds(),
         }
@@ -77,6 +79,8 @@ class Nemesis:
         world.network.heal()
         world.set_links(well=True)
         world.register.down = False
+        for steps in world.steps.values():
+            steps.clear()
         for site in SITES:
             here = world.machines[site]
             here.disk.heal()
@@ -102,6 +106,33 @@ class Nemesis:
             return None
         self._world.loop.pause(process)
         return partial(self._world.loop.go_on, process)
+
+    def _at_step(self, site: str, fault: Fault) -> Undo:
+        """Sets a trap at a step; what it does there ends after the fault's time, or when all is healed."""
+        deed, nth, point = fault.how.split(":")
+        traps = {
+            "crash": partial(self._strike_down, fault.for_s, False),
+            "machine": partial(self._strike_down, fault.for_s, True),
+            "pause": partial(self._strike_still, fault.for_s), "cut": partial(self._strike_apart, fault.for_s),
+        }
+        delay_s = fault.for_s if deed == "late" else 0.0
+        trap = Trap(point, int(nth), traps.get(deed), delay_s, deed == "fail")
+        for name in SITES if site == "any" else (site,):
+            self._world.steps[name].arm(trap)
+        return lambda: None
+
+    def _strike_down(self, for_s: float, machine: bool, process: Process) -> None:
+        site = next((name for name, life in self._world.lives.items() if life.process is process), None)
+        if site is not None:
+            self._world.kill(site, machine=machine)
+            self._world.loop.outside(for_s, self._boot, site)
+
+    def _strike_still(self, for_s: float, process: Process) -> None:
+        self._world.loop.pause(process)
+        self._world.loop.outside(for_s, self._world.loop.go_on, process)
+
+    def _strike_apart(self, for_s: float, process: Process) -> None:
+        self._world.loop.outside(for_s, self._cut_ways([("a", "b"), ("b", "a")], "silent"))
 
     # ---- network
     def _cut(self, target: str, fault: Fault) -> Undo:

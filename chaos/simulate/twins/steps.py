@@ -1,0 +1,115 @@
+"""Faults at steps: a site is killed, stopped or misled right before or right after a named call of one of its ports.
+
+A fault at a random time seldom falls between two steps of a role change, which take a millisecond of a run of seconds. Here a
+plan names the step. What always holds: a step that nobody armed costs no virtual time and no randomness; each fault strikes
+once; a process that is killed at a step takes no further one. Points are `<port>.<call>.before|after`, and the failpoints of
+the product by their own names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from chaos.simulate.twins.process import Process
+from storage.failpoints import Failpoints
+from twinlog.errors import DfsError, PeerError, SyncFailed, TwinlogError, Unavailable
+
+Strike = Callable[[Process], None]  # done to the world at the step; the process may be killed or paused by it
+
+REFUSALS: dict[str, Callable[[str], TwinlogError]] = {
+    "own_dfs": lambda point: DfsError(f"injected: {point}"),
+    "peer_dfs": lambda point: DfsError(f"injected: {point}"),
+    "transport": lambda point: PeerError(f"injected: {point}", sent=True),
+    "coordinator": lambda point: Unavailable(f"injected: {point}", waiting_for="coordinator", sent=True),
+    "files": lambda point: SyncFailed(f"injected: {point}"),
+}
+
+
+class Trap:
+    """What happens at the `nth` hit of `point` from now on: `strike`, then `delay_s` of waiting, then perhaps an error. It may be
+    set at both sites, and strikes the first that comes there."""
+
+    def __init__(self, point: str, nth: int, strike: Strike | None = None, delay_s: float = 0.0, fails: bool = False) -> None:
+        self.point, self.nth, self.strike, self.delay_s, self.fails = point, nth, strike, delay_s, fails
+
+
+class Steps:
+    """The steps of one site. `census` counts the points that were passed. `note` gets each strike."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._traps: list[Trap] = []
+        self.census: dict[str, int] = {}
+
+    def arm(self, trap: Trap) -> None:
+        self._traps.append(trap)
+
+    def clear(self) -> None:
+        self._traps.clear()
+
+    def hit(self, point: str, process: Process) -> Trap | None:
+        """Returns the trap that strikes here, after its strike."""
+        self.census[point] = self.census.get(point, 0) + 1
+        for trap in self._traps:
+            if trap.point == point and trap.nth > 0:
+                trap.nth -= 1
+                if trap.nth == 0:
+                    self._note(f"at step {point} of {process.name}")
+                    if trap.strike is not None:
+                        trap.strike(process)
+                    return trap
+        return None
+
+    async def passed(self, point: str, process: Process) -> None:
+        """Raises what the port raises when its call fails."""
+        trap = self.hit(point, process)
+        if trap is None:
+            return
+        if process.killed:
+            await asyncio.get_running_loop().create_future()
+        if process.paused or trap.delay_s:
+            await asyncio.sleep(trap.delay_s)
+        if trap.fails:
+            raise REFUSALS[point.partition(".")[0]](point)
+
+
+class StepFailpoints(Failpoints):
+    """The product's own failpoints, for one life of a process."""
+
+    def __init__(self, steps: Steps, process: Process) -> None:
+        self._steps, self._process = steps, process
+
+    def hit(self, name: str) -> None:
+        """A process that is killed here ends at its next wait."""
+        self._steps.hit(name, self._process)
+
+
+class Stepped:
+    """A port, for one life of a process: every call of it that is awaited has a point before and after it."""
+
+    def __init__(self, port: Any, name: str, steps: Steps, process: Process) -> None:
+        self._port, self._name, self._steps, self._process = port, name, steps, process
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._port, name)
+        if not inspect.iscoroutinefunction(value):
+            return value
+        stepped = self._around(f"{self._name}.{name}", value)
+        self.__dict__[name] = stepped
+        return stepped
+
+    def _around(self, point: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        steps, process = self._steps, self._process
+        by_method = point == "transport.call"
+
+        async def call(*args: Any, **named: Any) -> Any:
+            at = f"transport.{args[0]}" if by_method else point
+            await steps.passed(f"{at}.before", process)
+            result = await method(*args, **named)
+            await steps.passed(f"{at}.after", process)
+            return result
+
+        return call
