@@ -10,7 +10,7 @@ import random
 
 from msgspec.structs import replace
 
-from chaos.simulate.plan import BY_NAME, FAULTS_END_S, STEP, Fault, SeedPlan, draw_fault
+from chaos.simulate.plan import BY_NAME, DISASTERS, FAULTS_END_S, OLDER, STEP, Fault, SeedPlan, draw_fault
 
 DEEDS = ("crash", "machine", "pause", "fail", "late", "cut")
 DEED_WEIGHTS = (4, 2, 2, 3, 2, 1)
@@ -63,6 +63,7 @@ _INSIDE = {
     "write": tuple(f"commit.{step}" for step in ("framed", "local_synced", "remote_synced", "committed", "applied", "acknowledged")),
 }
 REFUSABLE = ("own_dfs", "peer_dfs", "transport", "coordinator", "files")
+DISASTROUS = tuple(kind.name for kind in (*DISASTERS, *OLDER))  # one a run at most
 COURSES = ("switchover", "failover", "restart", "rejoin", "degrade", "resync", "write", "base")
 AFTER_S = (0.0, 0.0, 0.02, 0.1, 0.4, 1.5)  # from the event until the trap is set
 
@@ -82,7 +83,8 @@ def aimed(plan: SeedPlan) -> SeedPlan:
     chance = random.Random(f"aim {plan.seed}")
     course = chance.choice(COURSES)
     at_s = round(chance.uniform(1.0, 3.0), 3)
-    faults = list(chance.sample(plan.faults, min(len(plan.faults), chance.choice((0, 0, 1, 2)))))
+    others = [fault for fault in plan.faults if course != "base" or fault.kind not in DISASTROUS]
+    faults = chance.sample(others, min(len(others), chance.choice((0, 0, 1, 2))))
     faults += _events(chance, course, at_s)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         faults.append(_trap(chance, course, at_s))

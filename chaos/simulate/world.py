@@ -231,7 +231,7 @@ class World:
                 transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]))),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
-                failpoints=StepFailpoints(self.steps[name], process) if self.steps else Failpoints(), new_id=partial(self._new_id, name),
+                failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(), new_id=partial(self._new_id, name),
             ),
         )
         operations = SiteOperations(site, journal)

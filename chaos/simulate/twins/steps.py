@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.process import Process
 from storage.failpoints import Failpoints
 from twinlog.errors import DfsError, PeerError, SyncFailed, TwinlogError, Unavailable
@@ -51,15 +52,13 @@ class Steps:
         self._traps.clear()
 
     def hit(self, point: str, process: Process) -> Trap | None:
-        """Returns the trap that strikes here, after its strike."""
+        """Returns the trap that is for this point, and has yet to strike."""
         self.census[point] = self.census.get(point, 0) + 1
         for trap in self._traps:
             if trap.point == point and trap.nth > 0:
                 trap.nth -= 1
                 if trap.nth == 0:
                     self._note(f"at step {point} of {process.name}")
-                    if trap.strike is not None:
-                        trap.strike(process)
                     return trap
         return None
 
@@ -68,6 +67,8 @@ class Steps:
         trap = self.hit(point, process)
         if trap is None:
             return
+        if trap.strike is not None:
+            trap.strike(process)
         if process.killed:
             await asyncio.get_running_loop().create_future()
         if process.paused or trap.delay_s:
@@ -77,14 +78,16 @@ class Steps:
 
 
 class StepFailpoints(Failpoints):
-    """The product's own failpoints, for one life of a process."""
+    """The product's own failpoints, for one life of a process. What strikes at one does so once the code there waits: it
+    cannot be stopped in the middle."""
 
-    def __init__(self, steps: Steps, process: Process) -> None:
-        self._steps, self._process = steps, process
+    def __init__(self, steps: Steps, process: Process, loop: VirtualLoop) -> None:
+        self._steps, self._process, self._loop = steps, process, loop
 
     def hit(self, name: str) -> None:
-        """A process that is killed here ends at its next wait."""
-        self._steps.hit(name, self._process)
+        trap = self._steps.hit(name, self._process)
+        if trap is not None and trap.strike is not None:
+            self._loop.outside(0.0, trap.strike, self._process)
 
 
 class Stepped:
