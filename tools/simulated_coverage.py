@@ -116,7 +116,7 @@ def measure(seeds: Iterable[int], paths: Sequence[str]) -> list[Measured]:
     coverage = Coverage(data_file=None, include=[str(ROOT / path) for path in paths], config_file=False)
     coverage.start()
     try:
-        draw = importlib.import_module("chaos.simulate.plan").draw
+        draw = importlib.import_module("chaos.simulate.draw").draw
         room: Any = importlib.import_module("chaos.simulate.run")
         for seed in seeds:
             found = room.Run(draw(seed)).execute()

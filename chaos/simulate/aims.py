@@ -17,7 +17,8 @@ DEED_WEIGHTS = (4, 2, 2, 3, 2, 1)
 _PLANS = {
     "failover": ("begin", "fence", "wait_lease", "replay", "claim", "open", "verify", "cleanup"),
     "switchover": (
-        "begin", "near", "step_down", "drain", "catch_up", "fence", "wait_lease", "replay", "claim", "open", "verify", "cleanup",
+        "begin", "near", "step_down", "drain", "catch_up", "fence", "wait_lease", "replay", "claim", "open", "verify",
+        "cleanup",
     ),
     "restart": ("begin", "fence", "wait_lease", "replay", "claim", "open"),
     "rejoin": ("preflight", "rejoin"), "degrade": ("degrade",), "resync": ("resync",),
@@ -58,13 +59,17 @@ _CHANGING = tuple(f"activation.{step}" for step in (
     "begin", "fence", "wait_lease", "replay", "claim", "started", "open", "applied",
 ))
 _INSIDE = {
-    "failover": _CHANGING, "switchover": _CHANGING, "restart": _CHANGING, "rejoin": ("rejoin.replayed", "rejoin.cut", "rejoin.cleared"),
+    "failover": _CHANGING, "switchover": _CHANGING, "restart": _CHANGING,
+    "rejoin": ("rejoin.replayed", "rejoin.cut", "rejoin.cleared"),
     "degrade": ("degrade.recorded",), "resync": ("resync.recorded", "resync.tightened"),
-    "write": tuple(f"commit.{step}" for step in ("framed", "local_synced", "remote_synced", "committed", "applied", "acknowledged")),
+    "write": tuple(f"commit.{step}" for step in (
+        "framed", "local_synced", "remote_synced", "committed", "applied", "acknowledged",
+    )),
 }
 REFUSABLE = ("own_dfs", "peer_dfs", "transport", "coordinator", "files")
-DISASTROUS = tuple(kind.name for kind in (*DISASTERS, *OLDER))  # one a run at most
-COURSES = ("switchover", "failover", "restart", "rejoin", "degrade", "resync", "write", "base")
+DISASTROUS = tuple(kind.name for kind in (*DISASTERS, *OLDER))  # what may be done beside one is a matter of draw.py
+COURSES = {"switchover": 6, "failover": 2, "restart": 1, "rejoin": 2, "degrade": 1, "resync": 2, "write": 3, "base": 4}
+WHENS = ("before", "after", "journaled")  # of a step of a plan
 AFTER_S = (0.0, 0.0, 0.02, 0.1, 0.4, 1.5)  # from the event until the trap is set
 
 
@@ -74,31 +79,38 @@ def ports() -> tuple[str, ...]:
 
 def points(course: str) -> tuple[str, ...]:
     """Returns the points of the plan of `course`, and the product's failpoints inside it."""
-    steps = tuple(f"plan.{course}.{step}.{when}" for step in _PLANS.get(course, ()) for when in ("before", "after", "journaled"))
+    steps = tuple(f"plan.{course}.{step}.{when}" for step in _PLANS.get(course, ()) for when in WHENS)
     return (*steps, *_INSIDE.get(course, ()))
 
 
 def aimed(plan: SeedPlan) -> SeedPlan:
     """Returns the plan with a course of events of its own, faults at steps of that, and at most two of its other faults."""
     chance = random.Random(f"aim {plan.seed}")
-    course = chance.choice(COURSES)
-    at_s = round(chance.uniform(1.0, 3.0), 3)
-    others = [fault for fault in plan.faults if course != "base" or fault.kind not in DISASTROUS]
+    course = chance.choices(list(COURSES), list(COURSES.values()))[0]
+    at_s = round(chance.uniform(1.0, 3.0) + (2.5 if course == "base" else 0.0), 3)  # base data only where logs were trimmed
+    others = [fault for fault in plan.faults if fault.kind not in DISASTROUS]
     faults = chance.sample(others, min(len(others), chance.choice((0, 0, 1, 2))))
     faults += _events(chance, course, at_s)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         faults.append(_trap(chance, course, at_s))
     knobs = plan.knobs if chance.random() < 0.3 else replace(plan.knobs, loss=0.0, drift_a=0.0, drift_b=0.0, disk_slow=1.0)
+    if course == "base":
+        knobs = replace(knobs, segment_bytes=4 << 10, flush_interval_s=0.1)
     return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def _events(chance: random.Random, course: str, at_s: float) -> list[Fault]:
     """The course itself: what an operator commands, and what has to break before."""
     def broken(kind: str, **how: str) -> Fault:
-        return replace(draw_fault(chance, BY_NAME[kind], at_s), target="active", **how)  # type: ignore[arg-type]
+        return replace(draw_fault(chance, BY_NAME[kind], at_s), target="active", **how)
 
     if course == "switchover":
         return [Fault(at_s, "switchover", "standby")]
+    if course == "rejoin" and chance.random() < 0.6:  # what only the lost active held leaves its rows again
+        down = replace(draw_fault(chance, BY_NAME["isolate"], at_s), target="standby", for_s=1.5, how="not-from-clients")
+        lost = replace(broken("crash"), at_s=round(at_s + 1.8, 3))
+        forced = Fault(round(at_s + 2.4, 3), "failover", "standby", how="accept-data-loss")
+        return [down, Fault(round(at_s + 0.3, 3), "degrade", "active"), lost, forced]
     if course in ("failover", "rejoin"):
         lost = broken(chance.choice(("crash", "crash", "pause", "isolate")))
         return [lost, Fault(round(at_s + chance.uniform(0.05, 1.5), 3), "failover", "standby")]
@@ -125,4 +137,5 @@ def _trap(chance: random.Random, course: str, at_s: float) -> Fault:
     deed = chance.choices(deeds, [DEED_WEIGHTS[DEEDS.index(each)] for each in deeds])[0]
     nth = chance.choice((1, 1, 1, 1, 1, 2, 3))
     when_s = min(FAULTS_END_S, round(at_s + chance.choice(AFTER_S), 3))
-    return Fault(when_s, STEP.name, chance.choice(STEP.targets), round(chance.uniform(STEP.least_s, STEP.most_s), 3), f"{deed}:{nth}:{point}")
+    trap = draw_fault(chance, STEP, when_s)
+    return replace(trap, how=f"{deed}:{nth}:{point}")

@@ -30,7 +30,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from chaos.simulate.bugs import BUGS, planted
-from chaos.simulate.plan import BY_NAME, SeedPlan, draw, parse, text
+from chaos.simulate.draw import draw
+from chaos.simulate.plan import BY_NAME, SeedPlan, parse, text
 from chaos.simulate.rates import Rate, rates
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink

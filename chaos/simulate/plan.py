@@ -1,6 +1,6 @@
-"""The plan of a run: its workload, its knobs, and every fault with its time. Drawn from a seed, or read from a file.
+"""The plan of a run: its workload, its knobs, and every fault with its time. Drawn from a seed (draw.py), or read from a file.
 
-What always holds: a plan is plain data; drawing it uses nothing but the seed; `parse(text(plan)) == plan`. Shrinking a plan
+What always holds: a plan is plain data; `parse(text(plan)) == plan`. Shrinking a plan
 removes faults and operations and leaves the rest as it was: what is random within a run (delays, torn bytes) comes from
 streams of the plan's seed that are named for their use. The text form is a scenario for people, one thing a line.
 """
@@ -15,7 +15,6 @@ from msgspec.structs import asdict, replace
 
 from chaos.simulate.actors.lies import LIES
 from chaos.workloads import WORKLOADS
-from chaos.workloads.schema_changes import SchemaChanges
 from twinlog.errors import InvalidInput
 
 SITES = ("a", "b")
@@ -121,188 +120,6 @@ STEP = Kind("at-step", ("any", "any", *SITES), 1.0, 0.05, 4.0)  # `how`: DEED:NT
 PLAIN = tuple(kind.name for kind in KINDS)
 BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE, STEP)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
-AFTER_LOSS = ("crash", "pause", "cut", "isolate", "dfs-down")  # an operator may react to these with a failover
-IN_CHANGE = ("failover", "switchover")  # in the middle of these a site may crash
-MODES = ("rejoin", "degrade", "resync")  # and of these
-ALONE = 4  # one plan in so many is of a pair without a coordinator
-STRUCK = 5  # one plan in so many has a disaster
-CHOSEN = 10  # one plan in so many has the policy performance
-REFUSED = 4  # in one plan in so many of those with schema changes a database refuses one
-AUDITED = 4  # in one plan in so many barriers are taken
-RESTORED = 12  # in one plan in so many without another disaster a part comes back older
-LIED_TO = 3  # in one plan in so many somebody posts forged messages
-
-
-def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan of `seed`, of faults of `kinds` only."""
-    plan = audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
-    return restored(lied_to(refused(plan, kinds), kinds), kinds)
-
-
-def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """Returns the plan, with a part that comes back older if its seed is one of those and has no other disaster. Nobody is
-    talked into accepting a loss then, as in `struck`."""
-    chance = random.Random(f"older {plan.seed}")
-    drawn = [kind for kind in OLDER if kind.name in kinds]
-    struck_already = any(fault.kind == kind.name for fault in plan.faults for kind in DISASTERS)
-    if not drawn or struck_already or (chance.randrange(RESTORED) and any(name in PLAIN for name in kinds)):
-        return plan
-    kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
-    back = draw_fault(chance, kind, round(chance.uniform(0.2, FAULTS_END_S), 3))
-    faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
-    if kind.name == "disk-back":  # alone, a closed site cannot know that its disk is older than the log on the other DFS
-        faults = [fault for fault in faults if fault.kind != "degrade"]
-    knobs = plan.knobs
-    if kind.name == "dfs-back":  # a takeover before the active has copied what is gone lacks it, and nobody there can know
-        faults = [fault for fault in faults if fault.kind != "failover"]
-        knobs = replace(knobs, monitor="observe" if knobs.monitor == "act" else knobs.monitor)
-    faults.append(back)
-    for name in ("crash",) if kind.name == "dfs-back" else ("failover", "crash"):  # what is done about it, and in the middle
-        if name in kinds and chance.random() < 0.4:
-            after_s = round(back.at_s + back.for_s + chance.expovariate(1.0), 3)
-            faults.append(replace(draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
-                          if name == "crash" else ""))
-    return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
-
-
-def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan, with a database that refuses a schema change if its seed is one of those."""
-    chance = random.Random(f"refusal {plan.seed}")
-    if REFUSAL.name not in kinds or (len(kinds) > 1 and (plan.workload != SchemaChanges.name or chance.randrange(REFUSED))):
-        return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 2))]
-    refusals = [draw_fault(chance, REFUSAL, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *refusals), key=lambda fault: fault.at_s)))
-
-
-def lied_to(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """Returns the plan, with lies if its seed is one of those: at any time, and while roles or modes change."""
-    chance = random.Random(f"lies {plan.seed}")
-    if LIE.name not in kinds or (chance.randrange(LIED_TO) and len(kinds) > 1):
-        return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(2, 10))]
-    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    lies = [draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *lies), key=lambda fault: fault.at_s)))
-
-
-def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan, with barriers if its seed is one of those: at any time, and at each change of roles or modes."""
-    chance = random.Random(f"barriers {plan.seed}")
-    if BARRIER.name not in kinds or (chance.randrange(AUDITED) and len(kinds) > 1):
-        return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
-    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    barriers = [draw_fault(chance, BARRIER, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *barriers), key=lambda fault: fault.at_s)))
-
-
-def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> SeedPlan:
-    """Returns the plan without a disaster."""
-    chance = random.Random(f"plan {seed}")
-    clients = chance.randint(3, 8)
-    plan = SeedPlan(
-        seed=seed, workload=chance.choice(tuple(WORKLOADS)), clients=clients, operations=chance.randint(196, 276),
-        knobs=_draw_knobs(chance, clients), faults=_draw_faults(chance, kinds),
-    )
-    return plan if random.Random(f"place {seed}").randrange(ALONE) else alone(plan, kinds)
-
-
-def alone(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan for a pair without a coordinator. An operator may react to a loss with a degrade, too: it is not automatic."""
-    chance = random.Random(f"alone {plan.seed}")
-    more = [
-        draw_fault(chance, BY_NAME["degrade"], round(fault.at_s + chance.expovariate(1.0), 3))
-        for fault in plan.faults if fault.kind in AFTER_LOSS and "degrade" in kinds and chance.random() < 0.4
-    ]
-    faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s))
-    return replace(plan, knobs=replace(plan.knobs, coordinator=False, policy="protect"), faults=faults)
-
-
-def chosen(plan: SeedPlan) -> SeedPlan:
-    """The plan, with a pair that is asynchronous by choice if its seed is one of those."""
-    if random.Random(f"choice {plan.seed}").randrange(CHOSEN):
-        return plan
-    lease_s = max(1.0, plan.knobs.lease_s)  # each proof of such a pair is two round trips to the witness, and links may be slow
-    return replace(plan, knobs=replace(plan.knobs, policy="performance", lease_s=lease_s))
-
-
-def watched(plan: SeedPlan) -> SeedPlan:
-    """The plan, with an availability monitor if its seed is one of those; what it may do is a matter of the policy too."""
-    monitor = random.Random(f"monitor {plan.seed}").choices(("off", "observe", "act"), (10, 1, 2))[0]
-    return replace(plan, knobs=replace(plan.knobs, monitor=monitor))
-
-
-def hurried(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan, with crashes in the middle of what changes roles or modes, by command or after another crash."""
-    chance = random.Random(f"again {plan.seed}")
-    more = []
-    for fault in plan.faults if "crash" in kinds else ():
-        hit, after_s = chance.random(), round(fault.at_s + fault.for_s + chance.expovariate(2.0), 3)
-        again = draw_fault(chance, BY_NAME["crash"], after_s)
-        if fault.kind in MODES and hit < 0.25:
-            more.append(again)
-        elif fault.kind == "crash" and hit < 0.12:
-            more.append(replace(again, target=fault.target))
-    return replace(plan, faults=tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at_s)))
-
-
-def struck(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
-    """The plan, with a disaster if its seed is one of those. Nobody is talked into accepting a loss then: with one copy left
-    that may be all there is; but for a lost register, which nobody gets past otherwise. With rot the pair stays synchronous,
-    for the rotten copy may be needed much later; and nobody lets a site open alone by a WAL that was put back."""
-    chance = random.Random(f"disaster {plan.seed}")
-    drawn = [kind for kind in DISASTERS if kind.name in kinds]
-    if not drawn or (chance.randrange(STRUCK) and any(name in PLAIN for name in kinds)):
-        return plan
-    kind = chance.choices(drawn, [kind.weight for kind in drawn])[0]
-    disaster = draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
-    faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults]
-    faults.append(disaster)
-    knobs = plan.knobs
-    if kind.name == "rot":
-        knobs = replace(knobs, policy="protect", monitor="observe" if knobs.monitor == "act" else knobs.monitor)
-    if kind.name == "rot" or (kind.name == "part-back" and disaster.how == "wal"):
-        faults = [fault for fault in faults if fault.kind != "degrade"]
-    if "failover" in kinds and chance.random() < 0.5:
-        after_s, anew = round(disaster.at_s + chance.expovariate(1.0), 3), kind.name == "coordinator-lost"
-        anew = anew or (kind.name == "coordinator-back" and chance.random() < 0.5)
-        faults.append(Fault(after_s, "failover", *(("active", 0.0, "accept-data-loss") if anew else ("standby",))))
-    if "crash" in kinds and chance.random() < 0.5:  # in the middle of what mends it
-        after_s = round(disaster.at_s + disaster.for_s + chance.expovariate(1.0), 3)
-        faults.append(draw_fault(chance, BY_NAME["crash"], after_s))
-    return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
-
-
-def _draw_knobs(chance: random.Random, clients: int) -> Knobs:
-    lease_s = chance.choice((0.5, 1.0, 2.0))
-    drift = chance.choice((0.0, 0.0, 0.02, 0.04))
-    knobs = Knobs(
-        policy=chance.choice(("protect", "available")), lease_s=lease_s, noop_interval_s=round(lease_s * 0.3, 3),
-        flush_interval_s=chance.choice((0.1, 0.5, 2.0)), degrade_after_s=chance.choice((1.0, 3.0)),
-        segment_bytes=chance.choice((4 << 10, 16 << 10)), op_interval_s=round(FAULTS_END_S * clients / 400, 3),
-        link_s=chance.choice((0.0005, 0.002, 0.02)), link_jitter=chance.choice((0.1, 1.0, 5.0)),
-        loss=chance.choice((0.0, 0.0, 0.005)), duplicate=chance.choice((0.0, 0.0, 0.01)),
-        disk_slow=chance.choice((1.0, 10.0)), drift_a=chance.choice((-drift, drift)), drift_b=chance.choice((-drift, drift)),
-    )
-    proof_s = 4 * knobs.link_s * (1 + knobs.link_jitter)  # of an asynchronous active: two round trips to the coordinator
-    return replace(knobs, lease_s=max(lease_s, 1.0)) if lease_s < 2 * proof_s else knobs  # "well above", says the handbook
-
-
-def _draw_faults(chance: random.Random, kinds: tuple[str, ...]) -> tuple[Fault, ...]:
-    drawn = [BY_NAME[name] for name in kinds if name in PLAIN]
-    if not drawn:
-        return ()
-    faults: list[Fault] = []
-    for kind in chance.choices(drawn, [kind.weight for kind in drawn], k=chance.randint(2, 7)):
-        fault = draw_fault(chance, kind, round(chance.uniform(0.5, FAULTS_END_S), 3))
-        faults.append(fault)
-        if kind.name in AFTER_LOSS and "failover" in kinds and chance.random() < 0.5:
-            after = round(fault.at_s + chance.expovariate(1.0), 3)
-            faults.append(draw_fault(chance, BY_NAME["failover"], after))
-        if kind.name in IN_CHANGE and "crash" in kinds and chance.random() < 0.3:
-            faults.append(draw_fault(chance, BY_NAME["crash"], round(fault.at_s + chance.expovariate(1.0), 3)))
-    return tuple(sorted(faults, key=lambda fault: fault.at_s))
 
 
 def draw_fault(chance: random.Random, kind: Kind, at_s: float) -> Fault:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from chaos.simulate.bugs import BUGS, planted
-from chaos.simulate.plan import draw
+from chaos.simulate.draw import draw
 from chaos.simulate.run import Run, collect
 
 Mapped = Callable[[Callable[[int], bool], Iterable[int]], Iterable[bool]]  # in the order of the seeds, and lazily

@@ -42,6 +42,7 @@ from gateway.site.site import Site, not_kept
 from gateway.site.supervisor import Supervisor
 from remote_log.fencing.read_lease import LeaseSettings
 from remote_log.layout import RemoteLayout
+from remote_log.replication.base_sender import BaseSettings
 from remote_log.replication.shipper import ShipperSettings
 from remote_log.writing.writer import RemoteWriterSettings
 from storage.clock import HybridClock
@@ -231,7 +232,8 @@ class World:
                 transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]))),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
-                failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(), new_id=partial(self._new_id, name),
+                failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),
+                new_id=partial(self._new_id, name),
             ),
         )
         operations = SiteOperations(site, journal)
@@ -274,7 +276,7 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
         policy=knobs.policy, available=AvailableSettings(degrade_after_s=knobs.degrade_after_s, resync_after_s=0.5),
         lease=LeaseSettings(lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s),
         commit=CommitSettings(sweep_interval_s=0.25),
-        replication=ShipperSettings(idle_poll_s=0.25, batch_interval_s=0.02, batch_bytes_max=4096),
+        replication=ShipperSettings(idle_poll_s=0.25, batch_interval_s=0.02, batch_bytes_max=4096, base=BaseSettings(part_entries=7)),
         remote_log=RemoteWriterSettings(
             segment_bytes=knobs.segment_bytes, retry_max_s=0.5, lease_recovery_deadline_s=6.0
         ),

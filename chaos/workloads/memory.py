@@ -124,21 +124,15 @@ class MemoryPair:
         self.version += len(mutations)
 
     def _read(self, operation: Operation) -> tuple[Row, ...]:
-        stored = self.tables[operation.table].get(operation.key)
+        rows = self.tables[operation.table] if operation.as_of is None else self._as_of(operation.table, operation.as_of)
+        stored = rows.get(operation.key)
         if self.sin(self.faults.stale_reads):
             before = [entry for entry in self.log if entry[1] == operation.table and entry[2] == operation.key]
             stored = before[-2][3] if len(before) > 1 else None
         return () if stored is None else (Row(operation.key, stored.row, stored.version),)
 
     def _scan(self, operation: Operation) -> Outcome:
-        rows = self.tables[operation.table]
-        if operation.as_of is not None:
-            rows = {}
-            for version, table, key, stored in self.log:
-                if table == operation.table and version <= operation.as_of:
-                    rows.pop(key, None)
-                    if stored is not None:
-                        rows[key] = stored
+        rows = self.tables[operation.table] if operation.as_of is None else self._as_of(operation.table, operation.as_of)
         keys = sorted(
             (key for key in rows if (operation.start or "") <= key and (operation.end is None or key < operation.end)),
             reverse=operation.reverse,
@@ -146,6 +140,15 @@ class MemoryPair:
         told = keys[: operation.limit]
         found = tuple(Row(key, rows[key].row, rows[key].version) for key in told)
         return Outcome("ok", rows=found, complete=len(told) == len(keys), site="a", epoch=1)
+
+    def _as_of(self, name: str, as_of: int) -> _Rows:
+        rows: _Rows = {}
+        for version, table, key, stored in self.log:
+            if table == name and version <= as_of:
+                rows.pop(key, None)
+                if stored is not None:
+                    rows[key] = stored
+        return rows
 
     def _schema(self, operation: Operation) -> Outcome:
         body, table = operation.body, operation.table

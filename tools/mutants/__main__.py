@@ -19,7 +19,7 @@ import msgspec
 from tools.mutants.hunt import Found, Tree, hunt
 from tools.mutants.mutant import Mutant, load
 from tools.mutants.propose import drawn
-from tools.mutants.rooms import tests_of, rooms
+from tools.mutants.rooms import rooms, tests_of
 from tools.sources import ROOT
 
 

@@ -9,6 +9,7 @@ import ast
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeGuard
 
@@ -85,7 +86,8 @@ def _edits(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> 
             left, right = source.text(node.left), source.text(node.comparators[0])
             yield source.replace("comparison", node, f"{left} {COMPARED[type(node.ops[0])]} {right}")
         elif isinstance(node, ast.BoolOp):
-            joined = (" or " if isinstance(node.op, ast.And) else " and ").join(f"({source.text(each)})" for each in node.values)
+            other = " or " if isinstance(node.op, ast.And) else " and "
+            joined = other.join(f"({source.text(each)})" for each in node.values)
             yield source.replace("connective", node, f"({joined})")
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             sign = "-" if isinstance(node.op, ast.Add) else "+"
@@ -110,8 +112,10 @@ def _edits(source: Source, function: ast.FunctionDef | ast.AsyncFunctionDef) -> 
 
 def _is_deed(node: ast.AST) -> TypeGuard[ast.Expr]:
     """Returns whether the statement calls something for its effect, other than a log."""
-    called = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Await) else getattr(node, "value", None)
-    if not isinstance(node, ast.Expr) or not isinstance(called, ast.Call):
+    if not isinstance(node, ast.Expr):
+        return False
+    called = node.value.value if isinstance(node.value, ast.Await) else node.value
+    if not isinstance(called, ast.Call):
         return False
     return not (isinstance(called.func, ast.Attribute) and called.func.attr in SPOKEN)
 
@@ -121,7 +125,7 @@ def _swaps(source: Source, node: ast.AST) -> Iterator[Edit]:
     for block in (getattr(node, "body", None), getattr(node, "orelse", None), getattr(node, "finalbody", None)):
         if not isinstance(block, list):
             continue
-        for one, two in zip(block, block[1:], strict=False):
+        for one, two in pairwise(block):
             if isinstance(one, SIMPLE) and isinstance(two, SIMPLE) and (_is_deed(one) or _is_deed(two)):
                 (begin, middle), (after, end) = source.span(one), source.span(two)
                 between = source.data[middle:after].decode()

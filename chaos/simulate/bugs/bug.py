@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from chaos.simulate.plan import PLAIN, SeedPlan, audited, plain
+from chaos.simulate.draw import audited, plain
+from chaos.simulate.plan import PLAIN, SeedPlan
 
 Replaced = tuple[Any, str, Any]  # an object (class or module), one of its names, and what is to stand there
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import BY_NAME, SeedPlan, alone, draw, parse, plain
+from chaos.simulate.draw import alone, draw, plain
+from chaos.simulate.plan import BY_NAME, SeedPlan, parse
 from chaos.simulate.run import Result, Run, collect
 
 SEEDS = range(80, 100)  # in some of them commands were given apart

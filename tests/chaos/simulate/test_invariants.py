@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.simulate.plan import draw
+from chaos.simulate.draw import draw
 from chaos.simulate.run import Run, collect
 from gateway.epoch import commit_rule
 from tests.planting import planted

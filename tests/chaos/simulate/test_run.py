@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from chaos.checkers.violation import Violation
 from chaos.simulate.cli import main
-from chaos.simulate.plan import BY_NAME, Fault, SeedPlan, draw, parse, text
+from chaos.simulate.draw import draw
+from chaos.simulate.plan import BY_NAME, Fault, SeedPlan, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from gateway.epoch.active_epoch import ActiveEpoch
@@ -28,7 +29,7 @@ from tools.sources import ROOT
 from twinlog.errors import InvalidInput
 
 CLEAN_SEEDS = 60
-_PRINT = "from chaos.simulate.plan import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"
+_PRINT = "from chaos.simulate.draw import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"
 
 
 @given(st.integers(0, 10**9))

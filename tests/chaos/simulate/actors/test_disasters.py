@@ -7,23 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate.plan import (
-    BY_NAME,
-    DISASTERS,
-    OLDER,
-    PLAIN,
-    SeedPlan,
-    audited,
-    chosen,
-    draw,
-    hurried,
-    lied_to,
-    parse,
-    plain,
-    refused,
-    restored,
-    watched,
-)
+from chaos.simulate.draw import audited, chosen, focused, hurried, lied_to, plain, refused, restored, watched
+from chaos.simulate.plan import BY_NAME, DISASTERS, OLDER, PLAIN, SeedPlan, parse
 from chaos.simulate.run import Result, Run, collect
 from gateway.service.documents import ServingDocument, SiteTrouble
 from gateway.site.serving_judgement import STANDBY_STORAGE, ServingFacts, site_troubles
@@ -42,7 +27,7 @@ def _clean(plan: SeedPlan) -> Result:
 
 
 def _drawn(seed: int) -> list[str]:
-    return [fault.kind for fault in draw(seed).faults if fault.kind in NAMES]
+    return [fault.kind for fault in focused(seed).faults if fault.kind in NAMES]
 
 
 def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> None:
@@ -50,7 +35,7 @@ def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> Non
     assert all(len(kinds) <= 1 for kinds in drawn)
     assert 70 < sum(len(kinds) for kinds in drawn) < 150
     assert {kind for kinds in drawn for kind in kinds} == NAMES
-    struck = [draw(seed) for seed in range(400) if _drawn(seed)]
+    struck = [focused(seed) for seed in range(400) if _drawn(seed)]
     accepting = [fault for plan in struck for fault in plan.faults if fault.how == "accept-data-loss"]
     assert {fault.target for fault in accepting} == {"active"}, "it goes on where it was, when its coordinator was lost"
 
@@ -59,18 +44,18 @@ def test_without_a_disaster_a_seed_is_what_it_was() -> None:
     calm = [seed for seed in range(50) if not _drawn(seed)]
     for seed in calm:
         calm_plan = lied_to(refused(audited(hurried(watched(chosen(plain(seed)))))))
-        assert draw(seed) == calm_plan == lied_to(refused(audited(draw(seed, PLAIN))))
-    assert all(draw(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
-    assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(NAMES)).faults} <= NAMES
-    assert {fault.kind for seed in range(50) for fault in draw(seed, tuple(kind.name for kind in OLDER)).faults} == {
+        assert focused(seed) == calm_plan == lied_to(refused(audited(focused(seed, PLAIN))))
+    assert all(focused(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
+    assert {fault.kind for seed in range(50) for fault in focused(seed, tuple(NAMES)).faults} <= NAMES
+    assert {fault.kind for seed in range(50) for fault in focused(seed, tuple(kind.name for kind in OLDER)).faults} == {
         kind.name for kind in OLDER
     }
-    assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie"} == set(BY_NAME)
+    assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie", "at-step"} == set(BY_NAME)
 
 
 def test_a_part_that_comes_back_older_leaves_the_plans_of_other_seeds_alone() -> None:
     without = tuple(name for name in BY_NAME if name not in {kind.name for kind in OLDER})
-    plans = [(draw(seed, without), draw(seed)) for seed in range(400)]
+    plans = [(focused(seed, without), focused(seed)) for seed in range(400)]
     changed = [(before, after) for before, after in plans if before != after]
     assert 15 < len(changed) < 60
     for before, after in changed:
@@ -80,7 +65,7 @@ def test_a_part_that_comes_back_older_leaves_the_plans_of_other_seeds_alone() ->
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
-    plans = [(watched(chosen(plain(seed))), draw(seed, PLAIN)) for seed in range(200)]
+    plans = [(watched(chosen(plain(seed))), focused(seed, PLAIN)) for seed in range(200)]
     more = [len(hurried.faults) - len(before.faults) for before, hurried in plans]
     assert 0.1 < sum(more) / len(more) < 0.5
     assert {fault.kind for before, hurried in plans for fault in set(hurried.faults) - set(before.faults)} == {"crash"}

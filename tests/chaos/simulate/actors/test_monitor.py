@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate import plan as plans
+from chaos.simulate import draw as drawing
 from chaos.simulate.actors import monitor
-from chaos.simulate.plan import SeedPlan, draw, parse
+from chaos.simulate.draw import draw
+from chaos.simulate.plan import SeedPlan, parse
 from chaos.simulate.run import Result, Run, collect
 from switchover.monitor.findings import Thresholds
 
@@ -76,6 +77,6 @@ def test_a_run_with_a_monitor_is_the_same_each_time() -> None:
 def test_its_knob_comes_from_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {seed: draw(seed) for seed in range(120)}
     assert {plan.knobs.monitor for plan in drawn.values()} == {"off", "observe", "act"}
-    monkeypatch.setattr(plans, "watched", lambda plan: plan)
+    monkeypatch.setattr(drawing, "watched", lambda plan: plan)
     for seed, plan in drawn.items():
         assert replace(plan, knobs=replace(plan.knobs, monitor="off")) == draw(seed)
