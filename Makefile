@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench bench-failover bench-hostile fuzz simulate bugs simulate-coverage story audit \
+.PHONY: help setup run test check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
 	audit-story log-story postgres hdfs lock
 
 help: ## this list
@@ -64,6 +64,9 @@ simulate: setup ## the whole pair on virtual time, one seed after the other (ARG
 
 bugs: setup ## how many seeds the simulator needs to find each planted bug (ARGS="--bug NAME")
 	@$(BIN)/python -m chaos bugs $(ARGS)
+
+mutants: setup ## plants each mistake of tests/mutants/*.toml in a copy: which test and which seed find it (ARGS="--only segment --seeds 500")
+	@$(BIN)/python -m tools.mutants $(ARGS)
 
 simulate-coverage: setup ## docs/simulation-coverage.md: what the simulator runs of the product, and by name what it does not
 	@$(BIN)/python -m tools.simulated_coverage $(ARGS)

@@ -48,8 +48,9 @@ AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """Returns the plan of `seed`, of faults of `kinds` only; one that aims has in it what its course needs."""
     plan = focused(seed, kinds)
-    if not random.Random(f"mixed {seed}").randrange(MIXED):
-        plan = replace(plan, workload=Mixed.name)
+    chance = random.Random(f"mixed {seed}")
+    if not chance.randrange(MIXED):
+        plan = replace(plan, workload=Mixed.name, knobs=replace(plan.knobs, slow_reads=chance.choice((0.0, 1.0))))
     if STEP.name not in kinds or (random.Random(f"aimed {seed}").randrange(AIMED) and len(kinds) > 1):
         return plan
     return aimed(plan)

@@ -36,6 +36,7 @@ class Knobs(msgspec.Struct, frozen=True):
     loss: float = 0.0  # share of messages that vanish
     duplicate: float = 0.0
     disk_slow: float = 1.0  # how many times slower than a good disk
+    slow_reads: float = 0.0  # share of the reads of a row from a storage that take a while, for others to come between
     drift_a: float = 0.0  # share: how much faster a's clock runs
     drift_b: float = 0.0
     monitor: str = "off"  # off | observe | act

@@ -127,9 +127,10 @@ class World:
         loop = self.loop
         disk = SimDisk(loop, self.stream(f"disk {site}"))
         disk.slow = self.plan.knobs.disk_slow
+        engine = SimEngine(self.stream(f"engine {site}"))
+        engine.slow_reads = self.plan.knobs.slow_reads
         return Machine(
-            SimClock(loop, rate=rate), disk, SimDfsCluster(loop, self.stream(f"dfs {site}")),
-            SimEngine(self.stream(f"engine {site}")), MemoryJournal(),
+            SimClock(loop, rate=rate), disk, SimDfsCluster(loop, self.stream(f"dfs {site}")), engine, MemoryJournal(),
         )
 
     def set_links(self, *, well: bool = False) -> None:
@@ -276,7 +277,9 @@ def site_settings(name: str, knobs: Knobs) -> SiteSettings:
         policy=knobs.policy, available=AvailableSettings(degrade_after_s=knobs.degrade_after_s, resync_after_s=0.5),
         lease=LeaseSettings(lease_s=knobs.lease_s, drift_margin=DRIFT_MARGIN, noop_interval_s=knobs.noop_interval_s),
         commit=CommitSettings(sweep_interval_s=0.25),
-        replication=ShipperSettings(idle_poll_s=0.25, batch_interval_s=0.02, batch_bytes_max=4096, base=BaseSettings(part_entries=7)),
+        replication=ShipperSettings(
+            idle_poll_s=0.25, batch_interval_s=0.02, batch_bytes_max=4096, base=BaseSettings(part_entries=7),
+        ),
         remote_log=RemoteWriterSettings(
             segment_bytes=knobs.segment_bytes, retry_max_s=0.5, lease_recovery_deadline_s=6.0
         ),

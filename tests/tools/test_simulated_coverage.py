@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
 import pytest
 
@@ -88,7 +89,8 @@ def test_a_row_that_fits_nothing_is_an_error() -> None:
 
 
 def test_the_page_has_every_file_the_worst_first() -> None:
-    said = page([Measured("a.py", 10, 10, ()), Measured("b.py", 10, 5, (Gap("f", ((3, 7),)),))], 40, 100)
+    said = page([Measured("a.py", 10, 10, ()), Measured("b.py", 10, 5, (Gap("f", ((3, 7),)),))], 40, 100, Counter({"aims": 7}))
+    assert "| aims | 7 |" in said
     assert "Seeds 40 to 139 ran **75.0 %** of 20 statements in 2 files" in said
     assert said.index("| `b.py` | 50.0 % | 10 | 5 |") < said.index("| `a.py` | 100.0 % | 10 | 0 |")
     assert "### `b.py`\n\n- `f`: 3-7\n" in said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +27,7 @@ class Bug:
     seeds: int
     patches: tuple[Replaced, ...]
     kinds: tuple[str, ...] = PLAIN
+    drawn: Callable[[int], SeedPlan] | None = None  # the plan of a seed, where none of `kinds` alone shows the bug
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -37,6 +38,8 @@ class Bug:
 
     def plan(self, seed: int) -> SeedPlan:
         """Returns the plan that is run with the bug and without it."""
+        if self.drawn is not None:
+            return self.drawn(seed)
         return audited(plain(seed, self.kinds), self.kinds)
 
     @property

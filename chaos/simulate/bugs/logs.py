@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +13,10 @@ import gateway.epoch.commit_rule
 import remote_log.writing.segments
 import storage.log.frame
 from chaos.simulate.bugs.bug import Bug
+from chaos.simulate.draw import draw
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, Committed, Failed
+from gateway.service.key_gate import KeyGate, RowKey
 from remote_log.replication.messages import Position
 from remote_log.replication.sink import Sink, State
 from remote_log.writing.trimmer import Trimmer
@@ -73,6 +75,22 @@ def _same_sequence_again(self: CommitCore) -> Failed:
     return failed
 
 
+# ---- the order of writes to one row
+def _enter_beside(self: KeyGate, keys: Iterable[RowKey]) -> bool:
+    for key in keys:
+        self._blind[key] = self._blind.get(key, 0) + 1
+    return True
+
+
+async def _hold_beside(self: KeyGate, keys: Iterable[RowKey]) -> list[RowKey]:
+    ordered = sorted(set(keys))
+    for key in ordered:
+        while key in self._held:
+            await asyncio.wait([self._held[key]])
+        self._held[key] = asyncio.get_running_loop().create_future()
+    return ordered
+
+
 # ---- reading and trimming
 def _durable_as_applied(self: Sink, state: State, why: str = "") -> Position:
     position = _sink_position(self, state, why)
@@ -91,6 +109,14 @@ async def _keep_late(self: FrameApplier, frames: Sequence[Frame]) -> None:
 
 
 BUGS = (
+    Bug(
+        "blind-write-before-conditional", "A conditional write does not wait for blind writes to its row that are under way.",
+        "P3", ("linearizable",), 0, 40, ((KeyGate, "hold", _hold_beside),), drawn=draw,
+    ),
+    Bug(
+        "blind-write-beside-conditional", "A blind write does not wait for a conditional one to its row.", "P3",
+        ("linearizable",), 0, 140, ((KeyGate, "try_enter", _enter_beside),), drawn=draw,
+    ),
     Bug(
         "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies",), 0, 10,
         ((Wal, "append", _answer_at_once),), DISK,

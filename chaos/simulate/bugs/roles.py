@@ -11,6 +11,7 @@ import remote_log.writing.segments
 import switchover.activation.activation
 import switchover.activation.opening
 from chaos.simulate.bugs.bug import Bug
+from chaos.simulate.draw import draw
 from gateway.epoch.modes import Modes
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.read_lease import ReadLease
@@ -20,6 +21,7 @@ from storage.engines.applying import transactions
 from storage.log.segment import scan_segment
 from switchover.activation.activation import Activation
 from switchover.activation.ports import OpenedEpoch
+from switchover.plans.takeover import Takeover
 from switchover.register.homes import next_epoch
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import open_plan
@@ -104,6 +106,9 @@ def _open_anyway(state: PairState | None, plan_id: str, mode: Any, async_since_s
 _restarts: dict[str, Switching] = {}
 
 
+_step_down = Takeover._step_down
+
+
 async def _apply_only(self: Activation, frames: Any) -> None:
     for group in transactions(frames):
         await self.parts.engine.apply(group)
@@ -126,7 +131,20 @@ async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
     await self._engine.replace_rows([], end, epoch, self._engine.applied.timestamp)
 
 
+# ---- switchover
+async def _believe_it_stopped(self: Takeover) -> dict[str, Any]:
+    detail = await _step_down(self)
+    if not detail["confirmed"]:
+        (await self._need_activation()).old_has_stopped(self._control.parts.engine.durable_seq)
+    return detail
+
+
 BUGS = (
+    Bug(
+        "step-down-believed", "A switchover takes an old active that did not answer for one that stopped with what it knows.",
+        "P1", ("two_copies", "one_active", "acknowledged", "linearizable", "liveness"), 75, 5,
+        ((Takeover, "_step_down", _believe_it_stopped),), drawn=draw,
+    ),
     Bug(
         "no-fencing", "A takeover neither recovers leases nor minds that a segment is open when it reads it.", "P2",
         ("one_active", "acknowledged", "linearizable"), 42, 25,

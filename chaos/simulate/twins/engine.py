@@ -23,6 +23,7 @@ from twinlog.errors import EngineFailed
 
 APPLY_S = (0.00005, 0.0005)  # at least, and so much more at most
 FLUSH_S = (0.001, 0.02)
+READ_S = (0.0005, 0.05)
 INLINE = 0.7  # of the applies end before anything else runs, as small ones do
 NOTHING_MORE = 0.5  # of the crashes go back to the last flush exactly
 
@@ -37,12 +38,14 @@ class StorageCopy:
 
 
 class SimEngine(MemoryEngine):
-    """StorageEngine. `slow`: a factor."""
+    """StorageEngine. `slow`: a factor. `slow_reads`: the share of reads of a row that take a while; what they answer was true
+    at its beginning or at its end."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
         self._random = random
         self.slow = 1.0
+        self.slow_reads = 0.0
         self._applying = False
         self._will_refuse = False
         self._refuses: RefusedChange | None = None
@@ -148,6 +151,16 @@ class SimEngine(MemoryEngine):
     async def set_meta(self, name: str, value: bytes | None) -> None:
         await self._take(APPLY_S)
         await super().set_meta(name, value)
+
+    async def get(self, table: int, key: bytes) -> StoredRow | None:
+        if not self.slow_reads or self._random.random() >= self.slow_reads:
+            return await super().get(table, key)
+        if self._random.random() < 0.5:
+            found = await super().get(table, key)
+            await self._take(READ_S)
+            return found
+        await self._take(READ_S)
+        return await super().get(table, key)
 
     async def get_as_of(self, table: int, key: bytes, as_of: int) -> StoredRow | None:
         await self._take(APPLY_S)

@@ -30,7 +30,7 @@ REFUSALS: dict[str, Callable[[str], TwinlogError]] = {
 
 
 class Trap:
-    """What happens at the `nth` hit of `point` from now on: `strike`, then `delay_s` of waiting, then perhaps an error. It may
+    """A trap acts at the `nth` hit of `point` from now on: `strike`, then `delay_s` of waiting, then perhaps an error. It may
     be set at both sites, and strikes the first that comes there."""
 
     def __init__(self, point: str, nth: int, strike: Strike | None = None, delay_s: float = 0.0, fails: bool = False) -> None:

@@ -1,0 +1,28 @@
+"""The lists of mutants follow the code: each mistake can be planted, changes its file, and is called by one name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.mutants import rooms
+from tools.mutants.mutant import Mutant, StaleMutant, load, mutated
+from tools.sources import ROOT
+
+MUTANTS = load(ROOT)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_changes_its_file_and_has_tests(mutant: Mutant) -> None:
+    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+    assert mutated(mutant, source) != source
+    assert mutant.file in rooms.rooms(ROOT)
+    for tests in mutant.tests or rooms.tests_of(ROOT, mutant.file):
+        assert (ROOT / tests.partition("::")[0]).exists(), tests
+
+
+def test_a_mutant_whose_text_is_gone_is_reported() -> None:
+    mutant = Mutant("gone", "x.py", "f", "a < b", "a <= b")
+    assert mutated(mutant, "def f(a, b):\n    return a < b\n") == "def f(a, b):\n    return a <= b\n"
+    for source in ("def f(a, b):\n    return a > b\n", "def g(a, b):\n    return a < b\n"):
+        with pytest.raises(StaleMutant, match="gone"):
+            mutated(mutant, source)
