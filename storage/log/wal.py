@@ -306,9 +306,17 @@ class Wal:
         try:
             await self._files.delete(segment.path)
         except LogError:
-            self._segments.insert(place, segment)
+            if await self._is_there(segment):
+                self._segments.insert(place, segment)
             raise
         return segment.size_bytes
+
+    async def _is_there(self, segment: WalSegment) -> bool:
+        """False: the file is gone, although its deletion failed, as when the folder could not be synced."""
+        try:
+            return segment.path.rpartition("/")[2] in await self._files.list(self._folder)
+        except LogError:
+            return True
 
 
 def _failed(message: str) -> asyncio.Future[None]:

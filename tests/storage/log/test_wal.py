@@ -370,3 +370,31 @@ def test_what_stands_in_an_older_file_than_what_it_follows_is_not_trimmed() -> N
             segment.note(frame)
     assert [segment.name for segment in trimmable(segments, 5)] == ["1"]
     assert [segment.name for segment in trimmable(segments, 6)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_deletion_that_fails_leaves_what_is_there(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+    """Found by the simulator (seed 16001610): a file that was gone could not be read any more, and the site stayed closed."""
+    files = MemoryFiles()
+    wal = await started(files)
+    await append_all(wal, run(1, 20))
+    before = [segment.name for segment in wal.segments()]
+    assert len(before) > 1
+    delete = files.delete
+
+    async def fails(path: str) -> None:
+        spare = path.rpartition("/")[2] not in before
+        if gone or spare:
+            await delete(path)
+        if not spare:
+            raise SyncFailed("injected: the folder was not synced")
+
+    monkeypatch.setattr(files, "delete", fails)
+    with pytest.raises(SyncFailed):
+        await wal.clear()
+    assert [segment.name for segment in wal.segments()] == (before[:-1] if gone else before)
+    await wal.read_all()
+    monkeypatch.setattr(files, "delete", delete)
+    await wal.clear()
+    assert wal.segments() == []
+    assert paths(files) == []
