@@ -138,14 +138,11 @@ class DirectoryDfs:
         return self._root.joinpath(*path_parts(path))
 
     def _make_parents(self, path: str) -> Path:
-        """Make and sync each missing folder between the root, which is never made, and `path`."""
+        """Make each missing folder between the root, which is never made, and `path`, and sync all: one that is there may
+        have been made by a call that failed, or has not ended."""
         target = self._at(path)
-        missing = []
-        folder = target.parent
-        while folder != self._root and not folder.is_dir():
-            missing.append(folder)
-            folder = folder.parent
-        for folder in reversed(missing):
+        folders = target.relative_to(self._root).parents
+        for folder in [self._root / each for each in folders][-2::-1]:
             with suppress(FileExistsError):
                 os.mkdir(folder)
             lease.sync_folder(folder.parent)

@@ -62,7 +62,7 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
 def publish(path: Path, content: bytes) -> None:
     """A whole file at `path`, durable, exclusive, closed from the start, never visible without its content.
 
-    Raises FileExistsError.
+    Raises FileExistsError, once the name that is there is durable: the call that made it may have failed at its sync.
     """
     temp = temp_name(path)
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -75,6 +75,9 @@ def publish(path: Path, content: bytes) -> None:
         os.link(temp, path)
         with suppress(FileExistsError):
             os.link(temp, closed_mark(path))
+    except FileExistsError:
+        sync_folder(path.parent)
+        raise
     finally:
         temp.unlink(missing_ok=True)
     sync_folder(path.parent)

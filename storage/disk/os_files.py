@@ -2,8 +2,9 @@
 
 What always holds: zeros are really written (a range that is only allocated would change metadata with its first write);
 one thread per open log file takes all queued appends and writes and syncs them in one system call; after one failure that
-descriptor is never written or synced again; a new name is durable (its folder is synced) before the call returns; no
-blocking call runs on the event loop. Source: storage/disk/port.py, protocol.md sections 3 and 4.
+descriptor is never written or synced again; a name that is new or gone is durable (its folder is synced) before the call
+returns, also where a call before it, whose sync failed, has done the rest; no blocking call runs on the event loop.
+Source: storage/disk/port.py, protocol.md sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -92,19 +93,27 @@ class OsFiles:
         return await self._look(path, lambda: (self._root / path).stat().st_size)
 
     async def write_new(self, path: str, data: bytes) -> None:
-        await self._change("write", path, lambda: write_whole(self._root / path, data))
+        def write() -> None:
+            self._make_folders((self._root / path).parent)
+            write_whole(self._root / path, data)
+
+        await self._change("write", path, write)
 
     async def truncate_tail(self, path: str, offset: int) -> None:
         await self._change("cut", path, lambda: _zero_from(self._root / path, offset))
 
     async def make_durable(self, path: str) -> None:
-        await self._change("sync", path, lambda: _sync_file(self._root / path))
+        def sync() -> None:
+            _sync_file(self._root / path)
+            sync_folder((self._root / path).parent)
+
+        await self._change("sync", path, sync)
 
     async def delete(self, path: str) -> None:
         def remove() -> None:
             target = self._root / path
-            with contextlib.suppress(FileNotFoundError):
-                target.unlink()
+            target.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a folder that was never made holds nothing
                 sync_folder(target.parent)
 
         await self._change("delete", path, remove)
@@ -112,7 +121,7 @@ class OsFiles:
     async def rename(self, old: str, new: str) -> None:
         def move() -> None:
             source, target = self._root / old, self._root / new
-            make_folders(target.parent)
+            self._make_folders(target.parent)
             os.replace(source, target)
             sync_folder(target.parent)
             sync_folder(source.parent)
@@ -126,7 +135,7 @@ class OsFiles:
 
     def _create_log(self, path: str, header: bytes, size_bytes: int) -> int:
         target = self._root / path
-        make_folders(target.parent)
+        self._make_folders(target.parent)
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             _write_at(descriptor, [header], 0)
@@ -141,6 +150,14 @@ class OsFiles:
                 target.unlink()  # give the space back: the disk may be full because of this very file
             raise
         return descriptor
+
+    def _make_folders(self, folder: Path) -> None:
+        """All of them are synced: one that is there may have been made by a process that died, or failed, before its sync."""
+        made = self._root
+        for name in folder.relative_to(self._root).parts:
+            made /= name
+            made.mkdir(exist_ok=True)
+            sync_folder(made.parent)
 
     async def _look(self, path: str, call: Callable[[], T]) -> T:
         try:
@@ -182,7 +199,12 @@ def make_folders(folder: Path) -> None:
     if not folder.is_dir():
         make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
+        try:
+            sync_folder(folder.parent)
+        except OSError:
+            with contextlib.suppress(OSError):  # else the next call would find it, and take its name for durable
+                folder.rmdir()
+            raise
 
 
 def write_synced(descriptor: int, buffers: list[bytes], offset: int) -> int:

@@ -46,10 +46,10 @@ class Files(Protocol):
         """Zero everything from `offset` on and sync: a torn tail is cut."""
 
     async def make_durable(self, path: str) -> None:
-        """Syncs what a read of this file shows now: a process that died may have left it unsynced."""
+        """Syncs what a read of this file shows now, and its name: a process that died may have left them unsynced."""
 
     async def delete(self, path: str) -> None:
-        """Absent is fine. The directory is synced."""
+        """Absent is fine: a call before this one may have failed behind the removal. The directory is synced."""
 
     async def rename(self, old: str, new: str) -> None:
         """Atomically, directories synced."""

@@ -67,6 +67,7 @@ class Wal:
         self._preparing: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()  # segments come and go under it
+        self._unconfirmed: list[str] = []  # files that are gone by a deletion that failed: it may not be durable
         self._is_settled = True  # as `recover` left it
 
     @classmethod
@@ -189,6 +190,7 @@ class Wal:
         """Delete the oldest segments as far as nothing at or above `below_seq`, which is at most the next sequence after
         the committed one, is in them; bytes freed. The newest of them stays until the one behind it has a frame below."""
         async with self._changing:
+            await self._confirm_deletions()
             return sum([await self._delete(segment) for segment in trimmable(self._segments, below_seq)])
 
     async def clear(self) -> None:
@@ -197,6 +199,7 @@ class Wal:
             await self._seal()
             spare = await self._take_spare(keep=False)
             assert spare is None
+            await self._confirm_deletions()
             for segment in self._segments[::-1]:  # a crash on the way leaves a shorter log, and no torn one
                 await self._delete(segment)
             self._tail.clear()
@@ -308,8 +311,16 @@ class Wal:
         except LogError:
             if await self._is_there(segment):
                 self._segments.insert(place, segment)
+            else:
+                self._unconfirmed.append(segment.path)
             raise
         return segment.size_bytes
+
+    async def _confirm_deletions(self) -> None:
+        """From here on a power loss brings back none of the segments that are gone."""
+        while self._unconfirmed:
+            await self._files.delete(self._unconfirmed[-1])
+            self._unconfirmed.pop()
 
     async def _is_there(self, segment: WalSegment) -> bool:
         """False: the file is gone, although its deletion failed, as when the folder could not be synced."""

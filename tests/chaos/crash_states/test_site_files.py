@@ -97,7 +97,7 @@ FILES = "storage.disk.os_files"
         id="the folder of a renamed file is not synced",
     ),
     pytest.param(
-        without(FILES, "        folder.mkdir(exist_ok=True)\n", "        sync_folder(folder.parent)\n"),
+        without(FILES, "            made.mkdir(exist_ok=True)\n", "            sync_folder(made.parent)\n"),
         id="a new folder is not synced",
     ),
     pytest.param(

@@ -18,6 +18,7 @@ import pytest
 
 from remote_log.dfs import directory_lease
 from remote_log.dfs.directory import AHEAD_BYTES, DirectoryDfs
+from tests.failing_folders import FailingFolders
 from tests.remote_log.dfs.dfs_contract import DfsContract, close_by_recovery, content
 from tools.sources import ROOT
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
@@ -417,3 +418,31 @@ async def test_exists_and_not_found_are_told_apart(dfs: DirectoryDfs) -> None:
         await dfs.read("/p/b")
     with pytest.raises(DfsError):
         await dfs.create_file("/p/a/b", b"")
+
+
+async def test_a_claim_whose_name_could_not_be_synced_is_found_by_the_next_call_once_it_is_durable(
+    dfs: DirectoryDfs, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan that made it takes what it finds for its own claim."""
+    folders = FailingFolders(root / "p")
+    monkeypatch.setattr(os, "fsync", folders)
+    with pytest.raises(DfsError, match="cannot create"):
+        await dfs.create_file("/p/claim", b"x")
+    assert await dfs.read("/p/claim") == b"x"
+    with pytest.raises(DfsExists):
+        await dfs.create_file("/p/claim", b"x")
+    assert root / "p" in folders.synced
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_folder_whose_name_could_not_be_synced_is_synced_by_the_next_call(
+    dfs: DirectoryDfs, root: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    folders = FailingFolders(root)
+    monkeypatch.setattr(os, "fsync", folders)
+    for _ in range(2):
+        try:
+            await (dfs.create_file("/p/q/a", b"x") if whole else dfs.create("/p/q/a"))
+        except DfsError:
+            assert (root / "p").is_dir()
+    assert {root, root / "p", root / "p" / "q"} <= set(folders.synced)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.os_files import OsFiles
+from storage.disk.os_files import OsFiles, make_folders
+from tests.failing_folders import FailingFolders
 from tools.sources import ROOT
 from twinlog.errors import LogError, SyncFailed
 
@@ -121,7 +122,8 @@ FULL_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
 from twinlog.errors import SyncFailed
-from storage.disk.os_files import OsFiles
+from storage.disk.os_files import OsFiles, make_folders
+from tests.failing_folders import FailingFolders
 
 async def main():
     files = OsFiles(Path(sys.argv[1]))
@@ -233,3 +235,50 @@ async def test_nothing_blocks_the_event_loop(files: OsFiles, monkeypatch: pytest
     assert where
     assert loop_thread not in where
     await log.close()
+
+
+async def test_a_deletion_that_is_repeated_after_a_failed_sync_syncs_the_folder(
+    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await files.write_new("wal/a", b"x")
+    folders = FailingFolders(tmp_path / "wal")
+    monkeypatch.setattr(os, "fsync", folders)
+    with pytest.raises(SyncFailed, match="cannot delete wal/a"):
+        await files.delete("wal/a")
+    assert await files.list("wal") == []
+    await files.delete("wal/a")
+    assert folders.synced == [tmp_path / "wal"]
+    await files.delete("never/made")
+
+
+@pytest.mark.parametrize("call", ["write_new", "create_log", "rename"])
+async def test_a_folder_whose_name_could_not_be_synced_is_synced_by_the_next_call(
+    files: OsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    await files.write_new("old", b"x")
+
+    async def make() -> None:
+        match call:
+            case "write_new":
+                await files.write_new("x/y/a", b"x")
+            case "create_log":
+                await (await files.create_log("x/y/a", HEADER, 4096)).close()
+            case _:
+                await files.rename("old", "x/y/a")
+
+    folders = FailingFolders(tmp_path / "x")
+    monkeypatch.setattr(os, "fsync", folders)
+    with pytest.raises(SyncFailed):
+        await make()
+    (tmp_path / "x" / "y").mkdir(exist_ok=True)  # a process that was killed in front of the sync leaves it
+    await make()
+    assert {tmp_path, tmp_path / "x", tmp_path / "x" / "y"} <= set(folders.synced)
+
+
+def test_a_folder_whose_name_could_not_be_synced_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = FailingFolders(tmp_path)
+    monkeypatch.setattr(os, "fsync", folders)
+    with pytest.raises(OSError, match="injected"):
+        make_folders(tmp_path / "data")
+    make_folders(tmp_path / "data")
+    assert tmp_path in folders.synced

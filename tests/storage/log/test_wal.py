@@ -394,7 +394,14 @@ async def test_a_deletion_that_fails_leaves_what_is_there(monkeypatch: pytest.Mo
         await wal.clear()
     assert [segment.name for segment in wal.segments()] == (before[:-1] if gone else before)
     await wal.read_all()
-    monkeypatch.setattr(files, "delete", delete)
+    deleted: list[str] = []
+
+    async def works(path: str) -> None:
+        deleted.append(path.rpartition("/")[2])
+        await delete(path)
+
+    monkeypatch.setattr(files, "delete", works)
     await wal.clear()
     assert wal.segments() == []
     assert paths(files) == []
+    assert sorted(deleted) == before  # also the one that is gone: its deletion is not durable yet
