@@ -22,17 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 from remote_log.replication.epoch_history import common_end
-from remote_log.replication.messages import (
-    EPOCHS,
-    ROWS,
-    EpochsReply,
-    EpochsRequest,
-    RowsReply,
-    RowsRequest,
-    Transport,
-    to_message,
-    unpack_history,
-)
+from remote_log.replication.messages import RowsRequest, unpack_history
 from remote_log.replication.sink import Sink
 from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
@@ -44,6 +34,7 @@ from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR, needs_base
 from storage.rows.readable import readable_place, schemas_put_by
+from switchover.other_site import OtherSite
 from switchover.preflight.loss import UNKNOWN
 from twinlog.errors import Diverged, Refused
 
@@ -70,15 +61,15 @@ class RejoinReport:
 
 
 class Rejoin:
-    """One rejoin of `site` to `peer`, where `transport` leads. `accepted`: the loss that an operator accepts (`Diverged`)."""
+    """One rejoin of `site` to `peer`, which `other` asks. `accepted`: the loss that an operator accepts (`Diverged`)."""
 
     def __init__(
         self, *, site: str, peer: str, engine: StorageEngine, applier: FrameApplier, wal: Wal, files: Files,
-        transport: Transport, sink: Sink, failpoints: Failpoints, accepted: int | str | None = None,
+        other: OtherSite, sink: Sink, failpoints: Failpoints, accepted: int | str | None = None,
     ) -> None:
         self._site, self._peer, self._accepted = site, peer, accepted
         self._engine, self._applier, self._wal, self._files = engine, applier, wal, files
-        self._transport, self._sink, self._failpoints = transport, sink, failpoints
+        self._other, self._sink, self._failpoints = other, sink, failpoints
         self.report = RejoinReport()
         self._history: list[EpochEntry] = []
         self._holds, self._begins_after = True, 0  # the active's log: this site's position, and from where on
@@ -102,8 +93,7 @@ class Rejoin:
     async def learn(self) -> None:
         """The active's epochs, and where each began."""
         sink = self._sink
-        message = to_message(EpochsRequest(sink.point))
-        reply = await self._transport.call(EPOCHS, message, EpochsReply, CALL_TIMEOUT_S)
+        reply = await self._other.epochs(sink.point, CALL_TIMEOUT_S)
         if reply.epoch < sink.followed_epoch:
             raise Refused(f"the other site says epoch {reply.epoch}, but this site has followed {sink.followed_epoch} already")
         sink.verifier.history(reply.history, reply.epoch, "the active's answer")
@@ -204,7 +194,7 @@ class Rejoin:
         while len(rows) < len(keys):
             part = keys[len(rows) : len(rows) + ROWS_PER_CALL]
             asked = RowsRequest(part)
-            reply = await self._transport.call(ROWS, to_message(asked), RowsReply, CALL_TIMEOUT_S)
+            reply = await self._other.rows(asked, CALL_TIMEOUT_S)
             self._sink.check_rows(asked, reply)
             floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
             for (table, key), row in zip(part, reply.rows, strict=False):  # an answer has its bound

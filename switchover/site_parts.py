@@ -19,6 +19,7 @@ from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
 from storage.log.cursors import CursorRegistry
 from storage.log.wal import Wal
+from switchover.other_site import OtherSite
 from switchover.register.remembering import RememberingCoordinator
 from switchover.register.stand_in import StandInCoordinator
 
@@ -34,7 +35,7 @@ class SiteParts:
     engine: StorageEngine
     applier: FrameApplier  # the one way into the engine
     coordinator: RememberingCoordinator  # nobody here acts on a value that went back
-    transport: Transport
+    transport: Transport  # for the shipper; every other call goes through `other_site`
     own_dfs: Dfs
     peer_dfs: Dfs
     layout: RemoteLayout  # of both remote logs
@@ -43,3 +44,7 @@ class SiteParts:
     new_id: Callable[[], str]  # unique for ever: operation and plan ids
     stand_in: StandInCoordinator | None = None  # the door below `coordinator`, where one is configured that may be given up
     free_bytes: Callable[[], Awaitable[int]] | None = None  # of the disk with the WAL; None: not known
+
+    @property
+    def other_site(self) -> OtherSite:
+        return OtherSite(self.peer, self.transport)

@@ -15,6 +15,7 @@ from chaos.simulate.plan import (
     BARRIER,
     BY_NAME,
     DISASTERS,
+    FALSE_ANSWER,
     FAULTS_END_S,
     LIE,
     OLDER,
@@ -41,6 +42,7 @@ REFUSED = 4  # in one plan in so many of those with schema changes a database re
 AUDITED = 4  # in one plan in so many barriers are taken
 RESTORED = 12  # in one plan in so many without another disaster a part comes back older
 LIED_TO = 3  # in one plan in so many somebody posts forged messages
+ANSWERED = 4  # in one plan in so many a site gives false answers
 MIXED = 4  # one plan in so many has the mixed workload
 AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 
@@ -59,7 +61,7 @@ def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
 def focused(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """Returns a plan with one way of writing, and with faults at any times."""
     plan = audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
-    return restored(lied_to(refused(plan, kinds), kinds), kinds)
+    return restored(answered_falsely(lied_to(refused(plan, kinds), kinds), kinds), kinds)
 
 
 def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
@@ -107,6 +109,17 @@ def lied_to(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
     times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
     lies = [draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
     return replace(plan, faults=tuple(sorted((*plan.faults, *lies), key=lambda fault: fault.at_s)))
+
+
+def answered_falsely(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
+    """Returns the plan, with false answers if its seed is one of those: at any time, and from before each change of roles."""
+    chance = random.Random(f"answers {plan.seed}")
+    if FALSE_ANSWER.name not in kinds or (chance.randrange(ANSWERED) and len(kinds) > 1):
+        return plan
+    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
+    times += [max(0.0, fault.at_s - chance.random()) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
+    answers = [draw_fault(chance, FALSE_ANSWER, round(at_s, 3)) for at_s in times]
+    return replace(plan, faults=tuple(sorted((*plan.faults, *answers), key=lambda fault: fault.at_s)))
 
 
 def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from chaos.simulate.actors.false_answers import FALSE_ANSWERS
 from chaos.simulate.actors.lies import LIES
 from chaos.workloads import WORKLOADS
 from twinlog.errors import InvalidInput
@@ -117,9 +118,10 @@ OLDER = (  # a disaster, too; drawn behind everything else, so that each other s
 BARRIER = Kind("barrier", ("active",), 1.0)
 REFUSAL = Kind("refuse-change", EITHER, 1.0)  # a database refuses the next schema change that it meets, for ever
 LIE = Kind("lie", ("a", "b", "active", "standby", "standby"), 1.0, how=tuple(LIES))  # what one posts that no site sends
+FALSE_ANSWER = Kind("false-answer", EITHER, 1.0, 0.2, 4.0, tuple(FALSE_ANSWERS))  # what no site answers
 STEP = Kind("at-step", ("any", "any", *SITES), 1.0, 0.05, 4.0)  # `how`: DEED:NTH:POINT (aims.py)
 PLAIN = tuple(kind.name for kind in KINDS)
-BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE, STEP)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *DISASTERS, *OLDER, BARRIER, REFUSAL, LIE, FALSE_ANSWER, STEP)}
 FAULTS_END_S = 7.0  # by then the last fault has begun
 
 

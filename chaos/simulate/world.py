@@ -26,7 +26,7 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import StepFailpoints, Stepped, Steps
-from chaos.simulate.twins.transport import Listening, SimTransport
+from chaos.simulate.twins.transport import Listening, Served, SimTransport
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
 from gateway.epoch.active_epoch import AvailableSettings
@@ -98,7 +98,7 @@ class Life:
     operations: SiteOperations | None = None
     service: SiteService | None = None
     context: ApiContext | None = None
-    peer_api: PeerApi | None = None
+    peer_api: Served | None = None
     fault: TwinlogError | None = None  # why it does not start
 
 

@@ -24,7 +24,6 @@ from gateway.epoch.modes import PINNED, Modes
 from gateway.epoch.words import Words
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import LeaseSettings, ReadLease
-from remote_log.replication.messages import STATUS, StatusReply
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
@@ -252,7 +251,7 @@ class ActiveEpoch:
             raise Refused(f"plan {plan.plan_id} of site {plan.site} has the pair, and may have fenced epoch {self.epoch}")
         if state is None or state.home is not None:
             try:
-                reply = await self.parts.transport.call(STATUS, {}, StatusReply, PEER_TIMEOUT_S)
+                reply = await self.parts.other_site.status(PEER_TIMEOUT_S)
             except PeerError:
                 if state is None:
                     raise

@@ -16,7 +16,6 @@ from gateway.epoch.commit_rule import CommitMode
 from gateway.site.facts import site_facts
 from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
-from remote_log.replication.messages import STATUS, StatusReply
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.operations.executor import Executor
@@ -91,7 +90,7 @@ class SiteOperations:
         return core.mode, logged, shipper.view.applied_seq, shipper.view.durable_seq, shipper.base_rows_sent
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
-        return await merge_quarantine(self._site.parts.files, self._site.parts.transport, put_absent=put_absent)
+        return await merge_quarantine(self._site.parts.files, self._site.parts.other_site, put_absent=put_absent)
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:
@@ -237,7 +236,7 @@ class SiteOperations:
     async def _peer_serves(self) -> bool:
         """The other site answers as an active: then a takeover that nobody waits for any more would only take writes away."""
         try:
-            reply = await self._site.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S)
+            reply = await self._site.parts.other_site.status(STATUS_TIMEOUT_S)
         except TwinlogError:
             return False
         return permissions(reply.role).reads

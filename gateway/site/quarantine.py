@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from remote_log.replication.messages import MERGE, MergeReply, MergeRequest, Transport, to_message
+from remote_log.replication.messages import MergeRequest
 from storage.disk.port import Files
 from storage.log.frame import Frame, parse_frame
 from storage.log.record import RecordKind
+from switchover.other_site import OtherSite
 from switchover.rejoin import QUARANTINE
 from twinlog.decoding import OBJECT, decoded
 from twinlog.errors import DamagedLog, Refused
@@ -24,7 +25,7 @@ MergeRow = tuple[int, MergeOp, bytes, bytes, int]  # table, operation, key, valu
 OPERATIONS: dict[RecordKind, MergeOp] = {RecordKind.UPSERT: "upsert", RecordKind.UPDATE: "update", RecordKind.DELETE: "delete"}
 
 
-async def merge_quarantine(files: Files, transport: Transport, *, put_absent: bool) -> dict[str, Any]:
+async def merge_quarantine(files: Files, other: OtherSite, *, put_absent: bool) -> dict[str, Any]:
     """Sends every quarantined row to the active, and renames a file that is merged. Returns the counts, for the operator.
 
     Raises Refused for a change of a table, PeerError when the active does not answer.
@@ -35,8 +36,7 @@ async def merge_quarantine(files: Files, transport: Transport, *, put_absent: bo
         path = f"{QUARANTINE}/{name}"
         absent: list[tuple[int, bytes]] = []
         for part in _parts(_rows(_frames(await files.read(path)))):
-            message = to_message(MergeRequest(part, put_absent))
-            reply = await transport.call(MERGE, message, MergeReply, MERGE_TIMEOUT_S)
+            reply = await other.merge(MergeRequest(part, put_absent), MERGE_TIMEOUT_S)
             merged += reply.merged
             skipped += reply.skipped
             absent += reply.absent

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import structlog
 
-from remote_log.replication.messages import PREPARE, PrepareReply, PrepareRequest, Transport, to_message
 from storage.engine import StorageEngine
+from switchover.other_site import OtherSite
 from twinlog.errors import EngineFailed, InvalidInput, TwinlogError, Unavailable
 
 PREPARE_TIMEOUT_S = 3.0
@@ -22,8 +22,8 @@ log = structlog.get_logger("twinlog.tables")
 class SchemaTrial:
     """`site` and `peer` are the names of the two sites, for what a client reads."""
 
-    def __init__(self, engine: StorageEngine, transport: Transport, *, site: str, peer: str) -> None:
-        self._engine, self._transport, self._site, self._peer = engine, transport, site, peer
+    def __init__(self, engine: StorageEngine, other: OtherSite, *, site: str, peer: str) -> None:
+        self._engine, self._other, self._site, self._peer = engine, other, site, peer
 
     async def check(self, name: str, table: int, schema: bytes | None) -> None:
         """Raises InvalidInput when an engine refuses the change of the table `name`, Unavailable if this site's cannot say."""
@@ -44,9 +44,7 @@ class SchemaTrial:
 
     async def _ask_peer(self, name: str, table: int, schema: bytes | None) -> str:
         try:
-            request = to_message(PrepareRequest(table, schema))
-            reply = await self._transport.call(PREPARE, request, PrepareReply, PREPARE_TIMEOUT_S)
-            return reply.refused
+            return (await self._other.prepare(table, schema, PREPARE_TIMEOUT_S)).refused
         except TwinlogError as error:
             log.warning(
                 "a table is changed without the other site's word", table=name, site=self._peer, code=error.code,

@@ -82,7 +82,7 @@ class Site:
         )
         self.tables = TablesService(
             self.serving, self.catalog, engine=engine, clock=clock, deadline_s=deadline_s, settings=settings.tables,
-            try_change=SchemaTrial(engine, parts.transport, site=self.site, peer=self.peer).check,
+            try_change=SchemaTrial(engine, parts.other_site, site=self.site, peer=self.peer).check,
         )
         self.barrier_calls = BarrierService(
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
@@ -265,7 +265,7 @@ class Site:
         """Become a clean follower of the active. Raises PeerError when it does not answer, Diverged."""
         rejoin = Rejoin(
             site=self.site, peer=self.peer, engine=self.parts.engine, applier=self.applier, wal=self.parts.wal,
-            files=self.parts.files, transport=self.parts.transport, sink=self.sink, failpoints=self.parts.failpoints,
+            files=self.parts.files, other=self.parts.other_site, sink=self.sink, failpoints=self.parts.failpoints,
             accepted=accepted,
         )
         report = await rejoin.run()

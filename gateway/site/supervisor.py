@@ -19,9 +19,7 @@ from gateway.service.documents import SiteTrouble
 from gateway.site.serving_facts import site_condition
 from gateway.site.serving_judgement import OWN_DFS, PEER_DFS, WAY
 from gateway.site.site import Site
-from remote_log.replication.messages import STATUS, StatusReply
 from storage.engines.flushing import FlushNeed, Look
-from switchover.facts import FACTS, SiteFacts
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
 from switchover.register.went_back import advice
@@ -159,7 +157,7 @@ class Supervisor:
                 await self._hear_other_site()
             await self._run(decision.action.value)
         elif decision.action is Action.REJOIN:
-            reply = await site.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S)
+            reply = await site.parts.other_site.status(STATUS_TIMEOUT_S)
             if reply.role in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
                 await self._look_for_later_epochs()
                 await self._run("rejoin")
@@ -174,7 +172,7 @@ class Supervisor:
         epoch that began now. A site that does not answer says nothing."""
         site = self._site
         try:
-            facts = await site.parts.transport.call(FACTS, {}, SiteFacts, STATUS_TIMEOUT_S)
+            facts = await site.parts.other_site.facts(STATUS_TIMEOUT_S)
         except TwinlogError as error:
             log.debug("the other site says nothing of the register", detail=error.message)
             return
@@ -229,7 +227,7 @@ class Supervisor:
         await asyncio.gather(*(self._probe_one(subject, probe) for subject, probe in probes.items()))
 
     async def _ask_other_site(self) -> None:
-        await self._site.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S)
+        await self._site.parts.other_site.status(STATUS_TIMEOUT_S)
 
     async def _probe_one(self, subject: str, probe: Callable[[], Awaitable[None]]) -> None:
         words, clock = self._site.words, self._site.parts.clock

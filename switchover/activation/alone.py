@@ -7,7 +7,6 @@ Source: protocol.md section 5 (A part that comes back older).
 
 from __future__ import annotations
 
-from remote_log.replication.messages import STATUS, StatusReply
 from switchover.activation.continuation import ends_before, frames_after, older_wal
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
@@ -30,7 +29,7 @@ async def check_whole_alone(parts: SiteParts) -> None:
         raise older_wal(parts.site, frames, (state.epoch, state.seq))
     end = tail[-1].last_seq if tail else state.seq
     try:
-        told = await parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S)
+        told = await parts.other_site.status(STATUS_TIMEOUT_S)
     except PeerError:
         return  # it is away, as its DFS is
     if told.role == Role.STANDBY and told.applied_seq > end:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
-from remote_log.replication.messages import STATUS, StatusReply
+from remote_log.replication.messages import StatusReply
 from switchover.operations.plan import Plan, Step
 from switchover.preflight.loss import accepted_loss
 from switchover.preflight.preflight import Preflight
@@ -48,7 +48,7 @@ class Follow:
         return Plan("rejoin", steps)
 
     async def _active(self) -> StatusReply:
-        reply = await self._control.parts.transport.call(STATUS, {}, StatusReply, CALL_TIMEOUT_S)
+        reply = await self._control.parts.other_site.status(CALL_TIMEOUT_S)
         if reply.role not in (Role.ACTIVE, Role.DOWNGRADE_ACTIVE):
             raise Refused(f"site {reply.site} is {reply.role}: there is no active to rejoin; see `twinlog status`")
         return reply

@@ -13,18 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from remote_log.dfs.retrying import RetryingDfs
-from remote_log.replication.messages import (
-    DRAIN,
-    STATUS,
-    STEP_DOWN,
-    UNDRAIN,
-    DrainReply,
-    PlanRequest,
-    ReplicateRequest,
-    StatusReply,
-    StoppedReply,
-    to_message,
-)
+from remote_log.replication.messages import DrainReply, ReplicateRequest
 from storage.settings import Within
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest
@@ -68,7 +57,7 @@ class Takeover:
         self._options = options
         self._continues = continues
         self._activation: Activation | None = None
-        self._drained_seq: int | None = None
+        self._drained: DrainReply | None = None  # the old active's answer, when this very attempt asked
         self._caught_up = False  # with all that the old active had when it was drained by this very attempt
         self._asked_to_stop = False
 
@@ -164,10 +153,10 @@ class Takeover:
         await update(self._control.parts.coordinator, change)
 
     # ---- the old active, when it is there
-    async def _plan_message(self) -> dict[str, Any]:
+    async def _plan_id(self) -> str:
         activation = await self._need_activation()
         await activation.begin()
-        return to_message(PlanRequest(activation.request.plan_id))
+        return activation.request.plan_id
 
     async def _come_near(self) -> dict[str, Any]:
         """A standby that is far behind catches up before writes are stopped, so that they are stopped for the rest only."""
@@ -175,7 +164,7 @@ class Takeover:
         clock, engine = control.parts.clock, control.parts.engine
         seen, seen_s = engine.applied.seq, clock.monotonic_s()
         while True:
-            reply = await control.parts.transport.call(STATUS, {}, StatusReply, CALL_TIMEOUT_S)
+            reply = await control.parts.other_site.status(CALL_TIMEOUT_S)
             behind = max(0, reply.committed_seq - engine.applied.seq)
             now_s, heard_s = clock.monotonic_s(), control.sink.heard_s
             lag_s = None if heard_s is None else now_s - heard_s
@@ -191,10 +180,9 @@ class Takeover:
             await clock.sleep(NEAR_POLL_S)
 
     async def _drain(self) -> dict[str, Any]:
-        message = await self._plan_message()
-        reply = await self._control.parts.transport.call(DRAIN, message, DrainReply, CATCH_UP_DEADLINE_S)
-        self._drained_seq = reply.last_seq
-        return {"last_seq": self._drained_seq}
+        control, plan_id = self._control, await self._plan_id()
+        self._drained = await control.parts.other_site.drain(plan_id, control.sink.point, CATCH_UP_DEADLINE_S)
+        return {"last_seq": self._drained.last_seq}
 
     async def _undrain(self) -> None:
         parts = self._control.parts
@@ -202,36 +190,42 @@ class Takeover:
             state = await parts.coordinator.read()
             running = state.switching if state is not None else None
             plan_id = running.plan_id if running is not None and running.site == parts.site else ""
-            await parts.transport.call(UNDRAIN, to_message(PlanRequest(plan_id)), DrainReply, CALL_TIMEOUT_S)
+            await parts.other_site.undrain(plan_id, CALL_TIMEOUT_S)
         except (PeerError, PlanSuperseded, Unavailable):
             return  # it asks the coordinator itself: once the pair is let go it admits writes again, or boots closed
 
     async def _catch_up(self) -> dict[str, Any]:
-        if self._drained_seq is None:
+        if self._drained is None:
             await self._drain()
-        assert self._drained_seq is not None
-        control, engine = self._control, self._control.parts.engine
+        assert self._drained is not None
+        control, engine, drained = self._control, self._control.parts.engine, self._drained
         until_s = control.parts.clock.monotonic_s() + CATCH_UP_DEADLINE_S
-        while engine.applied.seq < self._drained_seq:
+        while engine.applied.seq < drained.last_seq:
             if control.parts.clock.monotonic_s() >= until_s:
                 raise Refused(
-                    f"site {control.site} applied {engine.applied.seq} of {self._drained_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
+                    f"site {control.site} applied {engine.applied.seq} of {drained.last_seq} in {CATCH_UP_DEADLINE_S:.0f} s: "
                     "find out why replication is slow, and try again"
                 )
             await control.parts.clock.sleep(POLL_S)
+        if engine.applied.epoch != drained.epoch:
+            raise Refused(
+                f"site {control.site} has applied sequence {engine.applied.seq} of epoch {engine.applied.epoch}, and site "
+                f"{control.peer} says that it was drained at {drained.last_seq} of epoch {drained.epoch}: one of the two does "
+                "not hold this pair's log; compare both with `twinlog status`"
+            )
         self._caught_up = True
         return {"applied_seq": engine.applied.seq, "durable_seq": await engine.flush()}
 
     async def _step_down(self) -> dict[str, Any]:
         """The peer stops. If nobody knows whether it did, its lease is waited out, as for a dead site."""
         control = self._control
-        message = await self._plan_message()
+        plan_id = await self._plan_id()
         activation = await self._need_activation()
         self._asked_to_stop = True
 
         async def ask() -> dict[str, Any]:
             try:
-                reply = await control.parts.transport.call(STEP_DOWN, message, StoppedReply, CALL_TIMEOUT_S)
+                reply = await control.parts.other_site.step_down(plan_id, self._drained, CALL_TIMEOUT_S)
             except (PeerError, Unavailable) as error:
                 if activation.follows_async and not self._caught_up:
                     await self._abandon()

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from remote_log.replication.messages import STATUS, StatusReply
-from switchover.facts import FACTS, SiteFacts
+from remote_log.replication.messages import StatusReply
+from switchover.facts import SiteFacts
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.preflight.checks import Check, CheckFacts, judge
 from switchover.preflight.loss import LossManifest, acceptance_problem, accepted_loss, loss_manifest
@@ -111,7 +111,7 @@ class Preflight:
 
     async def _peer_status(self) -> tuple[StatusReply | None, str]:
         try:
-            return await self._control.parts.transport.call(STATUS, {}, StatusReply, STATUS_TIMEOUT_S), ""
+            return await self._control.parts.other_site.status(STATUS_TIMEOUT_S), ""
         except TwinlogError as error:
             return None, error.message
 
@@ -132,7 +132,7 @@ class Preflight:
             return None, silence, None
         before_ms = clock.wall_ms()
         try:
-            facts = await self._control.parts.transport.call(FACTS, {}, SiteFacts, CALL_TIMEOUT_S)
+            facts = await self._control.parts.other_site.facts(CALL_TIMEOUT_S)
         except TwinlogError as error:
             return None, error.message, None
         after_ms = clock.wall_ms()

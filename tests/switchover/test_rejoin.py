@@ -15,6 +15,7 @@ from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.failpoints import Failpoints
 from storage.log.wal import Wal
+from switchover.other_site import OtherSite
 from switchover.rejoin import QUARANTINE, Rejoin
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import run
@@ -57,7 +58,7 @@ def a_rejoin(
     return Rejoin(
         site="a", peer="b", engine=engine, wal=wal, accepted=accepted,
         applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
-        files=files, transport=Transport(), sink=sink, failpoints=Failpoints(),  # type: ignore[arg-type]
+        files=files, other=OtherSite("b", Transport()), sink=sink, failpoints=Failpoints(),
     )
 
 

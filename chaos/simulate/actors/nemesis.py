@@ -34,6 +34,7 @@ class Nemesis:
     def __init__(self, world: World, operator: Operator, note: Callable[[str], None]) -> None:
         self._world, self._operator, self._note = world, operator, note
         self._chance = world.stream("nemesis")
+        liar = Liar(world, note)
         self._deeds: dict[str, Callable[[str, Fault], Undo | None]] = {
             "crash": self._crash, "pause": self._pause, "cut": self._cut, "isolate": self._isolate,
             "slow-link": self._slow_link, "fail-sync": self._fail_sync, "hang-disk": self._hang_disk,
@@ -43,7 +44,7 @@ class Nemesis:
             "stuck-recovery": self._stuck_recovery, "witness-down": self._witness_down,
             "jump": self._jump, "engine-fails": self._engine_fails,
             "refuse-change": self._refuse_change, "at-step": self._at_step,
-            "lie": Liar(world, note).lie, **dict.fromkeys(COMMANDS, self._command),
+            "lie": liar.lie, "false-answer": liar.answer_falsely, **dict.fromkeys(COMMANDS, self._command),
             **Disasters(world, note, self._boot).deeds(),
         }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate.draw import audited, chosen, focused, hurried, lied_to, plain, refused, restored, watched
+from chaos.simulate.draw import answered_falsely, audited, chosen, focused, hurried, lied_to, plain, refused, restored, watched
 from chaos.simulate.plan import BY_NAME, DISASTERS, OLDER, PLAIN, SeedPlan, parse
 from chaos.simulate.run import Result, Run, collect
 from gateway.service.documents import ServingDocument, SiteTrouble
@@ -43,14 +43,14 @@ def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> Non
 def test_without_a_disaster_a_seed_is_what_it_was() -> None:
     calm = [seed for seed in range(50) if not _drawn(seed)]
     for seed in calm:
-        calm_plan = lied_to(refused(audited(hurried(watched(chosen(plain(seed)))))))
-        assert focused(seed) == calm_plan == lied_to(refused(audited(focused(seed, PLAIN))))
+        calm_plan = answered_falsely(lied_to(refused(audited(hurried(watched(chosen(plain(seed))))))))
+        assert focused(seed) == calm_plan == answered_falsely(lied_to(refused(audited(focused(seed, PLAIN)))))
     assert all(focused(seed, PLAIN) == hurried(watched(chosen(plain(seed)))) for seed in calm)
     assert {fault.kind for seed in range(50) for fault in focused(seed, tuple(NAMES)).faults} <= NAMES
     assert {fault.kind for seed in range(50) for fault in focused(seed, tuple(kind.name for kind in OLDER)).faults} == {
         kind.name for kind in OLDER
     }
-    assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie", "at-step"} == set(BY_NAME)
+    assert {*PLAIN, *NAMES, "barrier", "refuse-change", "lie", "false-answer", "at-step"} == set(BY_NAME)
 
 
 def test_a_part_that_comes_back_older_leaves_the_plans_of_other_seeds_alone() -> None:

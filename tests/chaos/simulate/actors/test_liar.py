@@ -1,14 +1,20 @@
-"""Lies in the simulator: each is posted to both sites of a pair under load, and no promise breaks."""
+"""Lies in the simulator: each is posted to both sites of a pair under load, and each false answer given; no promise breaks."""
 
 from __future__ import annotations
 
 import pytest
 
+from chaos.simulate.actors.false_answers import FALSE_ANSWERS
 from chaos.simulate.actors.lies import LIES
 from chaos.simulate.plan import parse
 from chaos.simulate.run import Run, collect
 
 CALM = "seed 3\nworkload registers\nclients 4\noperations 120\nknob op_interval_s 0.15\nknob segment_bytes 4096\n"
+CHANGES = (
+    "at 1.000 switchover standby\nat 3.000 crash active for 1.5 how process\nat 3.100 failover standby\n"
+    "at 5.000 rejoin a\nat 5.000 rejoin b\n"
+)
+NOT_ASKED = ("rows-none", "rows-time", "merged", "absent")  # no site diverges, so nobody asks
 
 
 @pytest.mark.parametrize("site", ["active", "standby"])
@@ -19,3 +25,14 @@ def test_each_lie_is_posted_and_has_no_effect(site: str) -> None:
     assert result.violations == (), result.violations[0]
     said = {name: line for line in result.trace for name in LIES if f"lie {name} to " in line}
     assert said.keys() == LIES.keys(), "some of them did not happen"
+
+
+@pytest.mark.parametrize("name", FALSE_ANSWERS)
+def test_a_false_answer_in_every_change_of_roles_breaks_no_promise(name: str) -> None:
+    given = 0
+    for site in "ab":
+        result = Run(parse(f"{CALM}at 0.500 false-answer {site} for 9.0 how {name}\n{CHANGES}")).execute()
+        collect()
+        assert result.violations == (), result.violations[0]
+        given += sum(f"{name} of its answer to" in line for line in result.trace)
+    assert given > 0 or name in NOT_ASKED
