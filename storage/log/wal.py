@@ -63,6 +63,7 @@ class Wal:
         self._last_append: asyncio.Future[None] | None = None
         self._before: asyncio.Future[None] | None = None  # last append to the segment before, until it has ended
         self._spare: WalSegment | None = None
+        self._unused: str | None = None  # a file that is not in use and may be there: made in part, or not deleted for sure
         self._spare_at = _NEVER  # the open segment's end at which the next one is made
         self._preparing: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
@@ -290,17 +291,27 @@ class Wal:
         if spare is None or (keep and spare.epoch == self._epoch):
             return spare
         assert spare.file is not None
+        self._unused = spare.path
         await spare.file.close()
-        await self._files.delete(spare.path)
+        await self._delete_unused()
         return None
 
     async def _create(self, next_seq: int) -> WalSegment:
+        await self._delete_unused()
         epoch, name = self._epoch, wal_name(self._epoch, self._next_index)
         self._next_index += 1
         path, size_bytes = f"{self._folder}/{name}", self._settings.segment_bytes
         header = SegmentHeader(0, epoch, next_seq, name, pair=self.pair)
+        self._unused = path
         file = await self._files.create_log(path, encode_header(header), size_bytes)
+        self._unused = None
         return WalSegment(path, epoch, next_seq, size_bytes, file)
+
+    async def _delete_unused(self) -> None:
+        """Before a segment is made behind it: a later one would prove that something had been lost out of it."""
+        if self._unused is not None:
+            await self._files.delete(self._unused)
+            self._unused = None
 
     async def _delete(self, segment: WalSegment) -> int:
         """First out of the list, so that a reader who finds the file gone knows why."""

@@ -1,0 +1,109 @@
+"""Files of the WAL that are made or deleted in part: none of them is left where a later segment would prove that something had
+been lost out of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.disk.port import LogFile
+from storage.log.wal import Wal
+from tests.storage.disk.memory_files import MemoryFile, MemoryFiles
+from tests.storage.log.frames import run
+from tests.storage.log.wal_rig import SMALL, append_all, paths, settle, started
+from twinlog.errors import SyncFailed
+
+LEFT = ["whole", "torn header", "nothing"]
+
+
+class HalfMade(MemoryFiles):
+    """The next creation leaves `left`, and fails; `stuck`: deletions fail, too, before anything is done."""
+
+    left: str | None = None
+    stuck = False
+
+    async def create_log(self, path: str, header: bytes, size_bytes: int) -> LogFile:
+        left, self.left = self.left, None
+        if left is None:
+            return await super().create_log(path, header, size_bytes)
+        if left == "whole":
+            await super().create_log(path, header, size_bytes)
+        elif left == "torn header":
+            self.files[path] = MemoryFile(bytearray(header[:20] + bytes(size_bytes - 20)), 20)
+        raise SyncFailed("injected: the folder was not synced")
+
+    async def delete(self, path: str) -> None:
+        if self.stuck:
+            raise SyncFailed("injected: nothing can be deleted")
+        await super().delete(path)
+
+
+async def beyond_a_failed_creation(files: HalfMade, left: str) -> Wal:
+    """The segment made ahead was not; the log is in the second one since, which the third attempt made."""
+    wal = await started(files)
+    files.left = left
+    await append_all(wal, run(1, 60))
+    assert files.left is None
+    assert len(wal.segments()) > 1
+    return wal
+
+
+@pytest.mark.parametrize("left", LEFT)
+async def test_a_creation_that_fails_leaves_no_file_before_the_next_one(left: str) -> None:
+    """Found by the simulator (seed 17100096): trimmed up to such a file, the log could not be opened any more."""
+    files = HalfMade()
+    wal = await beyond_a_failed_creation(files, left)
+    assert await wal.trim(wal.last_seq + 1) > 0
+    await wal.settle()
+    last = wal.last_seq
+    assert last > 0
+    await wal.close()
+    again = await Wal.open(files, settings=SMALL)
+    assert again.last_seq == last
+    assert [frame.last_seq for frame in await again.read_all()][-1] == last
+
+
+@pytest.mark.parametrize("left", LEFT)
+async def test_while_it_cannot_be_deleted_no_segment_is_made(left: str) -> None:
+    files = HalfMade()
+    wal = await started(files)
+    files.left, files.stuck = left, True
+    frames = run(1, 200)
+    await append_all(wal, frames)
+    await settle()
+    assert len(wal.segments()) == 1, "the old one grows"
+    with pytest.raises(SyncFailed):
+        await wal.roll(wal.last_seq + 1)
+    files.stuck = False
+    await wal.roll(wal.last_seq + 1)
+    assert len(paths(files)) == 2
+
+
+@pytest.mark.parametrize("left", LEFT)
+async def test_a_cleared_log_begins_anew_behind_a_creation_that_failed(left: str) -> None:
+    files = HalfMade()
+    wal = await started(files)
+    files.left = left
+    with pytest.raises(SyncFailed):
+        await wal.roll(5)
+    await wal.clear()
+    await wal.start(2, 9)
+    await append_all(wal, run(9, 12, epoch=2))
+    await wal.close()
+    again = await Wal.open(files, settings=SMALL)
+    assert [frame.first_seq for frame in await again.read_all()][0] == 9
+
+
+async def test_a_segment_made_ahead_that_is_not_deleted_at_once_goes_before_the_next_one() -> None:
+    files = HalfMade()
+    wal = await started(files)
+    await append_all(wal, run(1, 6))
+    await settle()
+    before = set(paths(files))
+    assert len(before) == 2, "one in use, and one made ahead"
+    files.stuck = True
+    with pytest.raises(SyncFailed):
+        await wal.start(2, 20)
+    files.stuck = False
+    await wal.start(2, 20)
+    assert len(paths(files)) == 2
+    assert len(before & set(paths(files))) == 1
