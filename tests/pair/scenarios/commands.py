@@ -223,8 +223,12 @@ class PairCommands(SiteCommands):
         epoch = self._at(words[0]).site.active_epoch
         return "yes" if epoch is not None and epoch.modes.remote is not None else "no"
 
-    async def do_local_segments(self, words: list[str]) -> str:
-        return str(len(self._at(words[0]).site.parts.wal.segments()))
+    async def do_remote_records(self, words: list[str]) -> str:
+        """remote-records SITE: how many records its remote log has. How many segments they need depends on the machine's load."""
+        return str(sum(frame.count for frame in await self._remote_frames(words[0])))
+
+    async def do_local_records(self, words: list[str]) -> str:
+        return str(sum(frame.count for frame in await self._at(words[0]).site.parts.wal.read_all()))
 
     async def do_quarantine(self, words: list[str]) -> str:
         """quarantine SITE: the rows in its quarantine's manifests by operation, or `empty`."""
