@@ -10,7 +10,9 @@ Source: protocol.md section 7 (what is checked before it has an effect).
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from remote_log.replication.messages import (
     DRAIN,
@@ -27,6 +29,7 @@ from remote_log.replication.messages import (
     LogPoint,
     MergeReply,
     MergeRequest,
+    NoRequest,
     PlanRequest,
     PrepareReply,
     PrepareRequest,
@@ -35,7 +38,7 @@ from remote_log.replication.messages import (
     StatusReply,
     StoppedReply,
     Transport,
-    to_message,
+    addressed,
 )
 from remote_log.replication.verification import JUMP_MAX
 from switchover.facts import FACTS, SiteFacts
@@ -46,16 +49,16 @@ _T = TypeVar("_T")
 
 
 class OtherSite:
-    """Site `name`, where `transport` leads. Every question ends by its `timeout_s`, and raises what that site raised, or
-    PeerError: it is out of reach, its answer came too late, or does not fit.
+    """Site `name` of `pair`, where `transport` leads. Every question ends by its `timeout_s`, and raises what that site
+    raised, or PeerError: it is out of reach, its answer came too late, or does not fit.
     """
 
-    def __init__(self, name: str, transport: Transport) -> None:
-        self._name, self._transport = name, transport
+    def __init__(self, name: str, transport: Transport, pair: str) -> None:
+        self._name, self._transport, self._pair = name, transport, pair
 
-    async def _ask(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
+    async def _ask(self, method: str, asked: msgspec.Struct, kind: type[_T], timeout_s: float) -> _T:
         try:
-            return await self._transport.call(method, message, kind, timeout_s)
+            return await self._transport.call(method, addressed(asked, self._pair), kind, timeout_s)
         except RegisterWentBack as error:  # its finding, not ours
             raise Refused(f"site {self._name} answers: {error.message}") from error
 
@@ -71,23 +74,23 @@ class OtherSite:
             raise self._unfit(method, f"there is no role {role!r}")
 
     async def status(self, timeout_s: float) -> StatusReply:
-        reply = await self._ask(STATUS, {}, StatusReply, timeout_s)
+        reply = await self._ask(STATUS, NoRequest(), StatusReply, timeout_s)
         self._check_self(STATUS, reply.site, reply.role)
         return reply
 
     async def facts(self, timeout_s: float) -> SiteFacts:
-        facts = await self._ask(FACTS, {}, SiteFacts, timeout_s)
+        facts = await self._ask(FACTS, NoRequest(), SiteFacts, timeout_s)
         self._check_self(FACTS, facts.site, facts.role)
         return facts
 
     # ---- a change of a table
     async def prepare(self, table: int, schema: bytes | None, timeout_s: float) -> PrepareReply:
-        return await self._ask(PREPARE, to_message(PrepareRequest(table, schema)), PrepareReply, timeout_s)
+        return await self._ask(PREPARE, PrepareRequest(table, schema), PrepareReply, timeout_s)
 
     # ---- a rejoin
     async def epochs(self, at: LogPoint, timeout_s: float) -> EpochsReply:
         """The epochs of the active. Whether its history is one, and its epoch was given away, is for the sink to check."""
-        reply = await self._ask(EPOCHS, to_message(EpochsRequest(at)), EpochsReply, timeout_s)
+        reply = await self._ask(EPOCHS, EpochsRequest(at), EpochsReply, timeout_s)
         end = reply.applied_seq
         if reply.begins_after > end:
             raise self._unfit(EPOCHS, f"its log begins after {reply.begins_after}, and it has applied {end}")
@@ -99,10 +102,10 @@ class OtherSite:
 
     async def rows(self, asked: RowsRequest, timeout_s: float) -> RowsReply:
         """The rows as they came: the verifier, which knows the tables, checks them."""
-        return await self._ask(ROWS, to_message(asked), RowsReply, timeout_s)
+        return await self._ask(ROWS, asked, RowsReply, timeout_s)
 
     async def merge(self, asked: MergeRequest, timeout_s: float) -> MergeReply:
-        reply = await self._ask(MERGE, to_message(asked), MergeReply, timeout_s)
+        reply = await self._ask(MERGE, asked, MergeReply, timeout_s)
         if reply.merged + reply.skipped != len(asked.rows):
             raise self._unfit(MERGE, f"{reply.merged} merged and {reply.skipped} skipped are not {len(asked.rows)}")
         keys = {(table, key) for table, _, key, _, _ in asked.rows}
@@ -115,7 +118,7 @@ class OtherSite:
     # ---- a switchover: `plan_id` has the pair at the coordinator
     async def drain(self, plan_id: str, at: LogPoint, timeout_s: float) -> DrainReply:
         """`at`: where this site stood before it asked. What was shipped stands in the log there, so it ends no earlier."""
-        reply = await self._ask(DRAIN, to_message(PlanRequest(plan_id)), DrainReply, timeout_s)
+        reply = await self._ask(DRAIN, PlanRequest(plan_id), DrainReply, timeout_s)
         if reply.epoch < at.epoch or not at.seq <= reply.last_seq <= at.seq + JUMP_MAX:
             raise self._unfit(DRAIN, (
                 f"its log ends at sequence {reply.last_seq} of epoch {reply.epoch}, and this site has applied {at.seq} of "
@@ -124,12 +127,12 @@ class OtherSite:
         return reply
 
     async def undrain(self, plan_id: str, timeout_s: float) -> None:
-        await self._ask(UNDRAIN, to_message(PlanRequest(plan_id)), DrainReply, timeout_s)
+        await self._ask(UNDRAIN, PlanRequest(plan_id), DrainReply, timeout_s)
 
     async def step_down(self, plan_id: str, drained: DrainReply | None, timeout_s: float) -> StoppedReply:
         """`drained`: its answer of before, if this very attempt has one. Its storage may lack the end of that log: a site that
         restarted since has stopped, too."""
-        reply = await self._ask(STEP_DOWN, to_message(PlanRequest(plan_id)), StoppedReply, timeout_s)
+        reply = await self._ask(STEP_DOWN, PlanRequest(plan_id), StoppedReply, timeout_s)
         if drained is None:
             return reply
         if reply.epoch != drained.epoch:

@@ -47,4 +47,4 @@ class SiteParts:
 
     @property
     def other_site(self) -> OtherSite:
-        return OtherSite(self.peer, self.transport)
+        return OtherSite(self.peer, self.transport, self.coordinator.met_pair)

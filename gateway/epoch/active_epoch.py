@@ -127,7 +127,7 @@ class ActiveEpoch:
         )
         self.shipper = Shipper(
             ShipperPorts(parts.transport, parts.wal, parts.engine, parts.clock), self.commit, site=parts.site,
-            epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
+            pair=parts.wal.pair, epoch=opened.epoch, on_position=self._peer_moved, settings=settings.replication,
         )
         self.modes = Modes(
             parts, epoch=opened.epoch, commit=self.commit, peer=self.shipper, make_remote=make_remote, on_mode=on_mode

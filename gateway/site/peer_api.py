@@ -30,6 +30,7 @@ from remote_log.replication.messages import (
     STATUS,
     STEP_DOWN,
     UNDRAIN,
+    Addressed,
     BaseDoneRequest,
     BaseRequest,
     DrainReply,
@@ -57,7 +58,7 @@ from storage.rows.schema import TableSchema
 from storage.rows.stored import stored_schema
 from switchover.facts import FACTS
 from switchover.roles.table import Role
-from twinlog.errors import InvalidInput, NotFound, PlanSuperseded, PreconditionFailed, Unavailable
+from twinlog.errors import InvalidInput, NotFound, PlanSuperseded, PreconditionFailed, Refused, Unavailable
 
 MERGE_ATTEMPTS = 10
 
@@ -78,9 +79,19 @@ class PeerApi:
         known = self._methods.get(method)
         if known is None:
             raise NotFound(f"there is no method {method!r} between sites: are both on the same release?")
+        self._check_pair(decode_request(Addressed, method, body).pair)
         kind, handler = known
         request = decode_request(kind, method, body)
         return msgspec.msgpack.encode(to_message(await handler(request)))
+
+    def _check_pair(self, whose: str) -> None:
+        """A wrong address may lead to a pair whose sites and epochs have the same names: nothing of it is taken."""
+        site = self._site
+        own = site.parts.coordinator.met_pair
+        if whose and own and whose != own:
+            raise Refused(
+                f"this is site {site.site} of pair {own}, and the call comes from pair {whose}: correct peer.url at the caller"
+            )
 
     # ---- replication
     async def _follow(self, request: FollowRequest) -> msgspec.Struct:

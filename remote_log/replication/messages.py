@@ -56,6 +56,12 @@ class Transport(Protocol):
         """The peer's answer, a `kind`, to one of the methods above. Raises what the peer raised, or PeerError."""
 
 
+class Addressed(msgspec.Struct):
+    """What every call has besides the fields of its method: the identity of the caller's pair; "": it knows none yet."""
+
+    pair: Name
+
+
 class LogPoint(msgspec.Struct, frozen=True):
     """The end of a frame in a log, by its numbers and by the CRC of its bytes: None where only the numbers are known."""
 
@@ -269,6 +275,11 @@ class StoppedReply(msgspec.Struct):
 
     epoch: Epoch
     durable_seq: Seq
+
+
+def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:
+    """The call, as a msgpack-ready map that names the pair."""
+    return {**to_message(struct), "pair": pair}
 
 
 def to_message(struct: msgspec.Struct) -> dict[str, Any]:

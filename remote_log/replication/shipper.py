@@ -31,8 +31,8 @@ from remote_log.replication.messages import (
     ReplicateRequest,
     Transport,
     Vouched,
+    addressed,
     pack_history,
-    to_message,
 )
 from remote_log.replication.setback import Setbacks
 from storage.clock import Clock
@@ -91,13 +91,13 @@ class ShipperPorts:
 
 
 class Shipper:
-    """Ships `log` as `site`, in `epoch`. `on_position` is called with each view of the peer."""
+    """Ships `log` as `site` of `pair`, in `epoch`. `on_position` is called with each view of the peer."""
 
     def __init__(
-        self, ports: ShipperPorts, log: AppliedLog, *, site: str, epoch: int, on_position: Callable[[PeerView], None],
-        settings: ShipperSettings,
+        self, ports: ShipperPorts, log: AppliedLog, *, site: str, pair: str, epoch: int,
+        on_position: Callable[[PeerView], None], settings: ShipperSettings,
     ) -> None:
-        self._ports, self._log, self._site, self._epoch = ports, log, site, epoch
+        self._ports, self._log, self._site, self._pair, self._epoch = ports, log, site, pair, epoch
         self._on_position, self._settings = on_position, settings
         self.view = PeerView()
         self.setbacks = Setbacks()
@@ -143,7 +143,9 @@ class Shipper:
 
     async def _call(self, method: str, request: FollowRequest | ReplicateRequest | BaseRequest | BaseDoneRequest) -> Position:
         """The follower's answer, once it can be true. Raises PeerError."""
-        position = await self._ports.transport.call(method, to_message(request), Position, self._settings.call_timeout_s)
+        position = await self._ports.transport.call(
+            method, addressed(request, self._pair), Position, self._settings.call_timeout_s
+        )
         why = await self._disbelief(position) if position.state == "following" else None
         now_s = self._answered_s = self._ports.clock.monotonic_s()
         if why is not None:

@@ -48,8 +48,9 @@ async def test_a_lie_changes_nothing(tmp_path: Path, name: str) -> None:
         for lie, made in LIES.items():
             before = await state_of(pair, name)
             method, message = made(await victim_of(pair, name))
+            named = {"pair": site(pair, name).parts.coordinator.met_pair, **message}
             with suppress(TwinlogError):
-                await pair.running[name].peer_api.call_bytes(method, msgspec.msgpack.encode(message))
+                await pair.running[name].peer_api.call_bytes(method, msgspec.msgpack.encode(named))
             assert await state_of(pair, name) == before, lie
         await put(pair, "a", 2, "y")
         await pair.until(lambda: caught_up(pair, "a", "b"))

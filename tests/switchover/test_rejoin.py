@@ -58,7 +58,7 @@ def a_rejoin(
     return Rejoin(
         site="a", peer="b", engine=engine, wal=wal, accepted=accepted,
         applier=FrameApplier(engine, SystemClock(), BarrierLimits(), on_refused=lambda name, why: None),
-        files=files, other=OtherSite("b", Transport()), sink=sink, failpoints=Failpoints(),
+        files=files, other=OtherSite("b", Transport(), ""), sink=sink, failpoints=Failpoints(),
     )
 
 

@@ -66,10 +66,11 @@ class Liar:
 
     async def _tell(self, site: str, life: Life, fault: Fault) -> None:
         victim = await self._victim(site, life)
-        if victim is None or life.peer_api is None:
+        if victim is None or life.peer_api is None or life.site is None:
             self._note(f"{fault.kind} {fault.how} does not happen: site {site} holds no row yet")
             return
         method, message = LIES[fault.how](victim)
+        message = {"pair": life.site.parts.coordinator.met_pair, **message}  # no lie needs a wrong one, but for its own sake
         try:
             await life.peer_api.call_bytes(method, msgspec.msgpack.encode(message))
             said = "no error"

@@ -182,6 +182,7 @@ LIES: dict[str, Callable[[Victim], Message]] = {
     "frame-of-a-later-epoch": lambda victim: shipped(victim, epoch=victim.epoch + 1),
     "message-of-a-later-epoch": lambda victim: shipped(victim, request_epoch=1 << 38),
     "message-of-an-older-epoch": lambda victim: shipped(victim, request_epoch=victim.epoch - 1),
+    "other-pair": lambda victim: (REPLICATE, {**shipped(victim)[1], "pair": "b2" * 8}),
     "no-frame": lambda victim: (REPLICATE, {**shipped(victim)[1], "frames": b"garbage" * 20}),
     # ---- records
     "kind": mark_lie(99),

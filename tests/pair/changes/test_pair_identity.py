@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.log.segment import encode_header, parse_header, parse_remote_name, parse_wal_name
+from switchover.roles.table import Event
 from tests.pair.pair import Pair
-from tests.pair.pair_rig import coordinator_value, holds, open_pair, put, site
+from tests.pair.pair_rig import caught_up, coordinator_value, epoch, holds, open_pair, put, site
 from twinlog.errors import BrokenHeader
 
 ROWS = {0: "x", 1: "x", 2: "x"}
@@ -123,3 +124,23 @@ async def test_a_wal_of_another_pair_is_not_continued(tmp_path: Path) -> None:
         await pair.start("a")
         await pair.until(lambda: pair.role("a") == "ACTIVE")
         assert await holds(pair, "a", ROWS)
+
+
+async def test_an_active_whose_address_leads_to_another_pair_ships_nothing_there(tmp_path: Path) -> None:
+    """Both pairs have the same sites, epochs and tables, and the standby has just restarted: it knows no checksum."""
+    async with open_pair(tmp_path / "ours") as ours, open_pair(tmp_path / "theirs") as theirs:
+        await written(ours)
+        await put(theirs, "a", 9, "theirs")
+        await ours.until(lambda: caught_up(ours, "a", "b"))
+        await theirs.until(lambda: caught_up(theirs, "a", "b"))
+        await theirs.stop("b")
+        await theirs.stop("a")
+        standby = await theirs.start("b")
+        await theirs.until(lambda: standby.site.role == "CLOSED" and standby.site.pair_state is not None)
+        standby.site.event(Event.FOLLOW)  # as it stood before it lost its active
+        await ours.stop("b")
+        ours.running["b"] = standby
+        await put(ours, "a", 4, "ours")
+        await ours.until(lambda: "correct peer.url" in epoch(ours, "a").shipper.view.why)
+        assert await holds(theirs, "b", {9: "theirs"})
+        del ours.running["b"]

@@ -224,7 +224,7 @@ class PairCommands(SiteCommands):
         return "yes" if epoch is not None and epoch.modes.remote is not None else "no"
 
     async def do_remote_records(self, words: list[str]) -> str:
-        """remote-records SITE: how many records its remote log has. How many segments they need depends on the machine's load."""
+        """remote-records SITE: how many records its remote log has; how many segments they fill depends on the load."""
         return str(sum(frame.count for frame in await self._remote_frames(words[0])))
 
     async def do_local_records(self, words: list[str]) -> str:

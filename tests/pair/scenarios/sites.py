@@ -23,9 +23,9 @@ from remote_log.replication.messages import (
     LogPoint,
     Position,
     ReplicateRequest,
+    addressed,
     decode_reply,
     pack_history,
-    to_message,
 )
 from storage.clock import SystemClock
 from storage.engines.settings import EngineSettings
@@ -468,12 +468,13 @@ class SiteCommands:
         epoch = target.site.sink.followed_epoch - (1 if words[1] == "old" else 0)
         frames = await sender.parts.wal.read_all()
         asked = FollowRequest(epoch, sender.site, pack_history(sender.parts.engine.applied.epochs))
-        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(to_message(asked)))
+        pair = sender.parts.wal.pair
+        answered = await target.peer_api.call_bytes(FOLLOW, msgspec.msgpack.encode(addressed(asked, pair)))
         state = decode_reply(Position, FOLLOW, answered).state
         last = frames[-3:]  # the target is past them, and does not apply them a second time
         after = LogPoint(last[0].previous, last[0].epoch) if last else target.site.sink.point
         sent = ReplicateRequest(epoch, after, b"".join(frame.data for frame in last))
-        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(to_message(sent)))
+        await target.peer_api.call_bytes(REPLICATE, msgspec.msgpack.encode(addressed(sent, pair)))
         return f"{state}, accepted"
 
     # ---- several things at once

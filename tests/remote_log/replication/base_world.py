@@ -118,8 +118,8 @@ class World:
         self.wal = await Wal.open(self.files, settings=WalSettings(segment_bytes=2000, tail_bytes_max=1))
         await self.wal.start(self.log.epoch, self.log.seq + 1)
         self.shipper = Shipper(
-            ShipperPorts(self, self.wal, self.engine, self.clock), self, site="a", epoch=self.log.epoch,
-            on_position=lambda view: None, settings=SETTINGS,
+            ShipperPorts(self, self.wal, self.engine, self.clock), self, site="a", pair="a1" * 8,
+            epoch=self.log.epoch, on_position=lambda view: None, settings=SETTINGS,
         )
         await self.write(start_epoch(self.log.epoch))
         self.running = asyncio.create_task(self.shipper.run())

@@ -90,7 +90,7 @@ async def test_a_cleared_log_begins_anew_behind_a_creation_that_failed(left: str
     await append_all(wal, run(9, 12, epoch=2))
     await wal.close()
     again = await Wal.open(files, settings=SMALL)
-    assert [frame.first_seq for frame in await again.read_all()][0] == 9
+    assert (await again.read_all())[0].first_seq == 9
 
 
 async def test_a_segment_made_ahead_that_is_not_deleted_at_once_goes_before_the_next_one() -> None:
