@@ -57,7 +57,7 @@ class Transport(Protocol):
 
 
 class Addressed(msgspec.Struct):
-    """What every call has besides the fields of its method: the identity of the caller's pair; "": it knows none yet."""
+    """The fields that every call has besides those of its method: the identity of the caller's pair; "": it knows none yet."""
 
     pair: Name
 
