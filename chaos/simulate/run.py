@@ -43,6 +43,7 @@ from twinlog.errors import TwinlogError
 START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
+HELD_S = 30.0  # a request has ended by its deadline; what it holds goes when the log says what became of it
 TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by the deadline of a call without an answer
 MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back, once the site is answered
 # a site that is stopped, or is not told what became of its change of the register, does so later
@@ -215,6 +216,8 @@ class Run:
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
+        if not await until(lambda: not self._holding(), HELD_S, 0.05):
+            self.broken("I8", f"No request is under way, and site {' and '.join(self._holding())} still holds what one held.")
         for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
         await self.observer.final(str(self.world.find("active")))
@@ -260,6 +263,11 @@ class Run:
             return False
         busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
         return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
+
+    def _holding(self) -> list[str]:
+        """The sites at which a request holds a place in admission, or a key."""
+        lives = [self.world.alive(site) for site in SITES]
+        return [life.site.site for life in lives if life is not None and life.site is not None and not life.site.rows.is_idle]
 
     async def _drained(self) -> bool:
         target = max(self.world.machines[site].engine.applied.seq for site in SITES)

@@ -23,6 +23,11 @@ class KeyGate:
         self._held: dict[RowKey, asyncio.Future[None]] = {}  # resolves when the hold ends
         self._idle: dict[RowKey, asyncio.Future[None]] = {}  # resolves when no blind write is in flight
 
+    @property
+    def is_empty(self) -> bool:
+        """True when no write is under way, and nothing waits for one."""
+        return not (self._blind or self._held or self._idle)
+
     def try_enter(self, keys: Iterable[RowKey]) -> bool:
         """Count one blind write for each key, or change nothing and say False when one of them is held."""
         held = self._held

@@ -80,6 +80,11 @@ class RowsService:
         self._snapshots = ScanSnapshots(engine, new_id)
         self._running: dict[str, asyncio.Future[None]] = {}  # idempotency keys under way
 
+    @property
+    def is_idle(self) -> bool:
+        """True when no request holds a place in admission, a row key or an idempotency key."""
+        return not (self._admission.requests or self._running) and self._gate.is_empty
+
     # ---- writes
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
         active, table = self._serving.for_writes(), request.table

@@ -16,6 +16,7 @@ from chaos.simulate.bugs.bug import Bug
 from chaos.simulate.draw import draw
 from gateway.epoch.commit_log import CommitLog
 from gateway.epoch.commit_rule import CommitCore, Committed, Failed
+from gateway.epoch.pending import Pending
 from gateway.service.key_gate import KeyGate, RowKey
 from remote_log.replication.messages import Position
 from remote_log.replication.sink import Sink, State
@@ -97,6 +98,10 @@ def _durable_as_applied(self: Sink, state: State, why: str = "") -> Position:
     return msgspec.structs.replace(position, durable_seq=position.applied_seq)
 
 
+def _settle_nothing(self: Pending) -> None:
+    """The answer is the client's; what the request holds stays."""
+
+
 async def _trim_too_much(self: Trimmer, writers: Any, durable_seq: int) -> list[str]:
     return await _trim(self, writers, durable_seq + 50)
 
@@ -116,6 +121,10 @@ BUGS = (
     Bug(
         "blind-write-beside-conditional", "A blind write does not wait for a conditional one to its row.", "P3",
         ("linearizable",), 0, 140, ((KeyGate, "try_enter", _enter_beside),), drawn=draw,
+    ),
+    Bug(
+        "settled-request-holds", "A request whose fate is settled keeps its place in admission, its keys and its rows.", "I8",
+        ("liveness",), 0, 5, ((Pending, "settle", _settle_nothing),),
     ),
     Bug(
         "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies",), 0, 10,
