@@ -27,6 +27,7 @@ from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.cancellation import unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
 from storage.settings import NotInFile, OneOf, Within
@@ -153,7 +154,7 @@ class ActiveEpoch:
         """Runs `work` until it is fenced, which ends the epoch. A fault of ours must not leave it without lease or shipper."""
         while True:
             try:
-                await work()
+                await unless_asked(work(), subject)
             except Fenced as error:
                 self._on_end(error)
                 return

@@ -27,6 +27,7 @@ from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Co
 from gateway.epoch.pending import Acknowledged, Pending
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import ReadLease
+from storage.cancellation import unless_asked
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
@@ -89,7 +90,7 @@ class CommitLog:
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Whatever ends a part of the write path ends the epoch: requests must not wait on it in silence."""
         try:
-            await work()
+            await unless_asked(work(), "a part of the write path")
         except TwinlogError as error:
             self._on_broken(error)
         except Exception as error:

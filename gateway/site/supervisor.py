@@ -19,6 +19,7 @@ from gateway.service.documents import SiteTrouble
 from gateway.site.serving_facts import site_condition
 from gateway.site.serving_judgement import OWN_DFS, PEER_DFS, WAY
 from gateway.site.site import Site
+from storage.cancellation import unless_asked
 from storage.engines.flushing import FlushNeed, Look
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
@@ -74,7 +75,7 @@ class Supervisor:
         site = self._site
         while True:
             try:
-                await self._round()
+                await unless_asked(self._round(), "a look at the register")
             except TwinlogError as error:
                 if isinstance(error, RegisterWentBack):
                     site.end_by_register(error)
@@ -202,7 +203,7 @@ class Supervisor:
         while True:
             await self._site.parts.clock.sleep(interval_s)
             try:
-                await work()
+                await unless_asked(work(), name)
             except TwinlogError as error:
                 log.error("housekeeping failed", work=name, code=error.code, detail=error.message)
             except Exception:

@@ -27,6 +27,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.dfs.retrying import retrying
 from remote_log.layout import RemoteLayout
 from remote_log.writing.segments import AppendMark, RemoteSegment, RemoteSegments, mark_of, stored, stored_bytes
+from storage.cancellation import unless_asked
 from storage.clock import Clock
 from storage.log.frame import Frame
 from storage.settings import KIB, MIB, Within
@@ -343,7 +344,8 @@ class RemoteWriter:
         """Tries until it succeeds; only one of ENDS ends it."""
         waits_s = self._settings.retry_first_s, self._settings.retry_max_s
         await retrying(
-            self._clock, attempt, until_s=inf, waits_s=waits_s, transient=_is_transient, on_failure=self._note
+            self._clock, lambda: unless_asked(attempt(), "the writer of the remote log"), until_s=inf, waits_s=waits_s,
+            transient=_is_transient, on_failure=self._note,
         )
 
     def _note(self, error: BaseException) -> None:

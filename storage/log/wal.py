@@ -14,6 +14,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Annotated
 
+from storage.cancellation import unless_asked
 from storage.disk.port import Files
 from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
@@ -275,10 +276,10 @@ class Wal:
             segment.file = None
 
     async def _prepare(self, current: WalSegment) -> None:
-        """Make the next segment ahead. A failure is no one's yet: the old one grows, and it is tried again later."""
+        """Make the next segment ahead. A failure, whatever it is, is no one's yet: the old one grows, and it is tried again."""
         try:
-            self._spare = await self._create(self._last_seq + 1)
-        except LogError:
+            self._spare = await unless_asked(self._create(self._last_seq + 1), "the next segment")
+        except Exception:
             self._spare_at = current.end + self._settings.segment_bytes // 4
 
     async def _take_spare(self, *, keep: bool = True) -> WalSegment | None:

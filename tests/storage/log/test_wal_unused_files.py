@@ -3,6 +3,8 @@ been lost out of it."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from storage.disk.port import LogFile
@@ -20,6 +22,7 @@ class HalfMade(MemoryFiles):
 
     left: str | None = None
     stuck = False
+    error: BaseException = SyncFailed("injected: the folder was not synced")
 
     async def create_log(self, path: str, header: bytes, size_bytes: int) -> LogFile:
         left, self.left = self.left, None
@@ -29,7 +32,7 @@ class HalfMade(MemoryFiles):
             await super().create_log(path, header, size_bytes)
         elif left == "torn header":
             self.files[path] = MemoryFile(bytearray(header[:20] + bytes(size_bytes - 20)), 20)
-        raise SyncFailed("injected: the folder was not synced")
+        raise self.error
 
     async def delete(self, path: str) -> None:
         if self.stuck:
@@ -107,3 +110,11 @@ async def test_a_segment_made_ahead_that_is_not_deleted_at_once_goes_before_the_
     await wal.start(2, 20)
     assert len(paths(files)) == 2
     assert len(before & set(paths(files))) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), MemoryError("x"), asyncio.CancelledError("x")], ids=repr)
+async def test_whatever_fails_while_a_segment_is_made_ahead_it_is_tried_again(error: BaseException) -> None:
+    files = HalfMade()
+    files.error = error
+    wal = await beyond_a_failed_creation(files, "nothing")
+    await wal.close()
