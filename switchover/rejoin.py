@@ -15,13 +15,10 @@ Source: protocol.md section 8 (Rejoin a).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
-from remote_log.replication.epoch_history import common_end
+from remote_log.replication.epoch_history import common_end, contains
 from remote_log.replication.messages import RowsRequest, unpack_history
 from remote_log.replication.sink import Sink
 from storage.disk.port import Files
@@ -33,16 +30,14 @@ from storage.log.frame import Flags, Frame
 from storage.log.record import RecordKind
 from storage.log.wal import Wal
 from storage.prefix import FLOOR, needs_base
-from storage.rows.readable import readable_place, schemas_put_by
 from switchover.other_site import OtherSite
 from switchover.preflight.loss import UNKNOWN
+from switchover.quarantine import ROW_KINDS, Quarantine
 from twinlog.errors import Diverged, Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
-QUARANTINE = "quarantine"
 CALL_TIMEOUT_S = 10.0
 ROWS_PER_CALL = 1_000
-ROW_KINDS = (RecordKind.UPSERT, RecordKind.UPDATE, RecordKind.DELETE)
 
 
 @dataclass(slots=True)
@@ -103,10 +98,7 @@ class Rejoin:
         self.report.active_epoch = reply.epoch
 
     def _shared(self, frame: Frame) -> bool:
-        try:
-            return common_end(self._history, frame.epoch, frame.last_seq) == frame.last_seq
-        except Refused:
-            return False
+        return contains(self._history, frame.epoch, frame.last_seq)
 
     async def _replay_own(self, frames: list[Frame]) -> None:
         """Applies what a crash took from the storage and the own log still has, as far as it is known to be committed."""
@@ -220,12 +212,8 @@ class Rejoin:
                 f"(sequences {diverging[0].first_seq} to {diverging[-1].last_seq})"
             )
             return
-        name = f"{kept[0].epoch:012d}-{kept[0].first_seq}"
-        if f"{name}.json" not in await self._files.list(QUARANTINE):  # else: whole since an attempt that had begun to clear
-            await self._files.write_new(f"{QUARANTINE}/{name}.frames", b"".join(frame.data for frame in kept))
-            manifest = json.dumps(_manifest(self._site, kept, self._engine.applied.schemas()), indent=2).encode()
-            await self._files.write_new(f"{QUARANTINE}/{name}.json", manifest)
-        name = f"{QUARANTINE}/{name}"
+        # one that is there is whole since an attempt that had begun to clear
+        name = await Quarantine(self._site, self._files, self._engine).put(kept)
         self.report.quarantined_frames = len(kept)
         self.report.quarantine = name
 
@@ -238,23 +226,3 @@ def _was_committed(frame: Frame, held_seq: int) -> bool:
     """It was acknowledged, in whatever mode, and the active has gone on without it: from a log or a register of earlier.
     Starts and marks are nobody's loss. `held_seq`: the storage here, or a later frame, says that so much was committed."""
     return frame.last_seq <= held_seq and any(r.kind in ROW_KINDS for r in frame.records)
-
-
-def _manifest(site: str, frames: list[Frame], schemas: Mapping[int, bytes]) -> dict[str, Any]:
-    """Lists the exact keys, by table, that a person or a Spark job needs to reconcile: `name` and `row` for a person, `table`
-    and `key` for a job."""
-    known, keys = dict(schemas), []
-    for frame in frames:
-        for index, record in enumerate(frame.records):
-            if record.kind == RecordKind.DDL:
-                known |= schemas_put_by(record)
-            elif record.kind in ROW_KINDS:
-                name, row = readable_place(known, record.table, record.key)
-                keys.append({
-                    "name": name, "row": row, "operation": RecordKind(record.kind).name, "table": record.table,
-                    "key": record.key.hex(), "seq": frame.first_seq + index, "version": frame.timestamp + index,
-                })
-    return {
-        "site": site, "epoch": frames[0].epoch, "first_seq": frames[0].first_seq, "last_seq": frames[-1].last_seq,
-        "frames": len(frames), "records": len(keys), "acknowledged": "possibly", "keys": keys,
-    }

@@ -41,8 +41,8 @@ from storage.log.chain import standing
 from storage.log.frame import Frame
 from storage.rows.codec import RowCodecs
 from storage.rows.schema import decode_schema
+from switchover.quarantine import QUARANTINE
 from switchover.register.port import PairState
-from switchover.rejoin import QUARANTINE
 
 SAMPLE_S = 1.0
 

@@ -32,6 +32,7 @@ from storage.clock import Clock
 from storage.log.record import Record, RecordKind
 from storage.settings import NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
+from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
@@ -136,7 +137,8 @@ class ActiveEpoch:
         if isinstance(opened.remote, RemoteWriter):
             self.modes.remote = self.commit.remote = opened.remote
         reports.commit, reports.ended = self.commit, on_end
-        self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq)
+        self.quarantine = Quarantine(parts.site, parts.files, parts.engine)
+        self._trimmer = Trimmer(parts.peer_dfs, parts.layout, opened.epoch, start.first_seq, self.quarantine)
         self._mode_lock = asyncio.Lock()
         self._well_since_s: float | None = None
         self.work = Words()  # of the background work below: an error stays until that work succeeds, or has nothing to do

@@ -14,8 +14,10 @@ from typing import Any
 
 from gateway.epoch.commit_rule import CommitMode
 from gateway.site.facts import site_facts
+from gateway.site.peer_api import PeerApi
 from gateway.site.quarantine import merge_quarantine
 from gateway.site.site import Site
+from remote_log.replication.messages import MergeReply, MergeRequest
 from switchover.monitor.views import RoleChange, SiteView
 from switchover.operations.document import OperationDocument
 from switchover.operations.executor import Executor
@@ -44,6 +46,7 @@ VALID_S = 120  # a request that does not say when it expires
 VALID_MAX_S = 86_400
 LISTED_MAX = 200
 STATUS_TIMEOUT_S = 2.0
+MERGE_TIMEOUT_S = 60.0
 OWN_ATTEMPT_S = 10.0
 # What may pass: a DFS, a coordinator or a peer that did not answer, a lease that was not recovered yet. Past the point of no
 # return nobody serves until the plan has gone on, and every step that matters asks the coordinator first.
@@ -90,7 +93,18 @@ class SiteOperations:
         return core.mode, logged, shipper.view.applied_seq, shipper.view.durable_seq, shipper.base_rows_sent
 
     async def _merge_quarantine(self, put_absent: bool) -> dict[str, Any]:
-        return await merge_quarantine(self._site.parts.files, self._site.parts.other_site, put_absent=put_absent)
+        """Into the tables of the active, which may be this site itself."""
+        site, other = self._site, self._site.parts.other_site
+
+        async def merge(request: MergeRequest) -> MergeReply:
+            if permissions(site.role).writes:
+                return await PeerApi(site).merge(request)
+            return await other.merge(request, MERGE_TIMEOUT_S)
+
+        found = await merge_quarantine(site.parts.files, merge, put_absent=put_absent)
+        if site.active_epoch is not None:
+            site.active_epoch.quarantine.left_out = None
+        return found
 
     def _check(self, kind: str, to: str | None, options: dict[str, Any]) -> None:
         if kind not in KINDS:

@@ -71,7 +71,7 @@ class PeerApi:
             BASE: (BaseRequest, self._base), BASE_DONE: (BaseDoneRequest, self._base_done),
             STATUS: (NoRequest, self._status), FACTS: (NoRequest, self._facts), EPOCHS: (EpochsRequest, self._epochs),
             ROWS: (RowsRequest, self._rows), DRAIN: (PlanRequest, self._drain), UNDRAIN: (PlanRequest, self._undrain),
-            STEP_DOWN: (PlanRequest, self._step_down), MERGE: (MergeRequest, self._merge),
+            STEP_DOWN: (PlanRequest, self._step_down), MERGE: (MergeRequest, self.merge),
             PREPARE: (PrepareRequest, self._prepare),
         }
 
@@ -184,7 +184,7 @@ class PeerApi:
         return StoppedReply(self._site.epoch, await self._site.step_down())
 
     # ---- quarantined rows
-    async def _merge(self, request: MergeRequest) -> msgspec.Struct:
+    async def merge(self, request: MergeRequest) -> MergeReply:
         """Rows of a quarantine as conditional writes: what is newer than the row that is there changes it."""
         parts = self._site.parts
         self._site.sink.verifier.merge(request, parts.engine.applied.schemas(), parts.clock.wall_ms())

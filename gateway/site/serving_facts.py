@@ -54,7 +54,8 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
     return replace(
         facts, needs_remote=epoch.core.needs_remote, degrades=has_coordinator and site.settings.degrade_after_s is not None,
         lease_s=site.settings.lease.lease_s, proof_age_s=epoch.proof_age_s, waiting_age_s=epoch.commit.waiting_age_s(now_s),
-        work=tuple(epoch.work.errors()), damaged=epoch.damaged, setback=setback,
+        work=tuple(epoch.work.errors()), damaged=epoch.damaged,
+        left_out=epoch.quarantine.left_out, setback=setback,
         setback_age_s=now_s - setback.at_s if setback is not None else 0.0,
         needs_base=lacks_base(epoch.shipper.view, site.parts.wal.first_previous),
     )

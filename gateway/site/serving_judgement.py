@@ -46,6 +46,7 @@ class ServingFacts:
     waiting_age_s: float = 0.0  # of the oldest write that waits for its acknowledgement
     work: tuple[tuple[str, str], ...] = ()  # its background work that failed last time, and why
     damaged: tuple[str, ...] = ()  # what is wrong with each segment of its remote log that cannot be read, nor be trimmed
+    left_out: str | None = None  # what its remote log held, and its own log does not contain
     stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
     setback: Setback | None = None  # of the standby's storage
     setback_age_s: float = 0.0
@@ -175,6 +176,12 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
         yield SiteTrouble(
             "damaged segment", f"a segment of the remote log on the DFS of site {peer} is damaged, and cannot be trimmed",
             f"restart the gateway of site {site}: it begins a new epoch, and deletes the file once site {peer} has that", error,
+        )
+    if facts.left_out is not None:
+        yield SiteTrouble(
+            "left out", f"the remote log on the DFS of site {peer} held records, perhaps acknowledged, that site {site} has"
+            " opened without: an older copy of its disk, say. They are in its quarantine",
+            f"`twinlog rejoin {site} --merge` writes them again where nothing newer is", facts.left_out,
         )
     if facts.role is not Role.STANDBY:
         return

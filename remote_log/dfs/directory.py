@@ -48,6 +48,7 @@ class DirectoryDfs:
         self._deadline_s = deadline_s
         self._marks, self._to_mark = marks, marks
         self._identity: tuple[int, int] | None = None
+        self._durable: set[tuple[int, int]] = set()  # folders whose names this process has synced: device and inode
         self._threads = ThreadPoolExecutor(_THREADS, "dfs")  # own ones: a disk that hangs must hold up nobody else
 
     async def create_file(self, path: str, content: bytes) -> None:
@@ -138,14 +139,17 @@ class DirectoryDfs:
         return self._root.joinpath(*path_parts(path))
 
     def _make_parents(self, path: str) -> Path:
-        """Make each missing folder between the root, which is never made, and `path`, and sync all: one that is there may
-        have been made by a call that failed, or has not ended."""
+        """Make each missing folder between the root, which is never made, and `path`, and sync each one once: one that is there
+        may have been made by a call that failed, or has not ended."""
         target = self._at(path)
         folders = target.relative_to(self._root).parents
         for folder in [self._root / each for each in folders][-2::-1]:
             with suppress(FileExistsError):
                 os.mkdir(folder)
-            lease.sync_folder(folder.parent)
+            seen = os.stat(folder)
+            if (seen.st_dev, seen.st_ino) not in self._durable:
+                lease.sync_folder(folder.parent)
+                self._durable.add((seen.st_dev, seen.st_ino))
         return target
 
     async def _call(self, doing: str, path: str, work: Callable[[], T]) -> T:

@@ -32,3 +32,11 @@ def common_end(history: Sequence[EpochEntry], epoch: int, seq: int) -> int:
         )
     later = [entry for entry in history if entry.epoch > epoch]
     return min(seq, later[0].previous) if later else seq
+
+
+def contains(history: Sequence[EpochEntry], epoch: int, seq: int) -> bool:
+    """True when the log of `history` holds sequence `seq` of `epoch`, as far as numbers say."""
+    try:
+        return common_end(history, epoch, seq) == seq
+    except Refused:
+        return False

@@ -1,11 +1,12 @@
 """Deletes remote segments that the peer does not need any more: what it has durably applied.
 
 What always holds: only a segment that is proven closed, of this epoch or an older one, goes, and only when no frame in it
-is above `durable_seq`; what cannot be read is kept, if it is of an older epoch until the peer has the start of this one
-durably; what cannot be deleted is tried again at the next call, and the call says so. As long as there is a writer, the
-newest of its segments that has a header stays, closed or not: a takeover takes that, and the claim, as the proof that it
-sees the remote log of this epoch (`missing_from`). So does the newest that has a frame: without one, nothing would show that a
-storage or a WAL is an older copy. Claims below this epoch go too, its own and higher ones never.
+is above `durable_seq`; before one of an older epoch goes, what the history of this site has cut of it is kept aside
+(left_out.py); what cannot be read is kept, if it is of an older epoch until the peer has the start of this one durably, and
+then its bytes are kept aside; what cannot be deleted is tried again at the next call, and the call says so.
+As long as there is a writer, the newest of its segments that has a header stays, closed or not: a takeover takes that, and
+the claim, as the proof that it sees the remote log of this epoch (`missing_from`). So does the newest that has a frame: without
+one, nothing would show that a storage or a WAL is an older copy. Claims below this epoch go too, its own and higher ones never.
 The caller is the active, and got `durable_seq` from a peer that follows this epoch. It holds no lock: a round waits for the
 DFS, and the writer may come, go and roll meanwhile. So what depends on the writer is asked again in the very step in which
 a call that changes something is sent. In the steady state a round costs two listings, whatever the remote log holds.
@@ -20,6 +21,7 @@ from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.reading import read_segment, segments_of
 from remote_log.layout import RemoteLayout
+from remote_log.writing.left_out import Aside, LeftOut
 from remote_log.writing.segments import went_back
 from remote_log.writing.writer import RemoteWriter, SegmentInfo
 from twinlog.errors import DamagedLog, DfsError, TwinlogError
@@ -40,8 +42,9 @@ class Writers(Protocol):
 class Trimmer:
     """Trims one epoch of one log, which is open. Remembers the last sequence of each segment that another writer left."""
 
-    def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int) -> None:
+    def __init__(self, dfs: Dfs, layout: RemoteLayout, epoch: int, start_seq: int, aside: Aside) -> None:
         """`start_seq`: the first sequence of this epoch."""
+        self._aside = aside
         self._dfs, self._layout, self._epoch, self._start_seq = dfs, layout, epoch, start_seq
         self._recovering: set[str] = set()
         self._last_seqs: dict[str, int] = {}
@@ -56,6 +59,7 @@ class Trimmer:
         deleted: list[str] = []
         damaged: list[DamagedLog] = []
         epochs = await self._segments(writers)
+        await self._look_at_older(epochs, durable_seq, damaged)
         needed = {path for path, own in _known(writers.remote).items() if not own.closed or own.last_seq > durable_seq}
         segments = [(epoch, path) for epoch, paths in epochs.items() for path in paths if path not in needed]
         for epoch, path in sorted(segments, key=lambda each: self._failures.get(each[1], 0)):  # one holds up no other for ever
@@ -95,12 +99,37 @@ class Trimmer:
         self._failures = {path: number for path, number in self._failures.items() if path in there}
         return epochs
 
+    async def _look_at_older(self, epochs: dict[int, list[str]], durable_seq: int, damaged: list[DamagedLog]) -> None:
+        """Notes the last sequence of each closed segment of an older epoch, once what is to be kept of it is kept aside. A
+        damaged one goes to `damaged`, until the peer has all of its epoch anyhow; one that is open gets its lease recovered,
+        and a later round finds it closed."""
+        older = [path for epoch, paths in epochs.items() if epoch < self._epoch for path in paths]
+        left_out, looked = LeftOut(self._dfs, self._layout, self._aside), dict[str, int]()
+        for path in sorted(set(older) - set(self._last_seqs), key=lambda each: (self._failures.get(each, 0), each)):
+            try:
+                if not await self._dfs.is_closed(path):
+                    await self._recover(path)
+                    continue
+                try:
+                    looked[path] = await left_out.look(path)
+                except DamagedLog as error:
+                    if durable_seq < self._start_seq:
+                        damaged.append(error)
+                        continue
+                    await left_out.look_at_damaged(path)
+                    looked[path] = self._start_seq  # all that an older epoch logged lies below
+            except TwinlogError as error:
+                self._failures[path] = max(self._failures.values(), default=0) + 1
+                raise _given_up(str(error)) from error
+        await left_out.keep()
+        self._last_seqs |= looked
+
     async def _is_needless(self, epoch: int, path: str, writers: Writers, durable_seq: int) -> bool:
         segment = _known(writers.remote).get(path)
         if segment is not None:
             last_seq = segment.last_seq if segment.closed else None
         else:
-            last_seq = await self._last_seq(epoch, path, writers, durable_seq)
+            last_seq = await self._last_seq(epoch, path, writers)
         if last_seq is None or last_seq > durable_seq:
             return False
         begun = [each for each in _known(writers.remote).values() if each.begun]
@@ -117,26 +146,23 @@ class Trimmer:
         if writer is not None:
             writer.forget(path)
 
-    async def _last_seq(self, epoch: int, path: str, writers: Writers, durable_seq: int) -> int | None:
-        """Returns the last sequence of a segment that another writer left; None while it is open. One that has no writer any
-        more gets its lease recovered; a later round finds it closed. Raises DamagedLog, unless the peer has all of that epoch
-        anyhow."""
-        if path in self._last_seqs:
-            return self._last_seqs[path]
+    async def _last_seq(self, epoch: int, path: str, writers: Writers) -> int | None:
+        """Returns the last sequence of a segment that another writer left; None while it is open, or is not to go. One that has
+        no writer any more gets its lease recovered; a later round finds it closed. Raises DamagedLog."""
+        if path in self._last_seqs or epoch < self._epoch:
+            return self._last_seqs.get(path)
         if not await self._dfs.is_closed(path):
-            abandoned = epoch < self._epoch or (writers.remote is None and not writers.making_remote)
-            if abandoned and path not in self._recovering:
-                await self._dfs.recover_lease(path)
-                self._recovering.add(path)
+            if writers.remote is None and not writers.making_remote:
+                await self._recover(path)
             return None
-        try:
-            frames = await read_segment(self._dfs, self._layout, path)
-        except DamagedLog:
-            if epoch == self._epoch or durable_seq < self._start_seq:
-                raise
-            return self._start_seq  # all that an older epoch logged lies below
+        frames = await read_segment(self._dfs, self._layout, path)
         self._last_seqs[path] = max((frame.last_seq for frame in frames), default=0)
         return self._last_seqs[path]
+
+    async def _recover(self, path: str) -> None:
+        if path not in self._recovering:
+            await self._dfs.recover_lease(path)
+            self._recovering.add(path)
 
     async def _delete_old_claims(self) -> None:
         """Once in an epoch, after its opening fenced every older one. Only below its own claim, so that whoever lists the

@@ -66,6 +66,7 @@ class OsFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._durable: set[Path] = set()  # folders whose names this process has synced
         self._reads = Worker("files read")
         self._writes = Worker("files write")  # apart: nobody who reads waits for the zeroing of the next segment
 
@@ -152,12 +153,15 @@ class OsFiles:
         return descriptor
 
     def _make_folders(self, folder: Path) -> None:
-        """All of them are synced: one that is there may have been made by a process that died, or failed, before its sync."""
+        """Each of them is synced once: one that is there may have been made by a process that died, or failed, before that."""
         made = self._root
         for name in folder.relative_to(self._root).parts:
             made /= name
+            if made in self._durable and made.is_dir():
+                continue
             made.mkdir(exist_ok=True)
             sync_folder(made.parent)
+            self._durable.add(made)
 
     async def _look(self, path: str, call: Callable[[], T]) -> T:
         try:

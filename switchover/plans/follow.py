@@ -15,7 +15,7 @@ from remote_log.replication.messages import StatusReply
 from switchover.operations.plan import Plan, Step
 from switchover.preflight.loss import accepted_loss
 from switchover.preflight.preflight import Preflight
-from switchover.roles.table import Event, Role
+from switchover.roles.table import Event, Role, permissions
 from switchover.site_control import SiteControl
 from twinlog.errors import Refused
 
@@ -37,12 +37,15 @@ class Follow:
         self._merge_quarantine = merge_quarantine
 
     def plan(self) -> Plan:
+        merge = Step("merge", self._merge, "put quarantined rows back where nothing newer is")
+        if self._options.get("merge") and permissions(self._control.role).writes:
+            return Plan("rejoin", [merge])  # an active has nothing to rejoin: the quarantine of what its remote log held
         steps = [
             Step("preflight", self._check, "check both sites", abortable=True, dry=True),
             Step("rejoin", self._rejoin, "learn the active's history, cut what diverges, follow", abortable=True),
         ]
         if self._options.get("merge"):
-            steps.append(Step("merge", self._merge, "put quarantined rows back where nothing newer is"))
+            steps.append(merge)
         if self._options.get("wait"):
             steps.append(Step("catch_up", self._catch_up, "apply what the active has committed", abortable=True, waits=True))
         return Plan("rejoin", steps)

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from remote_log.dfs.retrying import RetryingDfs
+from remote_log.fencing.fence import close_by_recovery
+from remote_log.fencing.reading import segments_below
 from remote_log.replication.messages import DrainReply, ReplicateRequest
+from remote_log.writing.left_out import LeftOut
 from storage.settings import Within
 from switchover.activation.activation import Activation
 from switchover.activation.ports import ActivationRequest
 from switchover.operations.plan import Plan, Step
 from switchover.preflight.loss import accepted_loss
 from switchover.preflight.preflight import Preflight
+from switchover.quarantine import Quarantine
 from switchover.register.port import PairState, read_or_known, update
 from switchover.register.transitions import abandon_plan
 from switchover.roles.table import Event, Role
@@ -28,6 +32,7 @@ from twinlog.errors import Fenced, LogGap, PeerError, PlanSuperseded, Refused, T
 
 CALL_TIMEOUT_S = 3.0
 CATCH_UP_DEADLINE_S = 30.0
+CLEANUP_RECOVERY_S = 30.0
 POLL_S = 0.01
 NEAR_POLL_S = 0.2
 STALL_S = 30.0
@@ -304,15 +309,21 @@ class Takeover:
         return detail
 
     async def _cleanup(self) -> dict[str, Any]:
-        """Deletes the remote log of older epochs on the own DFS: what it held is durable here."""
-        control = self._control
-        dfs, layout, deleted = RetryingDfs(control.parts.own_dfs, control.parts.clock), control.parts.layout, 0
+        """Deletes the remote log of older epochs on the own DFS: what it held is durable here, in the log or in quarantine."""
+        control, parts = self._control, self._control.parts
+        dfs, layout, deleted = RetryingDfs(parts.own_dfs, parts.clock), parts.layout, 0
+        quarantine = Quarantine(parts.site, parts.files, parts.engine)
+        left_out = LeftOut(dfs, layout, quarantine)
+        for path in await segments_below(dfs, layout, control.epoch):
+            await close_by_recovery(dfs, path, parts.clock, CLEANUP_RECOVERY_S)
+            await left_out.look_anyhow(path)
+        await left_out.keep()
         for entry in await dfs.list(layout.folder):
             epoch = layout.parse_epoch(entry.name) if entry.is_folder else None
             if epoch is not None and epoch < control.epoch:
                 await dfs.delete(layout.epoch_folder(epoch))
                 deleted += 1
-        return {"deleted_epochs": deleted}
+        return {"deleted_epochs": deleted, **({"left_out": quarantine.left_out} if quarantine.left_out else {})}
 
     async def _verify(self) -> dict[str, Any]:
         """A zombie's frame must be rejected here; a canary must pass the whole write path."""

@@ -1,8 +1,11 @@
-"""A model of parts that come back older: the WAL or the storage of a site, put back as it was at an earlier moment.
+"""A model of parts that come back older: the WAL or the storage of a site, or both, put back as they were at an earlier moment.
 
-One part of one site goes back in a walk, once, while the pair is synchronous; its process is gone then. The rules of a log:
+One part of one site goes back in a walk, once, while the pair is synchronous; its process is gone then. The rules of a log,
+each with the ones before it:
 - "today": a restart and a rejoin demand whole logs;
-- "joined": what stands in front of a hole is in no log that is written, copied or replayed: the storages have it.
+- "joined": what stands in front of a hole is in no log that is written, copied or replayed: the storages have it;
+- "aside": what a remote log holds and the history of the active has cut goes into a quarantine before it is deleted. Nobody
+  else may have it: an active that was degraded while it was closed, with an older disk, opened without it.
 A hole is where one log was trimmed and the other one went back. The trimmer keeps the newest frame of a synchronous remote log:
 else nothing would show that a log or a storage reaches less far than it did.
 
@@ -21,9 +24,9 @@ from tests.model.twinlog_model import HEALING, World
 from tests.model.walks import main, walked
 from tests.model.writing import Taken
 
-RULES = ("today", "joined")
-PARTS = ("wal", "storage")
-OFTEN = ("ack", "local_ok", "remote_ok", "ship", "flush", "trim", "boot", "decide", "plan", "write")
+RULES = ("today", "joined", "aside")
+PARTS = ("wal", "storage", "disk")
+OFTEN = ("ack", "local_ok", "remote_ok", "ship", "flush", "trim", "boot", "decide", "plan", "write", "set_aside")
 Copy = tuple[tuple[Frame, ...], tuple[Frame, ...]]
 
 
@@ -39,13 +42,15 @@ def joined(frames: list[Frame], end: Frame | None) -> list[Frame]:
 
 
 class Older(World):
-    def __init__(self, rng: random.Random, rule: str = "joined", bug: str = "") -> None:
+    def __init__(self, rng: random.Random, rule: str = "aside", bug: str = "") -> None:
         super().__init__(rng, bug)
-        self.joins = rule == "joined"
+        self.level = RULES.index(rule)
+        self.joins = self.level > 0
         self.copies: list[list[Copy]] = [[], []]
         self.went_back = ""
         self.stuck: set[int] = set()  # sites that stopped at a gap: the operator lets the other one take over
         self.told: Counter[str] = Counter()
+        self.alone = False  # a site was degraded while it was closed, after a part went back: it does not read the remote log
 
     def take(self, name: str, i: int) -> None:
         for s, moments in zip(self.sites, self.copies, strict=True):
@@ -60,24 +65,48 @@ class Older(World):
         part = self.went_back = self.rng.choice(PARTS)
         self.halt(i)
         wal, storage = self.rng.choice(self.copies[i][-200:])
-        if part == "wal":
+        if part in ("wal", "disk"):
             s.wal = list(wal)
-        else:
+        if part in ("storage", "disk"):
             s.storage, s.durable = list(storage), len(storage)
         self.told[f"{part} went back"] += 1
         return None
 
     def step_trim(self, i: int) -> Taken:
         s, d = self.sites[i], self.dfs[1 - i]
-        frames = d.frames()
-        if s.mode == "sync" and len(frames) == 1:
-            before = list(frames)
-            taken = super().step_trim(i)
-            if not d.frames():
-                s.segment.frames.extend(before) if s.segment else d.segments[-1].frames.extend(before)
-                return False
-            return taken
-        return super().step_trim(i)
+        before = d.frames()
+        taken = super().step_trim(i)
+        if s.mode == "sync" and len(before) == 1 and not d.frames():
+            s.segment.frames.extend(before) if s.segment else d.segments[-1].frames.extend(before)
+            return False
+        self.keep(i, [frame for frame in before if frame not in d.frames()])
+        return taken
+
+    def step_set_aside(self, i: int) -> Taken:
+        """The active looks at what older epochs left in its remote log, before it trims that."""
+        s, t = self.sites[i], self.sites[1 - i]
+        if s.state != "active" or self.cut or t.state != "standby" or t.known_epoch != s.epoch:
+            return False
+        return None if self.keep(i, self.dfs[1 - i].frames()) else False
+
+    def keep(self, i: int, frames: list[Frame]) -> bool:
+        """Puts into quarantine at site `i` what its history has cut of these frames of older epochs; False: nothing new."""
+        s = self.sites[i]
+        left_out = {frame.name for frame in frames if frame.epoch < s.epoch and is_cut(s, frame)} - s.quarantine - {"start"}
+        if self.level < RULES.index("aside") or not left_out:
+            return False
+        self.told["set aside"] += len(left_out & self.acked.keys() - {frame.name for frame in s.storage})
+        s.quarantine |= left_out
+        return True
+
+    def step_ship(self, i: int) -> Taken:
+        s, t = self.sites[i], self.sites[1 - i]
+        follows = s.state == "active" and t.state == "standby" and not self.cut and s.epoch >= t.known_epoch
+        if self.went_back and follows and t.storage and t.storage[-1] not in s.storage:
+            self.halt(1 - i)  # it holds more than the active: it rejoins
+            t.state = "closed"
+            return None
+        return super().step_ship(i)
 
     def run(self, steps: int = 700) -> None:
         names = [name.removeprefix("step_") for name in dir(self) if name.startswith("step_")]
@@ -87,8 +116,16 @@ class Older(World):
         self.heal()
 
     def step_downgrade_closed(self, i: int) -> Taken:
-        """An operator who put an older WAL back does not let that site open alone: it would not read what both logs had."""
-        return False if self.went_back == "wal" else super().step_downgrade_closed(i)
+        """A site whose storage and log are known to lack something is refused. What only the remote log has is not known."""
+        s, t = self.sites[i], self.sites[1 - i]
+        end = max(((f.epoch, f.seq) for f in s.wal), default=(0, 0))
+        older = end < (s.applied_epoch, s.applied_seq) or not led(s.wal, s.applied_seq, s.applied_epoch)[1]
+        told = not self.cut and t.state == "standby" and t.applied_seq > max(end[1], s.applied_seq)
+        if self.went_back and (older or told or self.coord.epoch not in {f.epoch for f in s.wal + s.storage}):
+            return False
+        taken = super().step_downgrade_closed(i)
+        self.alone = self.alone or (taken is None and self.went_back != "")
+        return taken
 
     # ---- the plan
     def plan_read(self, i: int) -> Taken:
@@ -119,6 +156,13 @@ class Older(World):
                 s.wal = joined(s.wal, s.end)
         return taken
 
+    def plan_apply(self, i: int) -> Taken:
+        s, before = self.sites[i], self.dfs[i].frames()
+        taken = super().plan_apply(i)
+        if taken is None and s.state == "active":
+            self.keep(i, [frame for frame in before if frame not in self.dfs[i].frames()])
+        return taken
+
     def plan_copy(self, i: int) -> Taken:
         s, d = self.sites[i], self.dfs[self.arbiter(i)]
         if not self.joins:
@@ -147,8 +191,9 @@ class Older(World):
 
     # ---- the promises
     def check_opened(self, i: int, names: list[str], forced: bool) -> None:
-        if forced and self.went_back:  # the command says how far the other site was, and that this one is not
+        if (forced and self.went_back) or self.alone:  # the command says so; it must be in a quarantine in the end
             self.given_up |= self.acked.keys() - set(names)
+            self.continued &= set(names)
         super().check_opened(i, names, forced)
 
     def check_healed(self) -> None:
@@ -161,7 +206,7 @@ class Older(World):
         self.cut, self.calm = False, True
         for _ in range(60):
             for i in (0, 1):
-                for name in HEALING:
+                for name in (*HEALING, "set_aside"):
                     self.take(name, i)
             for i in sorted(self.stuck):
                 self.give_way(i)
@@ -176,6 +221,13 @@ class Older(World):
             self.begin(j, "restart" if c.active == j else "takeover" if c.mode == "sync" else "force")
 
 
+def is_cut(s: Site, frame: Frame) -> bool:
+    """True when the history of the active does not contain it. Within its epoch its own writer decided what it cut."""
+    starts = [each for each in s.storage if each.name == "start"]
+    ends = {epoch.epoch: after.previous for epoch, after in pairwise(starts)}
+    return frame.epoch not in ends or frame.seq > ends[frame.epoch]
+
+
 def check_whole(s: Site) -> None:
     """Raises Broken when the log has a hole."""
     log = kept(s.wal)
@@ -184,10 +236,10 @@ def check_whole(s: Site) -> None:
             raise Broken(f"a hole in a log: {frame} after {before}")
 
 
-def walk(seed: int, rule: str = "joined", bug: str = "") -> Older:
+def walk(seed: int, rule: str = "aside", bug: str = "") -> Older:
     """One walk. Raises Broken."""
     return walked(Older(random.Random(seed), rule, bug), seed, rule, bug)
 
 
 if __name__ == "__main__":
-    main(walk, "joined")
+    main(walk, "aside")

@@ -16,7 +16,8 @@ from storage.engines.memory.engine import MemoryEngine
 from storage.failpoints import Failpoints
 from storage.log.wal import Wal
 from switchover.other_site import OtherSite
-from switchover.rejoin import QUARANTINE, Rejoin
+from switchover.quarantine import QUARANTINE
+from switchover.rejoin import Rejoin
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import run
 from tests.storage.log.test_wal import in_two_files

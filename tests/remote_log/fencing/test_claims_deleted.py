@@ -15,7 +15,7 @@ from remote_log.fencing.fence import fence
 from remote_log.fencing.reading import read_frames
 from remote_log.writing.trimmer import Trimmer
 from tests.remote_log.dfs.memory_dfs import MemoryDfs, MemoryDisk
-from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, Now, SlowDfs, content_of, turns
+from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, Kept, NotingWriter, Now, SlowDfs, content_of, turns
 from tests.storage.log.frames import run
 from twinlog.errors import ClaimLost, DfsError, Fenced, LeaseNotRecovered
 
@@ -76,7 +76,7 @@ class Pair:
 
     async def trim(self, dfs: MemoryDfs, writer: NotingWriter, epoch: int) -> None:
         """Also when it has been fenced, and does not know."""
-        trimmer = Trimmer(dfs, LAYOUT, epoch, 10**6)
+        trimmer = Trimmer(dfs, LAYOUT, epoch, 10**6, Kept())
         for _ in range(3):
             await turns(self.rng.randint(0, 60))
             try:

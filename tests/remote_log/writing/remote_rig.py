@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from remote_log.fencing.claims import ClaimContent
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
+from storage.log.frame import Frame
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
 from twinlog.errors import TwinlogError
@@ -92,3 +93,22 @@ class NotingWriter(RemoteWriter):
     @property
     def synced_seq(self) -> int:
         return self.synced[-1][0] if self.synced else 0
+
+
+class Kept:
+    """The place for what a trimmer keeps aside (Aside); `ends`: of older epochs, by the history of the active."""
+
+    def __init__(self, ends: dict[int, int] | None = None) -> None:
+        self._ends = ends or {}
+        self.cut: list[Frame] = []
+        self.damaged: dict[str, bytes] = {}
+        self.failure: TwinlogError | None = None
+
+    def cut_off(self, frames: Sequence[Frame]) -> list[Frame]:
+        return [frame for frame in frames if frame.last_seq > self._ends.get(frame.epoch, frame.last_seq)]
+
+    async def keep(self, cut_off: Sequence[Frame], damaged: Mapping[str, bytes]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.cut += cut_off
+        self.damaged |= damaged

@@ -272,7 +272,7 @@ async def test_a_folder_whose_name_could_not_be_synced_is_synced_by_the_next_cal
         await make()
     (tmp_path / "x" / "y").mkdir(exist_ok=True)  # a process that was killed in front of the sync leaves it
     await make()
-    assert {tmp_path, tmp_path / "x", tmp_path / "x" / "y"} <= set(folders.synced)
+    assert {tmp_path / "x", tmp_path / "x" / "y"} <= set(folders.synced)
 
 
 def test_a_folder_whose_name_could_not_be_synced_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
