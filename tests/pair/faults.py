@@ -53,8 +53,13 @@ class FaultyLogFile:
             landing = self._file.append(data) if self._faults.local_lands and not self._failed else None
             self._failed = True
             return asyncio.ensure_future(self._fail(landing))
-        appended: Awaitable[None] = self._file.append(data)
-        return appended
+        return asyncio.ensure_future(self._living(self._file.append(data)))
+
+    async def _living(self, appended: Awaitable[None]) -> None:
+        """What had not ended when the process died never does: the image of its disk may lack it."""
+        await appended
+        if self._faults.dead:
+            raise SyncFailed("injected: the process died")
 
     async def _fail(self, landing: Awaitable[None] | None) -> None:
         if landing is not None:
@@ -100,6 +105,8 @@ class FaultyDfsWriter:
     async def _held(self, appended: Awaitable[None]) -> None:
         await appended
         await self._faults.hold_remote.wait()
+        if self._faults.dead:
+            raise DfsError("injected: the process died")
 
     async def _fail(self, landing: Awaitable[None] | None) -> None:
         if landing is not None:

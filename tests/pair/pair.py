@@ -109,14 +109,14 @@ class SkewedClock(SystemClock):
 
 
 class DirectTransport:
-    """Calls of the other site in the same process; `cut` makes it unreachable."""
+    """Calls of the other site in the same process; `cut` makes it unreachable. A dead process calls nobody."""
 
-    def __init__(self, pair: Pair, to: str) -> None:
-        self._pair, self._to = pair, to
+    def __init__(self, pair: Pair, to: str, faults: Faults) -> None:
+        self._pair, self._to, self._faults = pair, to, faults
 
     async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         running = self._pair.running.get(self._to)
-        if running is None or self._pair.cut:
+        if running is None or self._pair.cut or self._faults.dead:
             raise PeerError(f"site {self._to} does not answer")
         body = msgspec.msgpack.encode(message)
         try:
@@ -190,7 +190,7 @@ class Pair:
                 site=name, peer=OTHER[name], hybrid=HybridClock(clock, engine.applied.timestamp), layout=RemoteLayout("test"),
                 applier=FrameApplier(engine, clock, chosen.barriers, on_refused=not_kept),
                 clock=clock, files=files, wal=wal, engine=engine, coordinator=coordinator, stand_in=stand_in,
-                transport=DirectTransport(self, OTHER[name]), own_dfs=own, peer_dfs=peer,
+                transport=DirectTransport(self, OTHER[name], self.faults[name]), own_dfs=own, peer_dfs=peer,
                 cursors=await CursorRegistry.open(files), failpoints=self.failpoints[name], new_id=lambda: f"id-{next(_ids)}",
             ),
         )

@@ -206,7 +206,7 @@ async def test_a_degrade_that_is_refused_leaves_no_pin(tmp_path: Path) -> None:
         await pair.start("a")
         await pair.until(lambda: site(pair, "a").pair_state is not None)
         ended = await pair.operate("a", "degrade")
-        assert (ended.error.code, site(pair, "a").parts.engine.meta(PINNED)) == ("plan-superseded", None)
+        assert (ended.error.code, site(pair, "a").parts.engine.meta(PINNED)) == ("plan-superseded", None), ended.error
 
 
 async def test_the_policy_does_not_unbind_what_a_person_has_degraded(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.pair.faults import Faults
 from tests.pair.pair import DirectTransport
 from tests.remote_log.replication.transport_contract import StubPeer, TransportContract, Wire
 
@@ -15,7 +16,7 @@ class DirectWire:
     def __init__(self) -> None:
         self.peer = StubPeer()
         self._pair: Any = SimpleNamespace(running={"b": SimpleNamespace(peer_api=self.peer)}, cut=False)
-        self.transport = DirectTransport(self._pair, "b")
+        self.transport = DirectTransport(self._pair, "b", Faults())
 
     async def cut(self) -> None:
         self._pair.cut = True
