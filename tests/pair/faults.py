@@ -56,7 +56,7 @@ class FaultyLogFile:
         return asyncio.ensure_future(self._living(self._file.append(data)))
 
     async def _living(self, appended: Awaitable[None]) -> None:
-        """What had not ended when the process died never does: the image of its disk may lack it."""
+        """Ends no append that was on its way when the process died: the image of its disk may lack it."""
         await appended
         if self._faults.dead:
             raise SyncFailed("injected: the process died")
