@@ -27,6 +27,12 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n\x81\xa1n\x01"  # the map {"n
 STALE = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n\x81\xa1n\x02"
 
 
+@pytest.fixture(autouse=True)
+def kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine halts between two calls, the second finds the connection of the first."""
+    monkeypatch.setattr(peer_transport, "_KEPT_S", 3600.0)
+
+
 class HttpWire:
     """A door whose service is the peer, and the transport to it. Cut: nothing listens at its port."""
 
