@@ -46,7 +46,13 @@ def start(
         except PeerError as error:
             silent.append(error)
             notes().print(f"[yellow]site {site} does not answer ({escape(error.message)})[/]")
-    raise PeerError("no site answers: " + "; ".join(error.message for error in silent) + "; start the gateway of a site")
+    said = "; ".join(error.message for error in silent)
+    if len(order) == 1:  # the other one may answer, and is not the one that could carry it out
+        raise PeerError(
+            f"site {order[0]}, which would carry out the {kind}, does not answer, and nothing was changed: {said}; start its "
+            "gateway, or repair the way to it; `twinlog advise` shows what else helps"
+        )
+    raise PeerError(f"no site answers: {said}; start the gateway of a site")
 
 
 def _order(pair: Sites, site: str, kind: str, body: Mapping[str, Any], valid_s: float) -> dict[str, Any]:

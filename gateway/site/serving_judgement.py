@@ -152,22 +152,24 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
         OWN_DFS: (f"the DFS of site {site} takes no files", f"repair it: site {peer} writes its log there"),
         PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "repair that DFS, or the network"),
         COORDINATOR: (f"site {site} does not reach {_register(facts)}", "bring it back: until then no role changes by itself"),
-        REGISTER: (f"the register has no record of the pair that site {site} has open, so site {peer} could not take over",
-                   "`twinlog advise`"),
+        REGISTER: (f"the register has no record of the pair that site {site} {'has open' if is_active else 'follows'}, so site "
+                   f"{peer if is_active else site} could not take over", "`twinlog advise`"),
         PEER: (f"site {peer} does not take what site {site} ships", f"see to the gateway of site {peer}, and the network"),
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
         LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),
     }
-    for about, error in words.errors():
-        if about in ways and (is_active or about not in (PEER_DFS, PEER)):
-            seen, do = ways[about]
-            yield SiteTrouble(about, seen, do, error)
     if facts.stands_in:
         yield SiteTrouble(
             "register", f"site {site} keeps the register itself since its coordinator was given up: site {peer} cannot follow",
-            "give both sites a new coordinator.url, and start them; then "
-            f"`twinlog failover --to {site} --accept-data-loss --count unknown`",
+            f"do not start site {peer} with the old one; in daylight give both sites a new, empty coordinator.url, start site "
+            f"{site} with it, then `twinlog failover --to {site} --accept-data-loss --count unknown`, then start site {peer}",
         )
+    for about, error in words.errors():
+        if facts.stands_in and about == PEER:
+            continue  # its gateway must not be started yet: the trouble before says what comes first
+        if about in ways and (is_active or about not in (PEER_DFS, PEER)):
+            seen, do = ways[about]
+            yield SiteTrouble(about, seen, do, error)
     if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
         yield _set_back(facts, facts.setback)
     for about, error in facts.work:

@@ -303,7 +303,7 @@ class Site:
         )
 
     async def refresh_pair_state(self) -> PairState | None:
-        clock, opened = self.parts.clock, self.active_epoch is not None
+        clock, in_pair = self.parts.clock, self.active_epoch is not None or self.role is Role.STANDBY
         try:
             self.pair_state = await self.parts.coordinator.read()
         except TwinlogError as error:
@@ -312,7 +312,7 @@ class Site:
                 self.pair_state = self.parts.coordinator.known or self.pair_state
             raise
         self.words.answered(COORDINATOR, clock.monotonic_s())
-        self.words.said(REGISTER, clock.monotonic_s(), LOST_REGISTER if opened and self.pair_state is None else None)
+        self.words.said(REGISTER, clock.monotonic_s(), LOST_REGISTER if in_pair and self.pair_state is None else None)
         return self.pair_state
 
     async def known_epochs(self) -> KnownEpochs:

@@ -132,15 +132,17 @@ def _active(look: PairLook) -> Iterator[Finding]:
     backward = [view.own for view in look.seen.views.values() if view is not None and view.own.register_went_back is not None]
     if backward:
         site = max(backward, key=lambda own: own.met_epoch).met_active or backward[0].site
-        yield Finding("register-went-back", AdviceKind.LOOK, site, f"{backward[0].register_went_back}; {advice(site)}",
-                      tuple(f"site {own.site}: {own.register_went_back}" for own in backward), command(site))
+        before, to, silent = _begins_anew(look, site)
+        yield Finding("register-went-back", AdviceKind.LOOK, to, f"{before}{backward[0].register_went_back}; {advice(to)}",
+                      (*(f"site {own.site}: {own.register_went_back}" for own in backward), *silent), command(to))
         return
     lost = [view.own for view in look.seen.views.values() if view is not None and view.own.forgotten_epoch is not None]
     if lost and (register is None or (register.active is None and register.switching is None)):
         knows = max(lost, key=lambda own: (own.met_epoch, own.forgotten_epoch or 0))
         site = knows.met_active or knows.site
-        yield Finding("register-lost", AdviceKind.LOOK, site, advice_for_lost_register(site, knows.forgotten_epoch or 0),
-                      tuple(f"site {own.site}: it knows of epoch {own.forgotten_epoch}" for own in lost), command(site))
+        before, to, silent = _begins_anew(look, site)
+        yield Finding("register-lost", AdviceKind.LOOK, to, before + advice_for_lost_register(to, knows.forgotten_epoch or 0),
+                      (*(f"site {own.site}: it knows of epoch {own.forgotten_epoch}" for own in lost), *silent), command(to))
         return
     alone = next((view.own for view in look.seen.views.values() if view is not None and _left_alone(look, view.own)), None)
     if register is None and alone is not None:
@@ -191,6 +193,18 @@ def _active(look: PairLook) -> Iterator[Finding]:
             return
         yield _failover("not-serving", register, site, f"site {site} is {told.role} and serves nobody{waits}",
                         (f"site {site}: it is {told.role}",), look)
+
+
+def _begins_anew(look: PairLook, site: str) -> tuple[str, str, tuple[str, ...]]:
+    """Returns what to do before, the site with which the pair can begin anew, and who does not reach `site`, the last active: a
+    site that answers nobody cannot execute the command."""
+    if look.told_of(site) is not None:
+        return "", site, ()
+    before = (
+        f"site {site}, the last active that is known, answers nobody: start its gateway first, because it alone may have "
+        "acknowledged writes; if it is lost, make sure that it does not run; "
+    )
+    return before, OTHER[site], look.silence(site)
 
 
 def _unread(look: PairLook) -> Finding:
@@ -357,11 +371,11 @@ def _sites(look: PairLook, settings: Thresholds) -> Iterator[Finding]:
 def _without_coordinator(site: str) -> Finding:
     reason = (
         f"site {site} keeps the register itself, since its coordinator was given up: do not start site {OTHER[site]} with the "
-        f"old one. In daylight give both sites a new, empty coordinator.url, start site {site} with it, repeat the failover to "
-        f"site {site}, then start site {OTHER[site]}"
+        f"old one. In daylight give both sites a new, empty coordinator.url, start site {site} with it, then "
+        f"`{command(site)}`, then start site {OTHER[site]}"
     )
     said = (f"site {site}: it serves, and site {OTHER[site]} cannot follow",)
-    return Finding(f"stands-in-{site}", AdviceKind.LOOK, site, reason, said, command(site))
+    return Finding(f"stands-in-{site}", AdviceKind.LOOK, site, reason, said, "twinlog serve --config SITE.toml")
 
 
 def _stands_in(look: PairLook, site: str) -> bool:

@@ -107,6 +107,21 @@ def test_control_c_before_the_answer_says_what_may_begin_and_until_when(capsys: 
     assert f"twinlog abort {pair.operation}" in said
 
 
+@pytest.mark.parametrize(("order", "said"), [
+    (["b"], "site b, which would carry out the switchover, does not answer, and nothing was changed: refused; start its"),
+    (["a", "b"], "no site answers: refused; refused; start the gateway of a site"),
+])
+def test_only_the_sites_that_were_asked_are_said_to_be_silent(order: list[str], said: str) -> None:
+    """The other site may be the active, and well."""
+    class Silent(Vanishing):
+        def ask(self, *_: Any) -> dict[str, Any]:
+            raise PeerError("refused", sent=False)
+
+    with pytest.raises(PeerError) as raised:
+        cli_follow.start(Silent(0), order, "switchover", "b", {}, dry_run=False)
+    assert raised.value.message.startswith(said)
+
+
 @pytest.mark.parametrize(("answers", "error"), [
     ({"a": NotFound("no"), "b": NotFound("no")}, NotFound),
     ({"a": PeerError("refused"), "b": NotFound("no")}, OutcomeUnknown),  # 4 would say that no site was reached

@@ -158,3 +158,20 @@ def test_an_active_whose_register_has_lost_the_pair_serves_and_is_not_whole() ->
     (trouble,) = site_troubles(facts, serving)
     assert "no record of the pair" in trouble.seen
     assert trouble.do == "`twinlog advise`"
+
+
+def test_a_standby_whose_register_has_lost_the_pair_follows_and_says_so() -> None:
+    facts = replace(STANDBY, words=words(REGISTER))
+    (trouble,) = site_troubles(facts, judge_serving(facts))
+    assert trouble.seen == "the register has no record of the pair that site b follows, so site b could not take over"
+    assert trouble.do == "`twinlog advise`"
+
+
+def test_the_site_that_keeps_the_register_itself_never_asks_for_the_other_one_first() -> None:
+    """Started too early, the other site asks the coordinator that was given up."""
+    facts = replace(ACTIVE, words=words(PEER), stands_in=True)
+    (trouble,) = site_troubles(facts, judge_serving(facts))
+    steps = ("do not start site b with the old one", "a new, empty coordinator.url", "start site a with it",
+             "`twinlog failover --to a --accept-data-loss --count unknown`", "then start site b")
+    places = [trouble.do.index(step) for step in steps]
+    assert places == sorted(places)

@@ -139,7 +139,8 @@ def test_where_a_site_keeps_the_register_itself_nobody_is_asked_to_start_the_oth
     alone = of(ALONE_B, role="DOWNGRADE_ACTIVE", mode="async", stands_in=True, serves_reads=True, serves_writes=True,
                lease_left_s=0.7, resyncs=True, register=register)
     told, _ = watch(None, alone, act=True)
-    assert (told[-1].site, told[-1].command) == ("b", "twinlog failover --to b --accept-data-loss --count unknown")
+    assert (told[-1].site, told[-1].command) == ("b", "twinlog serve --config SITE.toml")
+    assert "`twinlog failover --to b --accept-data-loss --count unknown`, then start site a" in told[-1].reason
     assert "do not start site a with the old one" in told[-1].reason
     assert not any("start its gateway" in text for text in (told[-1].reason, *told[-1].also))
     assert not any(advice.act for advice in told)
@@ -182,12 +183,24 @@ def test_a_register_that_went_back_is_named_with_the_command_and_nobody_acts() -
 
 def test_a_register_that_has_lost_the_pair_is_named_with_the_command_and_nobody_acts() -> None:
     lost = {"register": None, "forgotten_epoch": 3, "met_epoch": 3, "met_active": "a"}
-    for a, b in ((of(VIEW_A, **lost), of(VIEW_B, **lost)), (None, of(ALONE_B, **lost))):
+    for a, b in ((of(VIEW_A, **lost), of(VIEW_B, **lost)), (None, of(VIEW_B, **lost))):
         told, _ = watch(a, b, readiness=B_CAN, act=True)
         assert (told[-1].kind, told[-1].site) == (AdviceKind.LOOK, "a")
         assert "has no record of this pair" in told[-1].reason
         assert told[-1].command == "twinlog failover --to a --accept-data-loss --count unknown"
         assert not any(advice.act for advice in told)
+
+
+@pytest.mark.parametrize("known", [{"forgotten_epoch": 3}, {"register_went_back": "the register went back: it is at 2"}])
+def test_a_pair_begins_anew_with_the_site_that_answers_and_the_last_active_is_wanted_first(known: dict[str, Any]) -> None:
+    """The command goes to the site that it names: one that answers nobody helps nobody."""
+    told, _ = watch(None, of(ALONE_B, register=None, met_epoch=3, met_active="a", **known), readiness=B_CAN, act=True)
+    assert (told[-1].kind, told[-1].site) == (AdviceKind.LOOK, "b")
+    assert told[-1].command == "twinlog failover --to b --accept-data-loss --count unknown"
+    assert f"`{told[-1].command}`" in told[-1].reason
+    assert "site a, the last active that is known, answers nobody: start its gateway first" in told[-1].reason
+    assert {"the monitor: no route", "site b: refused"} <= set(told[-1].evidence)
+    assert not any(advice.act for advice in told)
 
 
 CLOSED_A = of(VIEW_A, role="CLOSED", serves_reads=False, serves_writes=False, lease_left_s=None, waiting_for="a plan")
