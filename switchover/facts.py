@@ -51,6 +51,7 @@ class SiteFacts(msgspec.Struct, frozen=True, kw_only=True):
     heard_s: Seconds | None = None  # a standby: seconds since it last heard the active
     free_bytes: Bytes | None = None  # on the disk of its WAL
     # ---- what it reaches
+    local_log_error: Text | None = None  # why its WAL takes nothing
     own_dfs_error: Text | None = None
     peer_dfs_error: Text | None = None
     coordinator_error: Text | None = None

@@ -30,7 +30,7 @@ from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
 from storage.cancellation import unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
-from storage.settings import NotInFile, OneOf, Within
+from storage.settings import MIB, NotInFile, OneOf, Within
 from switchover.activation.ports import OpenedEpoch
 from switchover.quarantine import Quarantine
 from switchover.register.port import Beat, PairState
@@ -43,6 +43,7 @@ SHIPPING, LEASE, DEGRADE, RESYNC, PROBE, TRIMMING = (  # background work, as the
     "shipping", "lease", "degrade", "resync", "look at the other site's DFS", "trimming",
 )
 PEER_TIMEOUT_S = 2.0
+FLUSH_ROOM_BYTES = 256 * MIB  # a flush that fails for want of room closes the site
 POLICIES = ("protect", "available", "performance")
 log = structlog.get_logger("twinlog.active")
 
@@ -224,7 +225,8 @@ class ActiveEpoch:
         while after_s is not None:
             await self.parts.clock.sleep(settings.lease.noop_interval_s / 2)
             try:
-                if self.core.needs_remote and self.proof_age_s >= after_s:
+                stuck = self.commit.local_trouble is not None  # then no proof is asked for, and the other log is not to blame
+                if self.core.needs_remote and self.proof_age_s >= after_s and not stuck:
                     await self.degrade(by_command=False, unproved_s=after_s)
                 self._went_well(DEGRADE)
             except Fenced:
@@ -364,12 +366,22 @@ class ActiveEpoch:
     async def trim(self) -> None:
         """Delete what every blocking holder has durably: WAL segments, and the peer's part of the remote log."""
         cursors = self.parts.cursors
+        if self.commit.local_trouble is not None:
+            await self._make_room()
         cursors.advance(ENGINE_HOLDER, self.epoch, self.parts.engine.durable_seq)
         async with cursors.trimming(self.epoch) as safepoint:
             await self.parts.wal.trim(safepoint + 1)
         view = self.shipper.view  # no lock is held from here on: the other site's DFS may not answer
         if view.state == "following" and view.durable_seq is not None:
             await self._trimmer.trim(self.modes, view.durable_seq)
+
+    async def _make_room(self) -> None:
+        """The WAL takes nothing, perhaps for want of room: what is durable in both storages need not stay in it. The own one is
+        flushed only where its disk has the room."""
+        self.shipper.ask_flush()
+        free = self.parts.free_bytes
+        if free is None or await free() >= FLUSH_ROOM_BYTES:
+            await self.parts.engine.flush()
 
     # ---- the end
     async def drain(self) -> int:

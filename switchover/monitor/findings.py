@@ -282,6 +282,10 @@ def _open(look: PairLook, register: PairState, told: SiteFacts) -> Iterator[Find
             yield Finding(f"writes-wait-{site}", AdviceKind.LOOK, site, told.serves_not or f"writes wait at site {site}",
                           (f"site {site}: {told.serves_again or 'it does not say why'}",), "twinlog status")
         return
+    if told.local_log_error is not None:  # nothing reaches the remote log then, either: a degrade would help nobody
+        reason = f"site {site} serves nobody: its own log cannot be written; make room on its disk, or see to it"
+        yield _failover("local-log", register, site, reason, (f"site {site}: {told.local_log_error}",), look)
+        return
     said = [f"site {site}: its read lease has run out"]
     said += [f"site {site}: {told.peer_dfs_error}"] if told.peer_dfs_error else []
     view = look.view(other)

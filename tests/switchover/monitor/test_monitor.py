@@ -259,6 +259,16 @@ def test_an_active_that_says_itself_that_it_serves_nobody_is_taken_over_from(own
     assert last(None, through_b, readiness=B_CAN).kind is AdviceKind.FAILOVER, "told to the other site"
 
 
+def test_an_active_that_cannot_write_its_own_log_is_taken_over_from_and_not_degraded() -> None:
+    full = of(VIEW_A, lease_left_s=0.0, local_log_error="disk full: cannot create wal/000000000001-00000002")
+    told, _ = watch(full, VIEW_B, act=True, readiness=B_CAN)
+    assert {(one.kind, one.site) for one in told if one.act} == {(AdviceKind.FAILOVER, "b")}
+    assert "its own log cannot be written; make room on its disk" in told[-1].reason
+    assert AdviceKind.DEGRADE not in {one.kind for one in told}
+    serving = of(full, lease_left_s=1.0, serves_writes=False, serves_not="its own log cannot be written")
+    assert {one.kind for one in watch(serving, VIEW_B, act=True, readiness=B_CAN)[0]} == {AdviceKind.LOOK}
+
+
 def test_an_active_without_proof_is_degraded_by_its_own_site_and_where_it_cannot_the_other_one_takes_over() -> None:
     stuck = of(VIEW_A, lease_left_s=0.0, peer_dfs_error="no space")
     told, _ = watch(stuck, VIEW_B, act=True)
