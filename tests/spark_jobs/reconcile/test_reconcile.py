@@ -17,7 +17,7 @@ from storage.engine import StoredRow
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
 from storage.rows.codec import RowCodec
-from switchover.rejoin import _manifest
+from switchover.quarantine import _manifest
 from tests.spark_jobs.log_rig import Silent, write_wal
 from tests.spark_jobs.snapshots.snapshot_rig import barrier, frames, request, storage, table
 
