@@ -228,8 +228,11 @@ class Sink:
             self._check_base(request.epoch, request.nonce)
             if request.after is not None:
                 self._check_progress(request.after)
-            self.verifier.base(request, self._engine.applied.schemas(), self._clock.wall_ms())
+            schemas = self._engine.applied.schemas()
+            self.verifier.base(request, schemas, self._clock.wall_ms())
             first = request.after is None
+            if not first and request.schemas is not None and request.schemas != dict(schemas):
+                await self._begin_anew()
             rows = [(table, StoredRow(key, value, version)) for table, key, value, version in request.rows]
             progress = msgspec.msgpack.encode(request.upto)
             await self._engine.load_base(rows, unpack_outcomes(request.outcomes), progress, first, request.schemas)
@@ -251,6 +254,12 @@ class Sink:
             raise Unavailable(f"this site accepts no base data now: {why}", retry_after_s=1)
         if not self.needs_base or nonce != self._nonce or epoch != self.followed_epoch:
             raise Unavailable("this site has not asked for this base data: follow first", retry_after_s=0)
+
+    async def _begin_anew(self) -> None:
+        """A table has changed between two snapshots of one base. The log from the first one on has that change once more, and
+        the rows of the second one are as the change made them: the two do not fit together. Raises Unavailable."""
+        await self.want_base()
+        raise Unavailable("a table has changed since this base began, so it begins anew: follow first", retry_after_s=0)
 
     def _check_progress(self, after: BaseProgress) -> None:
         """A base has no holes: this site may have restarted, or another base may have begun since the part before."""

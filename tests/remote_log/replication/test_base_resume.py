@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.engine import StoredRow
-from storage.log.record import Record
+from storage.log.record import Record, RecordKind, SchemaChange
+from storage.rows.schema import Column, decode_schema, encode_schema
 from tests.remote_log.replication.base_world import PER_PART, ROWS, a_world
-from tests.remote_log.replication.tables import delete, key, put_table, update, upsert
+from tests.remote_log.replication.tables import delete, key, put_table, schema_of, update, upsert
 from tests.storage.engines.engine_rig import T, drop_table, noop, request, value
 
 PARTS = 2 * ROWS // PER_PART  # and an empty one at the end
@@ -74,6 +75,29 @@ async def test_the_schemas_come_with_the_first_part_from_each_snapshot() -> None
     await world.finish()
     assert world.schemas_told[4] == [T, T + 1]
     assert set(map(type, world.schemas_told[5:])) == {type(None)}
+    await world.close()
+
+
+def changed_table(revision: int, columns: int) -> Record:
+    """Table T with so many columns beside its key; column ids are never given twice."""
+    schema = decode_schema(schema_of(T))
+    more = tuple(Column(number, f"c{number}", "json", True) for number in range(4, 2 + columns))
+    change = msgspec.structs.replace(schema, columns=(*schema.columns, *more), revision=revision, next_column_id=5)
+    value = msgspec.msgpack.encode(SchemaChange("put", T, encode_schema(change), 0))
+    return Record(int(RecordKind.DDL), T, value=value)
+
+
+async def test_a_table_that_changes_between_two_snapshots_begins_the_base_anew() -> None:
+    """Found by the simulator (seed 773237): the log was refused from the first one on, for its tables did not follow from those
+    of the second one, and the standby stood still for ever."""
+    world = await a_world()
+    await world.cut_after(6)
+    await world.write(changed_table(2, 3))
+    await world.write(upsert(b"000", value(c1="x", c4="y")))
+    await world.write(changed_table(3, 2))
+    await world.restart_active()
+    await world.finish()
+    assert world.shipper.base_rows_sent == ROWS, "all of them once more"
     await world.close()
 
 
