@@ -26,14 +26,14 @@ class _FalseAnswers:
     """The answering side of a site, whose answers to some methods are false until `end`."""
 
     def __init__(self, honest: Served, fault: Fault, note: Callable[[str], None]) -> None:
-        self._honest, self._fault, self._note = honest, fault, note
+        self.honest, self._fault, self._note = honest, fault, note
         self._methods, self._change = FALSE_ANSWERS[fault.how]
 
     def end(self) -> None:
         self._methods = ()
 
     async def call_bytes(self, method: str, body: bytes) -> bytes:
-        answer = await self._honest.call_bytes(method, body)
+        answer = await self.honest.call_bytes(method, body)
         if method not in self._methods:
             return answer
         said = msgspec.msgpack.decode(answer)
@@ -60,7 +60,8 @@ class Liar:
         if life is None or life.peer_api is None:
             self._note(f"{fault.kind} {fault.how} does not happen: site {site} does not run")
             return None
-        answers = _FalseAnswers(life.peer_api, fault, self._note)
+        before = life.peer_api  # a lie is made of the truth, so a later one takes the place of an earlier one
+        answers = _FalseAnswers(before.honest if isinstance(before, _FalseAnswers) else before, fault, self._note)
         life.peer_api = answers
         return answers.end
 

@@ -27,6 +27,17 @@ def test_each_lie_is_posted_and_has_no_effect(site: str) -> None:
     assert said.keys() == LIES.keys(), "some of them did not happen"
 
 
+def test_of_two_false_answers_at_once_the_later_one_is_given() -> None:
+    """Made of one another they were no answers at all (seed 18008658)."""
+    both = "at 0.500 false-answer standby for 9.0 how no-number\nat 0.600 false-answer standby for 9.0 how position-durable\n"
+    result = Run(parse(CALM + both)).execute()
+    collect()
+    assert result.violations == (), result.violations[0]
+    given = [line for line in result.trace if "of its answer to" in line]
+    assert given
+    assert all("position-durable" in line for line in given[3:])
+
+
 @pytest.mark.parametrize("name", FALSE_ANSWERS)
 def test_a_false_answer_in_every_change_of_roles_breaks_no_promise(name: str) -> None:
     given = 0
