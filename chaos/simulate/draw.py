@@ -7,6 +7,7 @@ others' as they were. Plans of `plain` keep to one way of writing; only `draw` m
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from chaos.simulate.plan import (
     REFUSAL,
     STEP,
     Fault,
+    Kind,
     Knobs,
     SeedPlan,
     draw_fault,
@@ -102,35 +104,39 @@ def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan
 
 def lied_to(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """Returns the plan, with lies if its seed is one of those: at any time, and while roles or modes change."""
-    chance = random.Random(f"lies {plan.seed}")
-    if LIE.name not in kinds or (chance.randrange(LIED_TO) and len(kinds) > 1):
-        return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(2, 10))]
-    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    lies = [draw_fault(chance, LIE, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *lies), key=lambda fault: fault.at_s)))
+    return _scattered(plan, kinds, LIE, f"lies {plan.seed}", LIED_TO, (2, 10), _behind)
 
 
 def answered_falsely(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """Returns the plan, with false answers if its seed is one of those: at any time, and from before each change of roles."""
-    chance = random.Random(f"answers {plan.seed}")
-    if FALSE_ANSWER.name not in kinds or (chance.randrange(ANSWERED) and len(kinds) > 1):
-        return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
-    times += [max(0.0, fault.at_s - chance.random()) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    answers = [draw_fault(chance, FALSE_ANSWER, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *answers), key=lambda fault: fault.at_s)))
+    def before(chance: random.Random, at_s: float) -> float:
+        return max(0.0, at_s - chance.random())
+
+    return _scattered(plan, kinds, FALSE_ANSWER, f"answers {plan.seed}", ANSWERED, (1, 4), before)
 
 
 def audited(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """The plan, with barriers if its seed is one of those: at any time, and at each change of roles or modes."""
-    chance = random.Random(f"barriers {plan.seed}")
-    if BARRIER.name not in kinds or (chance.randrange(AUDITED) and len(kinds) > 1):
+    return _scattered(plan, kinds, BARRIER, f"barriers {plan.seed}", AUDITED, (1, 4), _behind)
+
+
+def _behind(chance: random.Random, at_s: float) -> float:
+    return at_s + chance.expovariate(2.0)
+
+
+def _scattered(
+    plan: SeedPlan, kinds: tuple[str, ...], kind: Kind, stream: str, one_in: int, count: tuple[int, int],
+    near: Callable[[random.Random, float], float],
+) -> SeedPlan:
+    """Returns the plan of one seed in `one_in` with faults of `kind`: `count` of them at any time, and one `near` each change
+    of roles or modes."""
+    chance = random.Random(stream)
+    if kind.name not in kinds or (chance.randrange(one_in) and len(kinds) > 1):
         return plan
-    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(1, 4))]
-    times += [fault.at_s + chance.expovariate(2.0) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
-    barriers = [draw_fault(chance, BARRIER, round(at_s, 3)) for at_s in times]
-    return replace(plan, faults=tuple(sorted((*plan.faults, *barriers), key=lambda fault: fault.at_s)))
+    times = [chance.uniform(0.2, FAULTS_END_S) for _ in range(chance.randint(*count))]
+    times += [near(chance, fault.at_s) for fault in plan.faults if fault.kind in (*IN_CHANGE, *MODES)]
+    drawn = [draw_fault(chance, kind, round(at_s, 3)) for at_s in times]
+    return replace(plan, faults=tuple(sorted((*plan.faults, *drawn), key=lambda fault: fault.at_s)))
 
 
 def plain(seed: int, kinds: tuple[str, ...] = PLAIN) -> SeedPlan:

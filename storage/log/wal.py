@@ -279,8 +279,10 @@ class Wal:
         """Make the next segment ahead. A failure, whatever it is, is no one's yet: the old one grows, and it is tried again."""
         try:
             self._spare = await unless_asked(self._create(self._last_seq + 1), "the next segment")
-        except Exception:
+        except Exception as error:
             self._spare_at = current.end + self._settings.segment_bytes // 4
+            if not isinstance(error, LogError):
+                raise  # nobody foresaw it: the event loop reports it
 
     async def _take_spare(self, *, keep: bool = True) -> WalSegment | None:
         """The segment made ahead, if there is one and it is of this epoch; others go away."""

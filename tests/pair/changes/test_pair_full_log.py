@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,5 +65,4 @@ async def test_the_policy_does_not_degrade_for_it(tmp_path: Path) -> None:
         await fill_the_disk(pair)
         one = epoch(pair, "a")
         await pair.until(lambda: one.proof_age_s > 1.0)
-        await asyncio.sleep(0)
         assert site(pair, "a").mode == "sync"
