@@ -95,6 +95,8 @@ class PeerApi:
 
     # ---- replication
     async def _follow(self, request: FollowRequest) -> msgspec.Struct:
+        if request.site == self._site.site:  # its answer would be taken for a standby that lacks nothing
+            raise Refused(f"this is site {request.site} itself, and no other one: correct its peer.url")
         position = await self._site.sink.follow(request)
         if position.state == "diverged":
             self._site.diverged(position.why)

@@ -126,6 +126,19 @@ async def test_a_wal_of_another_pair_is_not_continued(tmp_path: Path) -> None:
         assert await holds(pair, "a", ROWS)
 
 
+async def test_an_active_whose_address_leads_to_itself_says_so(tmp_path: Path) -> None:
+    """Met on a real site: its own answer was shown as a standby that lagged by no record."""
+    async with open_pair(tmp_path) as pair:
+        await written(pair)
+        await pair.stop("b")
+        pair.running["b"] = pair.running["a"]
+        try:
+            await pair.until(lambda: "site a itself, and no other one: correct its peer" in epoch(pair, "a").shipper.view.why)
+            assert epoch(pair, "a").shipper.view.state == "unreachable"
+        finally:
+            del pair.running["b"]
+
+
 async def test_an_active_whose_address_leads_to_another_pair_ships_nothing_there(tmp_path: Path) -> None:
     """Both pairs have the same sites, epochs and tables, and the standby has just restarted: it knows no checksum."""
     async with open_pair(tmp_path / "ours") as ours, open_pair(tmp_path / "theirs") as theirs:
