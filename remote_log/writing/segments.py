@@ -103,18 +103,17 @@ class RemoteSegments:
 
     async def check_kept(self) -> None:
         """Raises LogGap when the DFS lacks what was durable on it, and what nobody deleted: it is back at an earlier state. A
-        segment that is not closed may be listed with a length of earlier; and one that ends earlier may be followed by zeros,
-        so the newest one that is closed is looked into: whatever is gone, its end is."""
-        kept = [segment for segment in self.known if not segment.needless]
+        segment that is not closed when the listing begins may be listed with a length of earlier; and one that ends earlier may
+        be followed by zeros, so the newest one that is closed is looked into: whatever is gone, its end is."""
+        kept = [(segment, segment.mark.end if segment.closed else 0) for segment in self.known if not segment.needless]
         if not kept:
             return
         folder = self._layout.epoch_folder(self._epoch)
         there = {f"{folder}/{entry.name}": entry.length for entry in await self._dfs.list(folder)}
-        for segment in kept:
-            size = segment.mark.end if segment.closed else 0
-            if there.get(segment.path, -1) < size and not self.is_needless(segment.path):
+        for segment, closed_bytes in kept:
+            if there.get(segment.path, -1) < closed_bytes and not self.is_needless(segment.path):
                 raise went_back(segment.path, there.get(segment.path))
-        newest = next((each for each in reversed(kept) if each.closed and each.mark.end), None)
+        newest = next((segment for segment, closed_bytes in reversed(kept) if closed_bytes), None)
         if newest is not None and not self.is_needless(newest.path):
             await self._check_mark(newest)
 

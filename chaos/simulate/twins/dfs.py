@@ -206,8 +206,12 @@ class SimDfsCluster:
         for path, file in self.files.items():
             if path.startswith(start):
                 name, _, below = path[len(start) :].partition("/")
-                entries[name] = DfsEntry(name, 0 if below else len(file.data), bool(below))
+                entries[name] = DfsEntry(name, 0 if below else self._listed_bytes(file), bool(below))
         return [entries[name] for name in sorted(entries)]
+
+    def _listed_bytes(self, file: _File) -> int:
+        """As HDFS: the NameNode learns the length of an open file with its first sync, and then when it is closed."""
+        return len(file.data) if self.is_closed(file) else min(CHUNK_BYTES, len(file.data))
 
     def read(self, path: str, offset: int, length: int | None) -> bytes:
         data = self.find(path).data

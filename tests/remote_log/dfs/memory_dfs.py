@@ -1,5 +1,6 @@
 """The Dfs port in memory, with faults at chosen calls. Lease recovery behaves as HDFS's does: it takes some polls, and
-until the file is closed the old writer's appends still succeed and are kept. It passes the contract suite itself.
+until the file is closed the old writer's appends still succeed and are kept. A listing gives an open file the length 0, as HDFS
+may. It passes the contract suite itself.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class MemoryDfs:
         for path, file in self.disk.files.items():
             if path.startswith(folder + "/"):
                 name, _, below = path.removeprefix(folder + "/").partition("/")
-                entries[name] = DfsEntry(name, 0 if below else len(file.data), bool(below))
+                entries[name] = DfsEntry(name, len(file.data) if file.closed and not below else 0, bool(below))
         return [entries[name] for name in sorted(entries)]
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:

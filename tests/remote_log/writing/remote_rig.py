@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import ClaimContent
 from remote_log.layout import RemoteLayout
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
@@ -47,7 +48,7 @@ class JumpingClock:
 
 
 class SlowDfs(MemoryDfs):
-    """Each call takes a random, seeded number of turns."""
+    """Each call takes a random, seeded number of turns, and so does the answer of a listing: it may be an old one."""
 
     def __init__(self, disk: MemoryDisk, rng: random.Random, turns_max: int = 6) -> None:
         super().__init__(disk)
@@ -56,6 +57,11 @@ class SlowDfs(MemoryDfs):
     async def meet(self, operation: str, path: str) -> Fault:
         await turns(self._rng.randint(0, self._turns_max))
         return await super().meet(operation, path)
+
+    async def list(self, folder: str) -> list[DfsEntry]:
+        entries = await super().list(folder)
+        await turns(self._rng.randint(0, 10 * self._turns_max))
+        return entries
 
 
 async def turns(count: int) -> None:

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import claim
 from remote_log.fencing.fence import fence
 from remote_log.fencing.reading import read_frames
@@ -154,6 +155,47 @@ async def test_a_segment_that_was_open_and_ends_earlier_ends_it_too(dfs: MemoryD
     writer.submit(a_frame(9))
     await until(lambda: writer.fenced != [])
     assert [error.code for error in writer.fenced] == ["log-gap"]
+
+
+class LateListings(MemoryDfs):
+    """The answer to a listing of the segments is held while `free` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = asyncio.Event()
+        self.free.set()
+        self.held = 0
+
+    async def list(self, folder: str) -> list[DfsEntry]:
+        entries = await super().list(folder)
+        if folder == LAYOUT.epoch_folder(1) and not self.free.is_set():
+            self.held += 1
+            await self.free.wait()
+        return entries
+
+
+async def test_a_segment_that_is_closed_while_it_is_listed_has_not_gone_back() -> None:
+    """The length in the answer is that of an open file, which HDFS does not know yet."""
+    dfs = LateListings()
+    dfs.faults["close", 1] = Fault(gate=asyncio.Event())
+    writer = NotingWriter(dfs, segment_bytes=2000)
+    await writer.open(1)
+    for number in range(1, 4):
+        writer.submit(a_frame(number))
+        await until(lambda number=number: writer.synced_seq == number)
+    await until(lambda: len(writer.segments) == 2)
+    dfs.free.clear()
+    for number in range(4, 6):  # they go to the second one, which is soon half full, so that a third one is made ahead
+        writer.submit(a_frame(number))
+        await until(lambda number=number: writer.synced_seq == number)
+    await until(lambda: dfs.held == 1)
+    assert not writer.segments[0].closed
+    dfs.faults["close", 1].gate.set()
+    await until(lambda: writer.segments[0].closed)
+    dfs.free.set()
+    await until(lambda: len(writer.segments) == 3 or writer.fenced != [])
+    assert writer.fenced == []
+    await writer.close()
 
 
 async def test_a_segment_that_the_trimmer_deletes_meanwhile_is_not_missed(dfs: MemoryDfs, make: Make) -> None:
