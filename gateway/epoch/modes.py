@@ -89,9 +89,9 @@ class Modes:
 
             self.unsettled = True
             await (self._coordinator.force(change) if by_command else update(self._coordinator, change))
-            self.unsettled = False
             # what waits now was written while the mode was sync: only this note shows a later rejoin that it was acknowledged
             await self._engine.set_meta(ASYNC_EPOCH, str(self._epoch).encode())
+            self.unsettled = False
         self._failpoints.hit("degrade.recorded")
         self._maybe_recorded = False
         remote, self.remote, self._commit.remote = self.remote, None, None

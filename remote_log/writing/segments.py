@@ -170,16 +170,18 @@ class RemoteSegments:
             wal_name = self._wal_name()
             path = self._layout.segment(self._epoch, wal_name, self._number)
             tried_before = path in self._uncertain
-            self._uncertain.add(path)
+            self._uncertain.discard(path)  # while it is being made nobody may close it: `finish` may run beside this
             try:
                 writer = await self._dfs.create(path)
             except DfsExists:  # of an earlier writer of this epoch, or of our own create that seemed to fail
                 self._number = next(self._numbers)
-                if not tried_before:
-                    self._uncertain.discard(path)
+                if tried_before:
+                    self._uncertain.add(path)
                 continue
+            except BaseException:  # also when this was cancelled
+                self._uncertain.add(path)
+                raise
             self._number = next(self._numbers)
-            self._uncertain.discard(path)
             segment = RemoteSegment(path, wal_name, writer)
             self.known.append(segment)
             return segment

@@ -137,7 +137,7 @@ class RemoteWriter:
         self._pending.append(frame)
         self._pending_bytes += stored_bytes(frame)
         self._next_seq = frame.last_seq + 1
-        if self._writable and not self._pump_due and len(self._in_flight) < self._settings.in_flight_max:
+        if not self._pump_due:
             self._pump_due = True
             asyncio.get_running_loop().call_soon(self._pump)
 

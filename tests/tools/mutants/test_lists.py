@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tools.mutants import rooms
+from tools.mutants.__main__ import is_as_listed
+from tools.mutants.hunt import Found
 from tools.mutants.mutant import Mutant, StaleMutant, load, mutated
 from tools.sources import ROOT
 
@@ -18,6 +20,15 @@ def test_a_mutant_changes_its_file_and_has_tests(mutant: Mutant) -> None:
     assert mutant.file in rooms.rooms(ROOT)
     for tests in mutant.tests or rooms.tests_of(ROOT, mutant.file):
         assert (ROOT / tests.partition("::")[0]).exists(), tests
+
+
+def test_what_is_argued_to_be_equivalent_must_not_be_found() -> None:
+    wrong, equivalent = Mutant("m", "x.py", "f", "a", "b"), Mutant("m", "x.py", "f", "a", "b", survives="Nobody can see it.")
+    for found in (Found("m", 7, "one_active", "", 1.0), Found("m", None, "", "tests/test_x.py::test", 1.0)):
+        assert is_as_listed(wrong, found)
+        assert not is_as_listed(equivalent, found)
+    assert not is_as_listed(wrong, Found("m", None, "", "", 1.0))
+    assert is_as_listed(equivalent, Found("m", None, "", "", 1.0))
 
 
 def test_a_mutant_whose_text_is_gone_is_reported() -> None:
