@@ -128,8 +128,8 @@ class Observer:
             committed = epoch.core.committed if epoch is not None else 0
             applied = engine.applied
             self._recorder.note(PositionLine(name, applied.epoch, now_s, committed, applied.seq, engine.durable_seq))
-        if (age_s := site.stale_by_s()) is not None and site.serving.reads_stale:
-            self._recorder.note(StaleLook(name, engine.applied.epoch, engine.applied.seq, age_s, now_s))
+        if (vouched_s := site.vouched_s()) is not None and site.serving.reads_stale:
+            self._recorder.note(StaleLook(name, engine.applied.epoch, engine.applied.seq, site.age_s(vouched_s), now_s))
         if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
         if epoch is not None and epoch.remote is not None:

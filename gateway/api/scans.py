@@ -20,6 +20,7 @@ import msgspec
 
 from gateway.api.api_context import ApiContext
 from gateway.api.request import column_list, point_in_time
+from gateway.api.row_calls import Moment
 from storage.engine import StoredRow
 from storage.rows.codec import RowCodec
 from storage.rows.predicates import Predicate, compile_predicates
@@ -33,8 +34,8 @@ CHUNK_BYTES = 4 << 20
 FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
-_TOKEN_FORMAT = 3
-_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str, bytes]).decode
+_TOKEN_FORMAT = 4
+_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str, bytes, float | None]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Scan:
     limit: int | None
     columns: list[str] | None
     as_of: int | None
-    stale: bool
+    stale: Moment | None  # None: no standby answers, and none of its rows may be stale
     matches: Predicate | None
     digest: bytes
     snapshot: str | None = None  # an empty text: one that is to be opened
@@ -66,12 +67,14 @@ class ScanParameters:
     page_token: str | None = None
     as_of: str | None = None
     reverse: bool = False
-    stale: bool = False
     snapshot: bool = False
 
 
-def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
-    """Returns the scan that the parameters ask for. Raises InvalidInput that names the parameter."""
+def plan_scan(codec: RowCodec, asked: ScanParameters, stale: Moment | None) -> Scan:
+    """Returns the scan that the parameters ask for, whose rows are of the moment `stale`, or of that of its first page.
+
+    Raises InvalidInput that names the parameter.
+    """
     keys = codec.keys
     start = keys.prefix_from_path(asked.start) if asked.start is not None else None
     end = keys.prefix_from_path(asked.end) if asked.end is not None else None
@@ -84,8 +87,9 @@ def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
     snapshot = "" if asked.snapshot else None
     digest = hashlib.blake2b(msgspec.msgpack.encode(query), digest_size=8).digest()
     if asked.page_token is not None:
-        last, held, schema = _read_token(asked.page_token, digest)
-        snapshot = held if asked.snapshot else None
+        last, held, schema, vouched_s = _read_token(asked.page_token, digest)
+        if asked.snapshot:
+            snapshot, stale = held, stale and Moment(vouched_s, is_kept=True)
         if asked.snapshot and schema != codec.fingerprint:
             raise HistoryNotHeld(
                 f"the columns of table {codec.schema.name!r} have changed since this scan with snapshot=true began: begin the "
@@ -94,7 +98,7 @@ def plan_scan(codec: RowCodec, asked: ScanParameters) -> Scan:
         start, end = (start, last) if asked.reverse else (last + b"\0", end)
     as_of, matches = point_in_time(asked.as_of), _filter(codec, asked.where)
     return Scan(
-        start, end, asked.reverse, asked.limit, columns, as_of, asked.stale, matches, digest, snapshot, codec.fingerprint
+        start, end, asked.reverse, asked.limit, columns, as_of, stale, matches, digest, snapshot, codec.fingerprint
     )
 
 
@@ -111,15 +115,16 @@ def _filter(codec: RowCodec, texts: Sequence[str]) -> Predicate | None:
 
 
 def page_token(scan: Scan, last: bytes) -> str:
-    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last, scan.snapshot or "", scan.schema))
+    vouched_s = scan.stale and scan.stale.vouched_s
+    packed = msgspec.msgpack.encode((_TOKEN_FORMAT, scan.digest, last, scan.snapshot or "", scan.schema, vouched_s))
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def _read_token(text: str, digest: bytes) -> tuple[bytes, str, bytes]:
-    """Returns the last key of the page before, its snapshot, and the schema of its rows."""
+def _read_token(text: str, digest: bytes) -> tuple[bytes, str, bytes, float | None]:
+    """Returns the last key of the page before, its snapshot, the schema of its rows, and the moment that they are of."""
     try:
         packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        token_format, bound_to, last, snapshot, schema = decoded(_decode_place, packed, ValueError)
+        token_format, bound_to, last, snapshot, schema, vouched_s = decoded(_decode_place, packed, ValueError)
     except ValueError as error:  # binascii's too
         raise InvalidInput(
             "page_token is not one of this site: send the next_page_token of the page before, or none to begin anew",
@@ -130,12 +135,14 @@ def _read_token(text: str, digest: bytes) -> tuple[bytes, str, bytes]:
             "page_token belongs to another table or query: send the same parameters with it, or leave it out to begin anew",
             parameter="page_token",
         )
-    return last, snapshot, schema
+    return last, snapshot, schema, vouched_s
 
 
 async def opened(context: ApiContext, scan: Scan) -> Scan:
     """Returns `scan` with its snapshot, if it asks for one. Raises Overloaded."""
-    return scan if scan.snapshot != "" else replace(scan, snapshot=await context.service.rows.open_snapshot(scan.stale))
+    if scan.snapshot != "":
+        return scan
+    return replace(scan, snapshot=await context.service.rows.open_snapshot(scan.stale is not None))
 
 
 async def read_page(context: ApiContext, codec: RowCodec, scan: Scan) -> tuple[list[StoredRow], str | None]:
@@ -196,8 +203,8 @@ async def _chunks(context: ApiContext, codec: RowCodec, scan: Scan, wanted: int 
         if wanted is not None and scan.matches is None:
             rows_asked = min(rows_asked, wanted)
         rows = await context.service.rows.scan(
-            codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of, stale=scan.stale,
-            snapshot=scan.snapshot,
+            codec.schema, start, end, reverse=scan.reverse, limit=rows_asked, as_of=scan.as_of,
+            stale=scan.stale is not None, snapshot=scan.snapshot,
         )
         matching = list(rows) if scan.matches is None else await _matching(rows, scan.matches)
         more = len(rows) == rows_asked

@@ -151,8 +151,11 @@ class Cluster(Protocol):
     def serving(self) -> ServingDocument:
         """Returns what the site serves now, and why not: what health probes answer by."""
 
-    def replication_lag_s(self) -> float | None:
-        """Returns the age of the newest thing a standby lacks, in seconds; None: unknown."""
+    def vouched_s(self) -> float | None:
+        """At a standby: the moment, by the site's own clock, before which no acknowledged write is missing. None: unknown."""
+
+    def age_s(self, vouched_s: float) -> float:
+        """Returns how many seconds, at most, have passed since that moment."""
 
     def figures(self) -> Mapping[str, float | Histogram]:
         """Returns gauges, counters and histograms by Prometheus name, without the twinlog_ prefix."""

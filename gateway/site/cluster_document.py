@@ -60,8 +60,11 @@ class ClusterView:
     def serving(self) -> ServingDocument:
         return site_condition(self._site).serving
 
-    def replication_lag_s(self) -> float | None:
-        return self._site.stale_by_s()
+    def vouched_s(self) -> float | None:
+        return self._site.vouched_s()
+
+    def age_s(self, vouched_s: float) -> float:
+        return self._site.age_s(vouched_s)
 
     def figures(self) -> Mapping[str, float | Histogram]:
         return site_metrics(self._site)

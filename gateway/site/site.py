@@ -110,11 +110,13 @@ class Site:
             return None
         return self.parts.clock.monotonic_s() - self.sink.heard_s
 
-    def stale_by_s(self) -> float | None:
-        """At a standby: how many seconds, at most, an acknowledged write can be missing here. None: unknown."""
-        if self.role is not Role.STANDBY or self.sink.as_of_s is None:
-            return None
-        return (self.parts.clock.monotonic_s() - self.sink.as_of_s) * (1 + self.settings.lease.drift_margin)
+    def vouched_s(self) -> float | None:
+        """At a standby: the moment of the own clock before which no acknowledged write is missing here. None: unknown."""
+        return self.sink.as_of_s if self.role is Role.STANDBY else None
+
+    def age_s(self, vouched_s: float) -> float:
+        """Returns how many seconds, at most, have passed since that moment."""
+        return (self.parts.clock.monotonic_s() - vouched_s) * (1 + self.settings.lease.drift_margin)
 
     @property
     def epoch(self) -> int:

@@ -56,7 +56,8 @@ class DictService:
         self.engine = MemoryEngine()
         self.catalog = Catalog(self.engine)
         self.role_now = role
-        self.lag_s: float | None = 0.0
+        self.now_s = 100.0  # by its own clock
+        self.vouched: float | None = 100.0
         self.serving_now: ServingDocument | None = None  # other than by its role
         self.failure: BaseException | None = None  # raised by the next write
         self._numbers = itertools.count()
@@ -172,8 +173,11 @@ class DictService:
         is_active = self.role_now in ("ACTIVE", "DOWNGRADE_ACTIVE")
         return ServingDocument(is_active, is_active, self.role_now == "STANDBY")
 
-    def replication_lag_s(self) -> float | None:
-        return self.lag_s
+    def vouched_s(self) -> float | None:
+        return self.vouched
+
+    def age_s(self, vouched_s: float) -> float:
+        return self.now_s - vouched_s
 
     def figures(self) -> dict[str, float]:
         return {"epoch": 1.0, "frames_total": float(self.engine.applied.seq)}

@@ -73,7 +73,7 @@ async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answ
     scan = plan_scan(codec, ScanParameters(
         asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
         as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true", snapshot=asked.get("snapshot") == "true",
-    ))
+    ), stale=None)
     rows, token = await read_page(context, codec, scan)
     kind = wanted_type(head, (JSON, MSGPACK))
     decode = codec.decoder(scan.columns, native=kind == MSGPACK)

@@ -62,7 +62,8 @@ def router(context: ApiContext) -> APIRouter:
     )
     async def standby(lag: Annotated[float | None, Query(ge=0, description="seconds; left out: any lag")] = None) -> Response:
         answer = healthy("follow", lambda serving: serving.follows)
-        behind_s = cluster.replication_lag_s()
+        vouched_s = cluster.vouched_s()
+        behind_s = None if vouched_s is None else cluster.age_s(vouched_s)
         if lag is not None and (behind_s is None or behind_s > lag):
             shown_lag = "unknown" if behind_s is None else f"{behind_s:.3f} s"
             raise Unavailable(f"the lag is {shown_lag}, above {lag:g} s", replication_lag_s=behind_s, role=cluster.role())

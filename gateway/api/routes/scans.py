@@ -21,7 +21,7 @@ from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
 from gateway.api.routes.common import SCHEMA, Int64, TableName, head_of, to_response
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
-from gateway.api.row_calls import Label, schema_header, stale_label
+from gateway.api.row_calls import moment_of_read, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
 from storage.engine import StoredRow
 from storage.rows.arrow_out import ArrowOut
@@ -69,19 +69,18 @@ def router(context: ApiContext) -> APIRouter:
                 f"or ask for {' or '.join(STREAMED)}", parameter="limit", page_rows_max=rows_max,
             )
         codec = context.codec(decoded_part(table))
-        asked = ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, stale, snapshot)
-        scan = plan_scan(codec, asked)
-        label = stale_label(context, stale)
+        asked = ScanParameters(start, end, where or (), columns, limit, page_token, as_of, reverse, snapshot)
+        scan = plan_scan(codec, asked, moment_of_read(context) if stale else None)
         if kind in STREAMED:
-            return await _stream(context, codec, scan, kind, head, label)
-        return to_response(await _page(context, codec, scan, kind, head, label))
+            return await _stream(context, codec, scan, kind, head)
+        return to_response(await _page(context, codec, scan, kind, head))
 
     return routes
 
 
-async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head, label: Label) -> Answer:
+async def _page(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head) -> Answer:
     rows, token = await read_page(context, codec, scan)
-    labels = [VARY, schema_header(codec), *label()]
+    labels = [VARY, schema_header(codec), *stale_label(context, scan.stale)]
 
     def encode() -> Answer:
         decode = codec.decoder(scan.columns, native=kind == MSGPACK, int64_text=head.int64_text)
@@ -105,13 +104,13 @@ class _Lines:
         return b""
 
 
-async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head, label: Label) -> Response:
+async def _stream(context: ApiContext, codec: RowCodec, scan: Scan, kind: str, head: Head) -> Response:
     """Streams rows. An error before the first chunk is a problem; a later one breaks the connection before the end."""
     chunks = read_stream(context, codec, scan)
     first: list[StoredRow] = await anext(chunks, [])
     pieces = ArrowOut(codec, scan.columns) if kind == ARROW else _Lines(codec, scan, head)
     response = StreamingResponse(_parts(codec.schema.name, pieces, first, chunks), media_type=kind)
-    response.raw_headers.extend([VARY, schema_header(codec), *label()])
+    response.raw_headers.extend([VARY, schema_header(codec), *stale_label(context, scan.stale)])
     return response
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.service.http_settings import HttpSettings
-from tests.gateway.dict_service import ACTIVE, base64_of
+from tests.gateway.dict_service import base64_of
 from tests.gateway.door_client import EMPTY, ROWS, DoorClient, plain_door, problem, served_door
 from twinlog.errors import OutcomeUnknown, Overloaded
 
@@ -217,19 +217,6 @@ async def test_every_read_names_the_schema_of_its_rows(door: DoorClient) -> None
         assert (await door.http.patch("/v1/tables/flights", json=change)).status_code == 200
     (after,) = await named()
     assert after != before
-
-
-async def test_a_standby_reads_only_on_request_and_says_so(door: DoorClient) -> None:
-    await door.put("UA,1", {})
-    fresh = await door.http.get(f"{ROWS}/UA,1?stale=true")
-    assert "twinlog-stale" not in fresh.headers
-    door.service.role_now, door.service.lag_s = "STANDBY", 0.25
-    problem(await door.http.get(f"{ROWS}/UA,1"), 421, "not-active", active=ACTIVE)
-    stale = await door.http.get(f"{ROWS}/UA,1?stale=true")
-    assert stale.status_code == 200
-    assert 0.25 <= float(stale.headers["twinlog-stale"]) < 5, "what the read itself took is in it"
-    door.service.lag_s = None
-    assert (await door.http.get(f"{ROWS}/UA,1?stale=true")).headers["twinlog-stale"] == "unknown"
 
 
 @pytest.mark.parametrize(("error", "status", "members"), [

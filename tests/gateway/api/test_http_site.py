@@ -158,10 +158,10 @@ async def test_health_is_what_the_site_serves_and_not_its_role(plain: DoorClient
 
 
 async def test_a_standby_that_lags(plain: DoorClient) -> None:
-    plain.service.role_now, plain.service.lag_s = "STANDBY", 2.0
+    plain.service.role_now, plain.service.vouched = "STANDBY", plain.service.now_s - 2
     assert (await plain.http.get("/health/standby?lag=2")).status_code == 200
     problem(await plain.http.get("/health/standby?lag=1.9"), 503, "unavailable", replication_lag_s=2.0)
-    plain.service.lag_s = None
+    plain.service.vouched = None
     assert (await plain.http.get("/health/standby")).status_code == 200
     problem(await plain.http.get("/health/standby?lag=100"), 503, "unavailable", replication_lag_s=None)
     problem(await plain.http.get("/health/standby?lag=-1"), 422, "invalid-input")
