@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run test check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
+.PHONY: help setup run interpreters test check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
 	audit-story log-story postgres hdfs lock
 
 help: ## this list
@@ -32,7 +32,11 @@ setup: $(READY) ## .venv with the pinned dependencies and .venv/bin/twinlog
 run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS=hdfs, ENGINE=postgresql, ARGS=--no-load)
 	@exec $(BIN)/twinlog demo --dir $(DIR) --dfs $(DFS) --engine $(ENGINE) $(ARGS)
 
+interpreters: setup ## .interpreters: the newer Pythons of this machine, on which the simulator must give the same traces
+	@$(BIN)/python -m tests.chaos.simulate.interpreters
+
 test: setup ## the whole test suite, on every core (ARGS="tests/storage -k chain" for a part)
+	-@$(BIN)/python -m tests.chaos.simulate.interpreters > /dev/null
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: setup ## lint, types, the dependency law, sizes, docstrings, documents, texts of errors, and no address of a registry or a machine

@@ -63,7 +63,6 @@ class Result:
     trace: tuple[str, ...]
     trace_hash: str
     virtual_s: float
-    steps: int
     operations: int
     faults: int
 
@@ -120,7 +119,7 @@ class Run:
             history = self.recorder.history()
             judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
         return Result(
-            self.plan, history, tuple(judged), tuple(self.trace), self._hash(history), self.loop.now_s, self.loop.steps,
+            self.plan, history, tuple(judged), tuple(self.trace), self._hash(history), self.loop.now_s,
             len(history.calls), len(self.plan.faults),
         )
 
@@ -134,7 +133,7 @@ class Run:
 
     def _hash(self, history: History) -> str:
         digest, encode = hashlib.blake2b(digest_size=16), msgspec.msgpack.Encoder().encode
-        digest.update(f"{self.loop.steps} {self.loop.now_s!r}".encode())
+        digest.update(repr(self.loop.now_s).encode())
         digest.update("".join(self.trace).encode())
         digest.update(b"".join([encode(recorded) for recorded in history.lines()]))
         return digest.hexdigest()

@@ -27,7 +27,7 @@ from remote_log.fencing.read_lease import LeaseSettings, ReadLease
 from remote_log.replication.shipper import PeerView, Shipper, ShipperPorts, ShipperSettings
 from remote_log.writing.trimmer import Trimmer
 from remote_log.writing.writer import RemoteWriter, RemoteWriterSettings
-from storage.cancellation import unless_asked
+from storage.cancellation import ended, unless_asked
 from storage.clock import Clock
 from storage.log.record import Record, RecordKind
 from storage.settings import MIB, NotInFile, OneOf, Within
@@ -394,7 +394,7 @@ class ActiveEpoch:
         self.lease.revoke()  # reads on other threads end after this, and the next active may not have waited
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(self._tasks)
         await self.commit.stop(reason)
         if self.remote is not None:
             await self.remote.close()

@@ -27,7 +27,7 @@ from gateway.epoch.commit_rule import CommitCore, CommitMode, CommitSettings, Co
 from gateway.epoch.pending import Acknowledged, Pending
 from gateway.service.histogram import Histogram
 from remote_log.fencing.read_lease import ReadLease
-from storage.cancellation import unless_asked
+from storage.cancellation import ended, unless_asked
 from storage.clock import Clock, HybridClock
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
@@ -365,7 +365,7 @@ class CommitLog:
             task.cancel()
         unknown = OutcomeUnknown(f"the site stopped before the acknowledgement ({reason.message})")
         self._fail_all(reason, unknown)  # at once: nobody waits for a part that is slow to end
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(tasks)
         self._fail_all(reason, unknown)
         waiting = [*self._queue, *(pending for members in self._framed.values() for pending in members)]
         self._queue.clear()

@@ -19,7 +19,7 @@ from gateway.service.documents import SiteTrouble
 from gateway.site.serving_facts import site_condition
 from gateway.site.serving_judgement import OWN_DFS, PEER_DFS, WAY
 from gateway.site.site import Site
-from storage.cancellation import unless_asked
+from storage.cancellation import ended, unless_asked
 from storage.engines.flushing import FlushNeed, Look
 from switchover.register.lost_value import epoch_lost_by_register
 from switchover.register.port import Switching
@@ -69,7 +69,7 @@ class Supervisor:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(self._tasks)
 
     async def _watch(self) -> None:
         site = self._site

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
+from storage.cancellation import ended
 from storage.clock import Clock
 from storage.failpoints import Failpoints
 from switchover.operations.document import (
@@ -73,7 +74,7 @@ class Attempt:
         """At once, as a crash would."""
         if self.task is not None:
             self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
+            await ended([self.task])
             self.operation = as_found(self.operation)
             self._show()
 
@@ -183,7 +184,7 @@ class Attempt:
         finally:
             self._working = None
             reporting.cancel()
-            await asyncio.gather(reporting, return_exceptions=True)
+            await ended([reporting])
 
     async def _report(self, index: int, step: Step) -> None:
         while step.progress is not None:

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from remote_log.replication.messages import StatusReply
+from storage.cancellation import ended
 from switchover.operations.plan import Plan, Step
 from switchover.preflight.loss import accepted_loss
 from switchover.preflight.preflight import Preflight
@@ -120,7 +121,7 @@ def resync_plan(control: SiteControl, waits_for: Callable[[], str | None], moved
             await working
         finally:
             working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+            await ended([working])
         return {"mode": "sync"}
 
     def progress() -> dict[str, Any]:

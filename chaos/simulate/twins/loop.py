@@ -55,11 +55,10 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """`now_s` is seconds since the beginning of the run. `steps` counts callbacks: two equal runs have equal counts."""
+    """`now_s` is seconds since the beginning of the run."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.steps = 0
         self.errors: list[BaseException | str] = []  # exceptions that nobody took: faults of ours
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
@@ -216,7 +215,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             callback, context = handle.callback, handle.context
             if callback is None or (halted and context is not outside and self._is_held(handle)):
                 continue
-            self.steps += 1
             try:
                 context.run(callback, *handle.args)
             except Exception as error:

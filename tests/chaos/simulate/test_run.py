@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -25,11 +26,16 @@ from gateway.epoch.commit_log import CommitLog
 from gateway.service.rows import RowsService
 from gateway.site.supervisor import Supervisor
 from switchover.activation.activation import Activation
+from tests.chaos.simulate import interpreters
 from tools.sources import ROOT
 from twinlog.errors import InvalidInput
 
 CLEAN_SEEDS = 60
-_PRINT = "from chaos.simulate.draw import draw; from chaos.simulate.run import Run; print(Run(draw(3)).execute().trace_hash)"
+ELSEWHERE_SEEDS = (*range(6), 7151, 7554)  # run by each other Python; the last two found a difference once
+_PRINT = (
+    "import sys; from chaos.simulate.draw import draw; from chaos.simulate.run import Run; "
+    "print(*[Run(draw(seed)).execute().trace_hash for seed in map(int, sys.argv[1:])], sep='\\n')"
+)
 
 
 @given(st.integers(0, 10**9))
@@ -54,17 +60,21 @@ def test_only_the_named_faults_are_drawn() -> None:
     assert {fault.kind for seed in range(200) for fault in draw(seed, ("crash", "cut")).faults} == {"crash", "cut"}
 
 
-def _trace_hash(hash_seed: str) -> str:
+def _trace_hashes(hash_seed: str, seeds: Sequence[int], interpreter: Path) -> list[str]:
     return subprocess.run(
-        [sys.executable, "-c", _PRINT], capture_output=True, text=True, check=True, timeout=50, cwd=ROOT,
+        [interpreter, "-c", _PRINT, *map(str, seeds)], capture_output=True, text=True, check=True, timeout=300, cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
-    ).stdout
+    ).stdout.split()
 
 
-def test_one_seed_gives_one_trace_in_every_process() -> None:
-    first = _trace_hash("0")
-    assert len(first) > 16
-    assert first == _trace_hash("4242")
+def test_one_seed_gives_one_trace_in_every_process_and_on_every_python() -> None:
+    own = _trace_hashes("0", ELSEWHERE_SEEDS, Path(sys.executable))
+    assert len(set(own)) == len(ELSEWHERE_SEEDS)
+    assert own[:2] == _trace_hashes("4242", ELSEWHERE_SEEDS[:2], Path(sys.executable))
+    for minor in interpreters.found():
+        other = interpreters.prepared(minor)
+        assert other.exists(), f"Python 3.{minor} is on this machine, and not prepared: `make interpreters`"
+        assert _trace_hashes("0", ELSEWHERE_SEEDS, other) == own, f"Python 3.{minor}"
 
 
 def test_the_trace_is_of_the_plan() -> None:
@@ -123,7 +133,7 @@ def _failing(plan: SeedPlan) -> Result:
     fails = any(fault.kind == "crash" and fault.target == "b" for fault in plan.faults)
     fails = fails and plan.operations - len(plan.skipped) >= 40
     broken = (Violation("P1", "made_up", "It broke."),) if fails else ()
-    return Result(plan, result.history, broken, (), "", 0.0, 0, 0, 0)
+    return Result(plan, result.history, broken, (), "", 0.0, 0, 0)
 
 
 def test_a_failing_plan_is_made_smaller_while_it_fails_alike() -> None:

@@ -29,10 +29,9 @@ def test_one_seed_gives_one_trace_whatever_the_interpreters_hashes_are() -> None
 
 
 def test_again_in_the_same_interpreter() -> None:
-    digest, steps = play(3)
-    assert play(3) == (digest, steps)
-    assert steps > 1000
-    assert play(4)[0] != digest
+    digest = play(3)
+    assert play(3) == digest
+    assert play(4) != digest
 
 
 class Steps:
