@@ -14,7 +14,7 @@ import base64
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,7 +35,8 @@ FIRST_CHUNK_ROWS = 128
 CHUNK_ROWS_MAX = 8192
 OFF_LOOP_ROWS = 500
 _TOKEN_FORMAT = 4
-_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str, bytes, float | None]).decode
+_Moment = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]  # seconds by the site's own clock, and no infinity
+_decode_place = msgspec.msgpack.Decoder(tuple[int, bytes, bytes, str, bytes, _Moment | None]).decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from tests.gateway.dict_service import ACTIVE
@@ -128,3 +130,13 @@ async def test_what_begins_without_an_age_reads_nothing_from_a_standby(
     else:
         with pytest.raises(httpx.RemoteProtocolError):
             await ask
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), -float("inf")])
+async def test_a_token_whose_moment_is_no_time_is_refused(plain: DoorClient, moment: float) -> None:
+    await _standby(plain)
+    token = (await _snapshot_page(plain)).json()["next_page_token"]
+    *place, _ = msgspec.msgpack.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    forged = base64.urlsafe_b64encode(msgspec.msgpack.encode([*place, moment])).decode().rstrip("=")
+    query = {"stale": "true", "snapshot": "true", "limit": 2, "page_token": forged}
+    problem(await plain.http.get(ROWS, params=query), 422, "invalid-input", parameter="page_token")
