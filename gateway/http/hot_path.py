@@ -86,6 +86,7 @@ class HotProtocol(DoorProtocol):
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         cycle = _HotCycle(head, decoded_part(table.decode("latin-1")), key.decode("latin-1"), keep_alive)
         self.cycle = cycle  # type: ignore[assignment]
+        self._in_head = False
 
     def on_body(self, body: bytes) -> None:
         cycle: Any = self.cycle

@@ -6,8 +6,9 @@ that ends early is answered 400; what is no HTTP is answered 400; above `connect
 address, a connection is answered 503 and closed. All of these answers are problems. In none of these cases does the
 application answer, and it sees at most a disconnect. A client that still sends when the connection is closed reads its answer
 all the same (lingering.py), and no request gets two. A time-out costs a timer only for requests in several pieces.
-Two more: `Upgrade` is ignored, as HTTP allows, and the request is an ordinary one; while pipelined requests wait, what came
-behind them stays unparsed and the connection is not read, so that a client holds few requests in memory, however short.
+Three more: `Upgrade` is ignored, as HTTP allows, and the request is an ordinary one; while pipelined requests wait, what came
+behind them stays unparsed and the connection is not read, so that a client holds few requests in memory, however short; what
+RFC 9112 lets a proxy read in another way (lengths, encodings, Host, trailers, HTTP/1.0) has one reading here, or is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import httptools
 from starlette.exceptions import HTTPException
@@ -26,10 +27,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
 from gateway.http.lingering import LINGERING_MAX, LingeringTransport
-from twinlog.errors import MalformedBody, Unavailable
+from gateway.http.target import read_target
+from twinlog.errors import MalformedBody, Unavailable, words
 
 PIECE_BYTES = 4096  # fed to the parser at once, outside of a body whose length is known
 _CHUNK_FRAME_BYTES = 32  # length, line ends and a short extension of one chunk
+_CONNECTIONS_OWN = (b"connection", b"proxy-connection", b"upgrade")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._is_refused = False  # the client may still send, and nobody reads it
         self._may_linger = True
         self._arriving = False  # a request began and has not arrived whole
-        self._in_head = True
+        self._in_head = True  # and `cycle` is of the request before
         self._begun = 0  # requests that began in the piece that is being parsed
         self._head_bytes = 0  # of the head that arrives, without a piece that began with another request
         self._piece_bytes = 0  # of the piece that is being parsed
@@ -105,14 +108,17 @@ class DoorProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._last_answer is not None:
             return
-        self._idle_s = None
+        idle_s, self._idle_s = self._idle_s, None
         if self.pipeline:
             self._hold(data)
         elif len(data) <= PIECE_BYTES:
             self._feed(data)
         else:
             self._feed_pieces(data)
-        if self._arriving or self._timer is not None:
+        cycle = self.cycle
+        if not self._arriving and (cycle is None or cycle.response_complete):
+            self._idle_s = idle_s  # empty lines are no request, and its time runs on
+        elif self._arriving or self._timer is not None:
             self._watch()
 
     # ---- parsing
@@ -142,8 +148,8 @@ class DoorProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._feed_without_upgrade(memoryview(piece)[upgrade.args[0] :])
             return
-        except httptools.HttpParserError:
-            self._refuse(plain_problem(400, "Invalid HTTP request received."))
+        except httptools.HttpParserError as error:
+            self._refuse(plain_problem(400, f"this is no HTTP request: {words(error)}"))
             return
         if not self._arriving or self._begun > (not was_arriving):
             self._head_bytes = 0
@@ -165,7 +171,6 @@ class DoorProtocol(HttpToolsProtocol):
         self._is_upgrade = False
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._in_head = True  # nobody serves it
             self._refuse(plain_problem(400, "a site is no proxy: CONNECT is not taken"))
             return
         version = self.parser.get_http_version().encode()
@@ -182,38 +187,62 @@ class DoorProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """As uvicorn's, for what stands in the head. What comes later is a trailer."""
+        """As uvicorn's, for what stands in the head, without the white space behind a value. What comes later is a trailer.
+
+        The parser takes to heart what a trailer says about the connection, though the answer has said something else by then:
+        such a trailer is refused.
+        """
+        name = name.lower()
         if self._in_head:
-            name = name.lower()
+            value = value.rstrip(b" \t")
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
             self.headers.append((name, value))
+        elif name in _CONNECTIONS_OWN:
+            self._refuse_and_stop(400, f"{name.decode()} is no trailer: send it as a header")
 
     def on_headers_complete(self) -> None:
         if not self._head_complete():
             return
-        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
-            self.url = b"/*"  # asks about the site as a whole, and is no path
+        is_old = self.parser.get_http_version() == "1.0"
         self._body_left = 0
         for name, value in self.headers:
             if name == b"content-length":
                 self._body_left = int(value)
-            elif name == b"transfer-encoding" and value.lower() != b"chunked":
-                self._in_head = True
-                self._refuse(plain_problem(501, "of transfer encodings, chunked alone is taken: say gzip as Content-Encoding"))
-                raise ValueError("a transfer encoding that is not known")
+            elif name == b"transfer-encoding":
+                if is_old:
+                    self._refuse_and_stop(400, "HTTP/1.0 knows no Transfer-Encoding: send a Content-Length, or use HTTP/1.1")
+                if value.lower() != b"chunked":
+                    self._refuse_and_stop(501, "of transfer encodings, chunked alone is taken: say gzip as Content-Encoding")
+        if is_old:
+            self.expect_100_continue = False
+        self._read_target()
         super().on_headers_complete()
+        self._in_head = False
+
+    def _read_target(self) -> None:
+        """The host of an address in the request line counts, and takes the place of Host, as HTTP asks."""
+        try:
+            self.url, host = read_target(self.parser.get_method(), self.url)
+        except ValueError as error:
+            self._refuse_and_stop(400, words(error))
+        if host is not None:
+            places = [place for place, (name, _) in enumerate(self.headers) if name == b"host"]
+            if len(places) == 1:
+                self.headers[places[0]] = (b"host", host)
+            elif not places and self.parser.get_http_version() == "1.0":
+                self.headers.append((b"host", host))
 
     def _head_complete(self) -> bool:
-        """False: the head is parsed again without `Upgrade`. Raises when it is too long; the connection is closed then."""
-        self._in_head = False
+        """False: the head is parsed again without `Upgrade`. Raises when it is too long, or in another version of HTTP; the
+        connection is closed then."""
         self._frame_bytes = 0
+        if self.parser.get_http_version() not in ("1.1", "1.0"):
+            self._refuse_and_stop(505, "a site speaks HTTP/1.1")
         if self._head_bytes + self._piece_bytes + PIECE_BYTES > self.limits.head_bytes_max:
             fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if len(self.url) + fields > self.limits.head_bytes_max:
-                self._in_head = True
-                self._refuse(plain_problem(431))
-                raise ValueError("the head is too long")
+                self._refuse_and_stop(431)
         self._is_upgrade = self.parser.should_upgrade()
         return not self._is_upgrade
 
@@ -323,6 +352,11 @@ class DoorProtocol(HttpToolsProtocol):
 
     def _is_write(self) -> bool:
         return is_write_method(self.scope.get("method", "GET"))
+
+    def _refuse_and_stop(self, status: int, detail: str = "") -> NoReturn:
+        """Refuses what is being parsed, from inside of the parser. Raises, and so ends it."""
+        self._refuse(plain_problem(status, detail))
+        raise ValueError("refused")
 
     def _refuse(self, answer: Answer) -> None:
         """Answers in place of the application and closes. Requests before this one are answered first."""

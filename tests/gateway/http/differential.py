@@ -3,24 +3,22 @@
 It draws conversations, each of some requests on one connection, and holds them with five doors that have the same history:
 hot and plain, each with the bytes in one piece and cut at drawn places or at every byte; and one that gets each request in its
 plainest form, one after the other: with its length, without `Upgrade`, extensions and trailers. All five must give the same
-answers and keep the same rows. No socket is involved, so that a piece is a piece and nothing depends on time.
+answers and keep the same rows, and what is broken gets one refusal, which is the last answer. No socket is involved, so that a
+piece is a piece and nothing depends on time. drawing.py draws.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-import pyarrow as pa  # type: ignore[import-untyped]
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -30,162 +28,11 @@ from gateway.http.protocol import ConnectionLimits, DoorProtocol
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
 from tests.gateway.door_client import FLIGHTS
+from tests.gateway.http.drawing import Header, cut, draw_request
 
-Header = tuple[bytes, bytes]
 Answered = tuple[int, tuple[Header, ...], bytes]
 TURNS_MAX = 1_000_000
-PIECES_MAX = 3000  # bytes of a conversation that is cut at every byte
-UPGRADES = [
-    [(b"Upgrade", b"h2c"), (b"Connection", b"Upgrade, HTTP2-Settings"), (b"HTTP2-Settings", b"AAEAAEAAAAIAAAABAAMAAABk")],
-    [(b"Connection", b"upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")],
-    [(b"upgrade", b"TLS/1.0, x/2"), (b"connection", b"keep-alive, Upgrade")],
-]
-TRAILERS = [
-    [(b"If-Match", b'"1"')], [(b"Idempotency-Key", b"trailer")], [(b"If-None-Match", b"*"), (b"Content-Type", b"text/html")],
-    [(b"Accept", b"application/x-msgpack")], [(b"X-Other", b"y" * 300)],
-]
-HOSTS = [
-    *[b"localhost"] * 12, b"LOCALHOST:1", b"a.localhost", b"127.0.0.1:8401", b"[::1]:8401", b"door.example", b"evil.example",
-    b"", b"a b", b"localhost.", b"localhost:x", b"\xff",
-]
 SETTINGS = HttpSettings(allowed_hosts=("door.example",), cors_origins=("https://app.example",))
-VALUES: dict[bytes, list[bytes]] = {
-    b"Content-Type": [b"application/json", b"application/json; charset=utf-8", b"application/x-msgpack", b"text/plain", b""],
-    b"Accept": [b"*/*", b"application/json", b"application/x-msgpack", b"text/html", b"text/html, application/x-msgpack;q=1"],
-    b"Accept-Encoding": [b"gzip", b"zstd", b"gzip;q=0.5, zstd;q=0.1", b"br", b"*", b"identity", b""],
-    b"Content-Encoding": [b"gzip", b"zstd", b"identity", b"br", b""],
-    b"If-Match": [
-        b"*", b'"1"', b'"1700000000000"', b'W/"1"', b'"x"', b'"1", "2"', b"", b'"111411200000000001"', b'"1.0123456789ab"',
-    ],
-    b"If-None-Match": [b"*", b'"1"', b'"111411200000000001"', b"nonsense", b'"1","2"', b'W/"111411200000000001"', b'"x"'],
-    b"Idempotency-Key": [b"one", b"two", b"three", b"", b"with space", b"\xff", b"k" * 129],
-    b"Twinlog-Deadline-S": [b"1", b"0", b"-1", b"nan", b"0.5", b"x", b"1e9"],
-    b"Host": HOSTS,
-    b"Origin": [b"http://localhost", b"https://app.example", b"https://evil.example", b"null", b""],
-    b"X-Other": [b"y", b"\xc3\xa9", b"z" * 900],
-}
-OFTEN = [name for name in VALUES if name != b"Host"]
-KEYS = [
-    "UA,1", "UA,2", "UA,1", "%55A,1", "UA%2C1", "a%2Fb,1", "a/b,1", "UA,x", "UA", "UA,1,2", "", "UA,1/", "%,1", "%zz,1", "..,1",
-    "%2e%2e,1", ".", "%C3%A9,1", "%ff,1", "UA,1:check", "UA,-2147483648", "UA,2147483648", "UA,1.0", "+,1", "%00,1", "UA,%31",
-    "\u00e9,1", "UA;1", "UA,1%20", "a" * 1100 + ",1",
-]
-TABLES = ["flights"] * 12 + ["fl%69ghts", "nope", "FLIGHTS", "", "%2e%2e"]
-QUERIES = [""] * 14 + [
-    "?", "?columns=note", "?columns=nope", "?as_of=1", "?stale=true", "?versions=number", "?int64=string", "?x=1", "#part",
-    "?columns=note#p",
-]
-BODIES: list[bytes] = [
-    b"{}", b'{"note":"a"}', b'{"note":"b","delay":1.5}', b'{"carrier":"UA","flight":1}', b'{"carrier":"DL"}', b'{"nope":1}',
-    b'{"delay":null,"at":"2013-01-01T05:00:00Z","raw":"AAE="}', b'{"note":null}', b'{"flight":"1"}', b"", b"[]", b"null", b"{",
-    b'{"note":"\xff"}', b'{"more":{"a":[1,2,{"b":null}]}}', b'{"note":"' + b"x" * 9000 + b'"}', b"\x80",
-    b'{"note":"\\ud800"}', b'{"delay":1e999}',
-    gzip.compress(b'{"note":"packed"}', mtime=0), pa.Codec("zstd").compress(b'{"note":"packed"}', asbytes=True),
-    gzip.compress(bytes(5 << 20), mtime=0), gzip.compress(b'{"note":"cut"}', mtime=0)[:-3],
-    msgspec.msgpack.encode({"note": "m"}), msgspec.msgpack.encode({"raw": b"\0\1", "at": 5}), b"[" * 2000, b" {} ",
-    b"DELETE /v1/tables/flights/rows/UA,1 HTTP/1.1\r\nhost: localhost\r\n\r\n",
-]
-MAGIC = {b"gzip": b"\x1f\x8b", b"zstd": b"\x28\xb5\x2f\xfd"}
-LINES = [
-    b"GET %b", b"PUT %b HTTP/2.0", b"P\xffT %b HTTP/1.1", b"PUT  %b HTTP/1.1", b"CONNECT x:1 HTTP/1.1", b"GET \xff HTTP/1.1",
-]
-FRAMES = [
-    [(b"Content-Length", b"-1")], [(b"Content-Length", b"x")], [(b"Content-Length", b"1"), (b"Content-Length", b"2")],
-    [(b"Content-Length", b"3"), (b"Transfer-Encoding", b"chunked")], [(b"Transfer-Encoding", b"gzip")], [(b"Bad Name", b"x")],
-    [(b"X-Long", b"l" * 40_000)], [(b"X-%d" % number, b"m" * 400) for number in range(100)], [(b"Content-Length", b"9" * 30)],
-]
-CHUNKS = [
-    b"x\r\n", b"2\r\nabc\r\n", b"1;" + b"e" * 50_000, b"0\r\nX: " + b"t" * 50_000, b"0\r\nContent-Length: 7\r\n\r\n", b"-1\r\n",
-]
-
-
-@dataclass
-class Drawn:
-    """One request, and how its bytes look. `broken`: it is no HTTP, or its frame is wrong: the connection ends there."""
-
-    method: bytes
-    target: bytes
-    headers: list[Header]
-    body: bytes | None
-    version: bytes = b"HTTP/1.1"
-    upgrade: list[Header] = field(default_factory=list)
-    chunks: list[int] | None = None
-    extension: bytes = b""
-    trailers: list[Header] = field(default_factory=list)
-    broken: bytes = b""
-
-    def plainest(self) -> bytes:
-        frame = [] if self.body is None else [(b"Content-Length", b"%d" % len(self.body))]
-        return self._head(self.headers + frame) + (self.body or b"")
-
-    def drawn(self) -> bytes:
-        if self.broken or self.chunks is None or self.body is None:
-            frame = [] if self.body is None else [(b"content-length", b"%d" % len(self.body))]
-            return self.broken or self._head(frame + self.headers + self.upgrade) + (self.body or b"")
-        parts = [self._head([*self.upgrade, (b"transfer-encoding", b"chunked"), *self.headers])]
-        at = 0
-        for size in [*self.chunks, len(self.body)]:
-            if part := self.body[at : at + size]:
-                parts.append(b"%x%b\r\n%b\r\n" % (len(part), self.extension, part))
-            at += size
-        parts += [b"0\r\n", *(b"%b: %b\r\n" % trailer for trailer in self.trailers), b"\r\n"]
-        return b"".join(parts)
-
-    def _head(self, headers: list[Header]) -> bytes:
-        return b"%b %b %b\r\n%b\r\n" % (
-            self.method, self.target, self.version, b"".join(b"%b: %b\r\n" % header for header in headers)
-        )
-
-
-def draw_request(rng: random.Random, *, last: bool) -> Drawn:
-    method = rng.choice([b"PUT"] * 8 + [b"GET"] * 6 + [b"DELETE", b"PATCH", b"POST", b"HEAD", b"OPTIONS", b"put"])
-    key = rng.choice(KEYS[:3] if rng.random() < 0.6 else KEYS)
-    target = f"/v1/tables/{rng.choice(TABLES)}/rows/{key}{rng.choice(QUERIES)}".encode()
-    if rng.random() < 0.02:
-        target = rng.choice([b"http://localhost" + target, b"/" + target, target + b"/", b"*", b"/health/live"])
-    names = [*[b"Host"] * rng.choice((0, 2, *[1] * 40)), *rng.choices(OFTEN, k=rng.choice((0, 0, 1, 1, 2, 3, 5)))]
-    headers = [(rng.choice((name, name.lower(), name.upper())), rng.choice(VALUES[name])) for name in names]
-    if rng.random() < 0.85 and method in (b"PUT", b"PATCH", b"POST"):
-        headers.append((b"Content-Type", b"application/json"))
-    if last and rng.random() < 0.2:
-        headers.append((b"Connection", b"close"))
-    if rng.random() < 0.03:
-        headers.append((b"Expect", b"100-continue"))
-    has_body = method not in (b"GET", b"HEAD", b"OPTIONS", b"DELETE") or rng.random() < 0.05
-    request = Drawn(method, target, headers, rng.choice(BODIES[:3] if rng.random() < 0.5 else BODIES) if has_body else None)
-    coding = next((name for name, magic in MAGIC.items() if request.body is not None and request.body.startswith(magic)), None)
-    if coding is not None and rng.random() < 0.8:
-        headers += [(b"Content-Encoding", coding), (b"Content-Type", b"application/json")]
-    rng.shuffle(headers)
-    if has_body and rng.random() < 0.02:
-        request.body = None
-    if rng.random() < 0.15:
-        request.upgrade = rng.choice(UPGRADES)
-    if request.body is not None and rng.random() < 0.25:
-        request.chunks = [rng.choice((1, 2, 5, 50, 5000)) for _ in range(rng.randrange(4))]
-        request.extension = rng.choice((b"", b"", b";a=b", b";" + b"e" * 200))
-        request.trailers = rng.choice(TRAILERS) if rng.random() < 0.5 else []
-    if last and rng.random() < 0.03:
-        request.version = b"HTTP/1.0"
-        request.chunks = None
-    if last and rng.random() < 0.06:
-        request.broken = _broken(rng, request)
-    return request
-
-
-def _broken(rng: random.Random, request: Drawn) -> bytes:
-    whole = request.plainest()
-    match rng.randrange(4):
-        case 0:
-            return whole[: rng.randrange(1, len(whole))] if len(whole) > 1 else whole
-        case 1:
-            line = rng.choice(LINES)
-            return (line % request.target if b"%b" in line else line) + b"\r\nhost: localhost\r\n\r\n"
-        case 2:
-            return request._head(request.headers + rng.choice(FRAMES)) + (request.body or b"")
-        case _:
-            head = request._head([*request.headers, (b"Transfer-Encoding", b"chunked")])
-            return head + rng.choice(CHUNKS)
 
 
 class Wire:
@@ -306,13 +153,6 @@ def answers(data: bytes, methods: list[bytes]) -> list[Answered]:
     return found
 
 
-def cut(rng: random.Random, data: bytes) -> list[bytes]:
-    if len(data) <= PIECES_MAX and rng.random() < 0.5:
-        return [data[at : at + 1] for at in range(len(data))]
-    places = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(1, 12)))
-    return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True) if start < end]
-
-
 @dataclass
 class Fuzzer:
     """Compares conversation after conversation. `requests`, `refused`: how many requests were sent, and answered with 4xx."""
@@ -343,13 +183,23 @@ class Fuzzer:
         self.requests += count
         self.refused += sum(status >= 400 for status, _, _ in got["hot"])
         if drawn[-1].broken:
-            got["plainest"] = got["plainest"] + got["hot"][len(got["plainest"]) :]
+            refusals = got["hot"][len(got["plainest"]) :]
+            if len(got["plainest"]) == count - 1 and not any(is_last(one) for one in got["plainest"][-1:]):
+                shown = f"seed {self.seed}, conversation {number}: {refusals} to {drawn[-1].broken[:3000]!r}"
+                assert len(refusals) == 1, shown
+                assert refusals[0][0] >= 400, shown
+                assert is_last(refusals[0]), shown
+            got["plainest"] += refusals
         for name, found in got.items():
             if found != got["hot"]:
                 raise AssertionError(_difference(self.seed, number, whole, got["hot"], name, found))
         rows = [await door.rows() for door in self._doors.values()]
         if any(one != rows[0] for one in rows):
             raise AssertionError(f"seed {self.seed}, conversation {number}: other rows behind {whole[:3000]!r}")
+
+
+def is_last(answer: Answered) -> bool:
+    return (b"connection", b"close") in answer[1]
 
 
 def _difference(seed: int, number: int, sent: bytes, hot: list[Answered], name: str, other: list[Answered]) -> str:
