@@ -3,7 +3,8 @@
 What always holds:
 - a step runs, or is undone, only after the journal holds that it begins, and the next one only after it holds the end;
 - while every step that was begun is abortable, an attempt that fails, or is asked to, undoes what it did in reverse order;
-- before the point of no return no step begins after the request has expired: what was asked for is undone, as by an abort;
+- before the point of no return no step begins after the request has expired, not even while the journal notes that it begins:
+  what was asked for is undone, as by an abort;
 - an error that comes out of the journal stops the attempt where it stands, as a crash would.
 Source: protocol.md section 8.
 """
@@ -113,7 +114,7 @@ class Attempt:
                 break
             if self.operation.steps[index].state == "done" or (self.operation.dry_run and not step.dry):
                 continue
-            error = self._expired(step) or await self._step(index, step)
+            error = await self._step(index, step)
             if error is None or self.operation.aborting:
                 continue
             self.error = error
@@ -130,7 +131,7 @@ class Attempt:
         """Says that nobody waits for this step any more: the process was stopped, say, while who asked gave it up. By either
         clock: one stands still while a machine is suspended, the other one can be set."""
         operation = self.operation
-        if operation.expires_ms is None or self._until_s is None or step.waits or past_return(operation) is not None:
+        if operation.expires_ms is None or self._until_s is None or step.waits:
             return None
         late_s = max(self._clock.monotonic_s() - self._until_s, (self._clock.wall_ms() - operation.expires_ms) / 1000)
         if late_s < 0:
@@ -144,11 +145,18 @@ class Attempt:
         await self._end("failed" if failed else "aborted", failed)
 
     async def _step(self, index: int, step: Step) -> Exception | None:
-        """One step between its two journal entries; the error that it ended with."""
-        started_ms, started_s = self._clock.wall_ms(), self._clock.monotonic_s()
+        """One step between its two journal entries; the error that it ended with, or for which it did not begin."""
+        is_way_back = past_return(self.operation) is None
+        if is_way_back and (late := self._expired(step)) is not None:
+            return late
+        before, started_ms, started_s = self.operation, self._clock.wall_ms(), self._clock.monotonic_s()
         begun = with_step(self.operation, index, state="running", started_ms=started_ms, finished_ms=None, detail=None)
         await self._save(begun, "step started", step)
         self._hit(step, "before")
+        if is_way_back and not self.operation.aborting and (late := self._expired(step)) is not None:
+            unbegun = replace(self.operation, steps=before.steps)  # a disk that hung in the journal: nothing of it was done
+            await self._save(unbegun, "step not begun", step)
+            return late
         detail, failure = None, None
         try:
             detail = await self._work(index, step)

@@ -102,6 +102,9 @@ class SkewedClock(SystemClock):
     """A wall clock that is wrong by so many seconds; durations are right."""
 
     def __init__(self, ahead_s: float) -> None:
+        self.set_ahead(ahead_s)
+
+    def set_ahead(self, ahead_s: float) -> None:
         self._ahead_ms = round(ahead_s * 1000)
 
     def wall_ms(self) -> int:

@@ -13,7 +13,7 @@ from switchover.operations.attempt import history_entry
 from switchover.operations.document import OperationDocument
 from switchover.register.port import PairState
 from tests.armed_failpoints import ArmedFailpoints
-from tests.pair.pair import Pair
+from tests.pair.pair import Pair, SkewedClock
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
 from twinlog.errors import DfsError, Refused
 
@@ -251,6 +251,44 @@ async def test_a_failover_that_expired_while_its_gateway_was_away_is_undone(tmp_
         assert (await end_of_failover(pair, "b")).state == "aborted"
         assert await resumed_by(pair, "b") == []
         await opens_again(pair)
+
+
+WITH_A_WAY_BACK = {  # of each kind of plan the steps up to the one of no return, which is the last
+    "switchover": ["preflight", "near", "begin", "drain", "catch_up", "step_down"], "failover": ["preflight", "begin", "claim"],
+    "degrade": ["degrade"],
+}
+
+
+@pytest.mark.parametrize(("kind", "step", "moment"), [
+    (kind, step, moment) for kind, steps in WITH_A_WAY_BACK.items() for step in steps for moment in ("before", "journaled")
+    if (step, moment) != (steps[-1], "journaled")
+])
+async def test_a_role_change_that_stood_still_at_a_step_begins_no_other_one(
+    tmp_path: Path, kind: str, step: str, moment: str
+) -> None:
+    """The process is stopped, or a port hangs, for longer than the request is valid: right before the step acts, or between
+    its end and the next one. Nobody waits for the change any more, so nothing of it is left."""
+    steps = WITH_A_WAY_BACK[kind]
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        executor = "a" if kind == "degrade" else "b"
+        if kind == "failover":
+            await pair.crash("a")
+        operations, clock = pair.running[executor].operations, site(pair, executor).parts.clock
+        assert isinstance(clock, SkewedClock)
+        operations._executor._failpoints = Moments({f"plan.{kind}.{step}.{moment}": lambda: clock.set_ahead(3600.0)})
+        ended = await pair.operate(executor, kind, executor)
+        assert ended.error is not None, ended
+        assert (ended.state, ended.error.step) == ("failed", step if moment == "before" else steps[steps.index(step) + 1])
+        assert "the request expired" in ended.error.message
+        assert [one.name for one in ended.steps if one.abortable] + [steps[-1]] == steps, "a new step belongs into this table"
+        assert [one.state for one in ended.steps if not one.abortable] == ["pending"] * (len(ended.steps) - len(steps) + 1)
+        if kind == "failover":
+            await opens_again(pair)
+            return
+        assert (pair.role("a"), pair.role("b"), (await coordinator_value(pair, "b")).switching) == ("ACTIVE", "STANDBY", None)
+        assert (await put(pair, "a", 2, "y")).mode == "sync"
+        await pair.until(lambda: holds(pair, "b", {1: "x", 2: "y"}))
 
 
 async def test_a_request_that_has_expired_begins_nothing(tmp_path: Path) -> None:
