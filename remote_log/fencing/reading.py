@@ -72,16 +72,25 @@ async def read_frames(
 
 
 async def read_segment(dfs: Dfs, layout: RemoteLayout, path: str, pair: str = "") -> Sequence[Frame]:
-    """The frames of one closed segment; none when it was trimmed meanwhile."""
+    """The frames of one closed segment; none when it was trimmed meanwhile.
+
+    It must be closed behind the reading too: a NameNode may say so before that is durable, and die. Its standby then knows
+    the file as open, and reads it as empty until the DataNodes have reported.
+    """
     try:
-        if not await dfs.is_closed(path):
-            raise LeaseNotRecovered(f"{path} is not closed: fence its epoch (again) before reading", file=path)
+        await _check_closed(dfs, path)
         data = await dfs.read(path)
+        await _check_closed(dfs, path)
     except DfsNotFound:
         return ()
     scan = scan_remote(data, layout, path, path, pair)
     check_order(scan, path)
     return scan.frames
+
+
+async def _check_closed(dfs: Dfs, path: str) -> None:
+    if not await dfs.is_closed(path):
+        raise LeaseNotRecovered(f"{path} is not closed: fence its epoch (again) before reading", file=path)
 
 
 def scan_remote(data: bytes, layout: RemoteLayout, path: str, shown: str, pair: str = "") -> SegmentScan:

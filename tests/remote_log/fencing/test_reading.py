@@ -7,6 +7,7 @@ import pytest
 from remote_log.dfs.port import Dfs
 from remote_log.fencing.claims import claim
 from remote_log.fencing.reading import FIRST_BYTES, begins_after, missing_from, newest_pair, read_frames
+from tests.remote_log.dfs.memory_dfs import MemoryDfs
 from tests.remote_log.fencing.segments import closed_segment, segment
 from tests.remote_log.writing.remote_rig import LAYOUT, content_of
 from tests.storage.log.frames import a_frame, run, segment_bytes
@@ -34,6 +35,23 @@ async def test_an_open_segment_is_not_read(dfs: Dfs) -> None:
         await read_frames(dfs, LAYOUT, 2)
     assert refused.value.fields["file"] == segment(1)
     await writer.close()
+
+
+class TakenBack(MemoryDfs):
+    """The NameNode dies between its word that a file is closed and the reading: its standby has the file open and empty."""
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self.disk.files[path].closed = False
+        self.disk.files[path].data.clear()
+        return await super().read(path, offset, length)
+
+
+async def test_a_segment_that_is_open_again_behind_its_reading_was_not_read() -> None:
+    dfs = TakenBack()
+    await closed_segment(dfs, segment(1), segment_bytes(run(1, 2)))
+    with pytest.raises(LeaseNotRecovered) as refused:
+        await read_frames(dfs, LAYOUT, 2)
+    assert refused.value.fields["file"] == segment(1)
 
 
 async def test_damage_is_named_and_a_torn_tail_is_cut(dfs: Dfs) -> None:
