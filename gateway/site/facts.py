@@ -10,8 +10,6 @@ import importlib.metadata
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import crc32c
-
 from gateway.site.serving_facts import site_condition
 from gateway.site.serving_judgement import STANDBY_STORAGE
 from gateway.site.site import Site
@@ -24,8 +22,6 @@ from twinlog.errors import RegisterWentBack, TwinlogError
 
 T = TypeVar("T")
 LOOK_TIMEOUT_S = 2.0
-MARKED_SEGMENTS = 2  # the one that is written, and the one that is made beforehand
-MARKED_BYTES = 128 << 10  # more than a DFS zeroes ahead
 LOOKED_AT_MAX = 50  # files whose lease is asked for: more of them are said to be open anyhow
 try:
     RELEASE = importlib.metadata.version("twinlog")
@@ -109,20 +105,10 @@ async def _missing(site: Site, state: PairState | None) -> str | None:
 
 
 async def _remote_log_mark(site: Site, state: PairState | None) -> int | None:
-    """Marks the log of the active's epoch, on this site's own DFS. Lengths alone prove nothing: a DFS may zero a file ahead of
-    its data, or learn the length of an open one late."""
+    """Marks the log of the active's epoch, on this site's own DFS."""
     if state is None or state.active in (None, site.site):
         return None
-    dfs, folder = site.parts.own_dfs, site.layout.epoch_folder(state.epoch)
-
-    async def look() -> int:
-        mark = 0
-        for entry in (await dfs.list(folder))[-MARKED_SEGMENTS:]:
-            end = await dfs.read(f"{folder}/{entry.name}", max(0, entry.length - MARKED_BYTES))
-            mark = crc32c.crc32c(end, crc32c.crc32c(f"{entry.name} {entry.length}".encode(), mark))
-        return mark
-
-    return await _seen(look())
+    return await _seen(site.remote_log_mark.look(state.epoch))
 
 
 async def _open_leases(site: Site) -> int | None:

@@ -27,6 +27,7 @@ from gateway.service.histogram import Histogram
 from gateway.service.rows import RowsService
 from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
+from gateway.site.remote_log_mark import RemoteLogMark
 from gateway.site.schema_trial import SchemaTrial
 from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER
 from gateway.site.settings import SiteSettings
@@ -88,6 +89,7 @@ class Site:
             self.serving, self.applier, site=self.site, engine=engine, clock=clock, deadline_s=deadline_s
         )
         self.audits = AuditNotes(parts.engine, parts.clock)
+        self.remote_log_mark = RemoteLogMark(parts.own_dfs, parts.layout)
         self.changed = asyncio.Event()  # something that the cluster document shows has changed
         self._reports: RemoteReports | None = None
         self._ending: asyncio.Task[None] | None = None
