@@ -104,8 +104,9 @@ class AuditNotes:
         return {"last_good_audit_timestamp_seconds": good_ms / 1000, "last_good_audit_age_seconds": max(0.0, age_s)}
 
     def _is_later(self, audit: AuditRun, other: AuditRun | None) -> bool:
-        """A note of a future, made while this site's clock was wrong, gives way to whatever arrives after it."""
-        return other is None or audit.finished_at >= other.finished_at or self._ahead_s(other) > SKEW_MAX_S
+        """A note that still ends in the future, by however little, gives way to whatever arrives after it: else a forged one
+        would hide a true one for SKEW_MAX_S, and for as long as this site's clock was wrong."""
+        return other is None or audit.finished_at >= other.finished_at or self._ahead_s(other) > 0
 
     def _ahead_s(self, audit: AuditRun) -> float:
         """Returns by how much its end lies ahead of this site's clock."""

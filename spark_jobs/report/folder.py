@@ -158,11 +158,17 @@ def history(folder: Path) -> tuple[list[AuditReport], list[Path]]:
 
 
 def find_audit(folder: Path, name: str) -> AuditReport:
-    """The audit called `name` in `folder` (or at the path `name`); the newest when `name` is empty. Raises NotFound."""
+    """The audit called `name` in `folder` (or at the path `name`); the newest when `name` is empty. Raises NotFound.
+
+    One that began in the future, by its name, is the newest only where there is no other: it would hide all that come later.
+    """
     if name and "/" in name:
         return read_audit(Path(name).expanduser())
     audits, _ = history(folder)
     matching = [audit for audit in audits if not name or audit.path.name.startswith(name)]
+    if not name:
+        now = audit_id("~", datetime.now(UTC))
+        matching.sort(key=lambda audit: audit.path.name <= now)
     if name and not matching:
         known = ", ".join(audit.path.name for audit in audits[-3:]) or "none"
         raise NotFound(f"{folder.resolve()} holds no audit {name!r}; the newest there: {known}")

@@ -145,13 +145,14 @@ def _recent(state: MonitorState, seen: Observation, settings: Thresholds) -> dic
 
 def _advice(settings: Thresholds, state: MonitorState, found: list[Finding]) -> Advice:
     """Advises on the most urgent finding that has held for long enough; else on the one that is being watched. One that calls
-    for action is watched before any lesser one is advised, however long that has held: it is what the operator waits for."""
+    for action, or that says why that action is barred, is watched before any lesser one is advised, however long that has held:
+    it is what the operator waits for."""
     assert state.at_s is not None
     now_s = state.at_s
     ripe = [one for one in found if now_s - state.since[one.id] >= _hold_s(settings, one)]
     if not found:
         return Advice(AdviceKind.NOTHING, "all is well")
-    first = found[0] if found[0].kind in ACTIONS else (ripe or found)[0]
+    first = found[0] if found[0].kind in ACTIONS or found[0].hold_min_s else (ripe or found)[0]
     held_s = now_s - state.since[first.id]
     return Advice(
         first.kind, first.reason, first.id, first.site, first.evidence, held_s,

@@ -53,6 +53,15 @@ async def test_clocks_that_differ_a_little_are_no_forgery(notes: AuditNotes) -> 
     assert notes.all().last_good_compare == ahead
 
 
+async def test_one_that_ends_a_little_ahead_hides_none_that_arrives_meanwhile(notes: AuditNotes, clock: SetClock) -> None:
+    """A forged one may end as far ahead as honest clocks differ."""
+    await notes.note(replace(GOOD, id="forged", finished_at=AT + timedelta(seconds=SKEW_MAX_S)))
+    clock.now = AT + timedelta(seconds=10)
+    bad = replace(GOOD, id="2-compare", finished_at=clock.now, outcome="bad")
+    await notes.note(bad)
+    assert notes.all().last["compare"] == bad
+
+
 async def test_what_was_noted_while_the_sites_own_clock_was_wrong_gives_way(notes: AuditNotes, clock: SetClock) -> None:
     clock.now = AT + timedelta(days=3000)
     await notes.note(replace(GOOD, finished_at=clock.now))

@@ -145,6 +145,16 @@ def test_a_half_written_one_is_no_audit(tmp_path: Path) -> None:
     assert [one.path.name for one in history(tmp_path)[0]] == [ID]
 
 
+def test_an_audit_of_the_future_does_not_hide_the_newest(tmp_path: Path) -> None:
+    """Forged, or made while this machine's clock was wrong."""
+    for name in ("20010101T000000Z-compare", "20010102T000000Z-compare", "99991231T235959Z-compare"):
+        folder = AuditFolder(tmp_path / name)
+        folder.write_summary({"id": name})
+        folder.finish()
+    assert find_audit(tmp_path, "").path.name == "20010102T000000Z-compare"
+    assert find_audit(tmp_path, "9999").path.name == "99991231T235959Z-compare"
+
+
 def test_the_history_and_names_in_it(tmp_path: Path) -> None:
     for name, outcome in (("20261120T000000Z-compare", "good"), ("20261121T000000Z-compare", "bad")):
         folder = AuditFolder(tmp_path / name)

@@ -170,6 +170,17 @@ def test_a_failover_that_ripens_is_watched_and_no_lesser_finding_is_advised_in_i
     assert "nothing is shipped to site b" in told[5].also
 
 
+def test_a_failover_that_is_barred_ripens_too_and_no_lesser_finding_is_advised_in_its_place() -> None:
+    """The standby has restarted since, and follows nobody: that is what stands out at once, and it has no way out."""
+    closed = of(ALONE_B, role="CLOSED", serves_reads=False)
+    barred = TakeoverReadiness("b", False, ("mode.sync: the active acknowledged asynchronously",))
+    told, _ = watch(None, closed, readiness=barred, settings=replace(SETTINGS, look_after_s=0))  # as `twinlog advise` asks
+    assert {(advice.id, advice.site) for advice in told} == {("blocked-silent-a-3", "b")}
+    assert (told[0].holds_in_s > 0, told[-1].holds_in_s > 0) == (True, False)
+    assert told[-1].command == "twinlog validate --for failover --to b"
+    assert any("site b follows nobody" in one for one in told[-1].also)
+
+
 def test_a_register_that_went_back_is_named_with_the_command_and_nobody_acts() -> None:
     said = "the register went back: it is at 2 (epoch 1), this site has met 4 (epoch 3)"
     closed = of(VIEW_A, register=None, role="CLOSED", serves_reads=False, serves_writes=False, lease_left_s=None,
