@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history.lines import BarrierLine, Blind, Kept, Line, StaleLook, Unheard
+from chaos.history.lines import BarrierLine, Blind, Kept, Line, ReceiptLine, Repeat, StaleLook, Unheard
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -299,12 +299,14 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
     | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind | StaleLook
+    | Repeat | ReceiptLine
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLogLine: "remote_logs", Copies: "copies", PositionLine: "positions", RoleChangeLine: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
     BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind", StaleLook: "stale_looks",
+    Repeat: "repeats", ReceiptLine: "receipts",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -334,6 +336,8 @@ class History:
     stale_looks: tuple[StaleLook, ...] = ()
     unheard: tuple[Unheard, ...] = ()
     blind: tuple[Blind, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    receipts: tuple[ReceiptLine, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

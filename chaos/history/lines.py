@@ -58,3 +58,28 @@ class Blind(Line, tag="blind", frozen=True, omit_defaults=True):
     site: str
     from_s: float
     to_s: float
+
+
+class Repeat(Line, tag="repeat", frozen=True, omit_defaults=True):
+    """The request of `call`, sent again under its idempotency key at `from_s`, once that call had ended. `result`, `error`: as
+    of an outcome; `version`, `epoch`, `seq`: of the acknowledgement, 0 without one."""
+
+    call: int
+    from_s: float
+    to_s: float
+    result: str
+    error: str = ""
+    version: int = 0
+    epoch: int = 0
+    seq: int = 0
+
+
+class ReceiptLine(Line, tag="receipt", frozen=True, omit_defaults=True):
+    """`site` said at `at_s` what became of the write of `call`, by its receipt: survived, lost or unknown. `last`: nothing was
+    under way any more."""
+
+    call: int
+    site: str
+    said: str
+    at_s: float
+    last: bool = False

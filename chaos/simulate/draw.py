@@ -46,6 +46,7 @@ RESTORED = 12  # in one plan in so many without another disaster a part comes ba
 LIED_TO = 3  # in one plan in so many somebody posts forged messages
 ANSWERED = 4  # in one plan in so many a site gives false answers
 MIXED = 4  # one plan in so many has the mixed workload
+REPEATED = 3  # in one plan in so many clients come back to their writes
 AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 
 
@@ -55,9 +56,18 @@ def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     chance = random.Random(f"mixed {seed}")
     if not chance.randrange(MIXED):
         plan = replace(plan, workload=Mixed.name, knobs=replace(plan.knobs, slow_reads=chance.choice((0.0, 1.0))))
-    if STEP.name not in kinds or (random.Random(f"aimed {seed}").randrange(AIMED) and len(kinds) > 1):
+    if STEP.name in kinds and not (random.Random(f"aimed {seed}").randrange(AIMED) and len(kinds) > 1):
+        plan = aimed(plan)
+    return repeated(plan)
+
+
+def repeated(plan: SeedPlan) -> SeedPlan:
+    """Returns the plan, with clients that come back to their writes if its seed is one of those. Not where a loss may be
+    accepted: a write that was given up, and is sent again under its key, has its effect anew."""
+    is_chosen = not random.Random(f"repeated {plan.seed}").randrange(REPEATED)
+    if not is_chosen or any(fault.how == "accept-data-loss" for fault in plan.faults):
         return plan
-    return aimed(plan)
+    return replace(plan, knobs=replace(plan.knobs, again=0.15))
 
 
 def focused(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

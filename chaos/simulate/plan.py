@@ -40,6 +40,7 @@ class Knobs(msgspec.Struct, frozen=True):
     slow_reads: float = 0.0  # share of the reads of a row from a storage that take a while, for others to come between
     drift_a: float = 0.0  # share: how much faster a's clock runs
     drift_b: float = 0.0
+    again: float = 0.0  # share of the turns of a client in which it also repeats a write of before, or asks for its receipt
     monitor: str = "off"  # off | observe | act
 
 

@@ -22,8 +22,9 @@ import structlog
 
 from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
-from chaos.history.history import History, Limits, Moment, Operation, Recorder
+from chaos.history.history import Call, History, Limits, Moment, Operation, Recorder
 from chaos.history.lines import BarrierLine
+from chaos.simulate.actors.again import Again
 from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
@@ -88,6 +89,7 @@ class Run:
         self.trace: list[str] = []
         self.violations: list[Violation] = []
         self._begun_s = 0.0
+        self._again: list[Again] = []
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.loop.now_s:10.4f} {what}")
@@ -180,22 +182,26 @@ class Run:
         """Runs one client."""
         chance = self.world.stream(name)
         client = SimClient(self.world, name, chance)
+        again = Again(self.world, self.recorder, client, name)
+        self._again.append(again)
         for asked in range(number, self.plan.operations, self.plan.clients):
             await asyncio.sleep(chance.expovariate(1 / self.plan.knobs.op_interval_s))
             if self.loop.now_s > self._begun_s + CLIENTS_END_S:
                 return
             operation = self.workload.next(name)
             if asked not in self.plan.skipped:
-                await self._ask(client, name, operation, learn=True)
+                again.keep(await self._ask(client, name, operation, learn=True))
+                await again.come_back()
 
-    async def _ask(self, client: SimClient, name: str, operation: Operation, *, learn: bool = False) -> None:
+    async def _ask(self, client: SimClient, name: str, operation: Operation, *, learn: bool = False) -> Call:
         now_s = self.loop.now_s
         deadline_s = None if operation.kind == "scan" else now_s + PATIENCE.deadline_s  # a scan has one for each page
         call = self.recorder.begin(name, operation, now_s, deadline_s)
         outcome = await client.execute(operation)
-        self.recorder.end(call, outcome, self.loop.now_s)
+        ended = self.recorder.end(call, outcome, self.loop.now_s)
         if learn:
             self.workload.learn(name, operation, outcome)
+        return ended
 
     # ---- the end of a run
     async def _recover(self) -> None:
@@ -215,6 +221,8 @@ class Run:
             self.broken("liveness", f"The sites did not become equal and durable in {DRAIN_S} s: {self.describe()}")
             return
         self.recorder.note(Moment("drained", self.loop.now_s))
+        for again in self._again:
+            again.ask_last()
         if not await until(lambda: not self._holding(), HELD_S, 0.05):
             self.broken("I8", f"No request is under way, and site {' and '.join(self._holding())} still holds what one held.")
         for site in SITES:

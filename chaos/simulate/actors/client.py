@@ -43,6 +43,7 @@ class SimClient:
         self._world, self._name, self._random = world, name, random
         self._view = PairView({site: url for url, site in SITE_OF.items()})
         self._asked = 0
+        self.key = ""  # the idempotency key of the last request
         self.served_s: float | None = None  # when the last reply left its site
         self.served_by = ""
         self.served_epoch: int | None = None
@@ -50,7 +51,21 @@ class SimClient:
     async def execute(self, operation: Operation) -> Outcome:
         """`operation` to its end, within the patience of this client."""
         self._asked += 1
-        key = f"{self._name}-{self._asked}"
+        self.key = f"{self._name}-{self._asked}"
+        return await self._execute(operation, self.key)
+
+    async def repeat(self, operation: Operation, key: str) -> Outcome:
+        """A write, sent again under the key that it had."""
+        return await self._execute(operation, key)
+
+    async def ask_receipt(self, site: str, receipt: str) -> str:
+        """Returns what `site` says of a receipt, "" if it does not answer."""
+        asked = calls.receipt(receipt)
+        request = SiteRequest(f"http://{site}{asked.call.path}", "GET", asked.call.headers, b"", PATIENCE.attempt_timeout_s)
+        reply = await self._exchange(request)
+        return asked.parse(reply).outcome if isinstance(reply, Reply) and reply.status == 200 else ""
+
+    async def _execute(self, operation: Operation, key: str) -> Outcome:
         try:
             if operation.kind == "scan":
                 return await self._scan(operation)

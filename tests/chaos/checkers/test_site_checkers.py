@@ -12,6 +12,7 @@ from chaos.history.history import (
     Copies,
     Dump,
     DumpedRow,
+    GivenUp,
     Limits,
     LoggedFrame,
     ModeRecorded,
@@ -25,7 +26,7 @@ from chaos.history.history import (
     RoleChangeLine,
     SiteLog,
 )
-from chaos.history.lines import BarrierLine, Kept, Unheard
+from chaos.history.lines import BarrierLine, Kept, ReceiptLine, Repeat, Unheard
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -115,6 +116,23 @@ CLEAN: dict[str, dict[str, Build]] = {
         "at one site only": lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 5)),
         "at neither": lambda p: p.add(BarrierLine("n1", 1, 5, 3)),
         "two, not told of": lambda p: p.add(kept("a", "n1", 5), kept("b", "n2", 7, "other")),
+    },
+    "receipts": {
+        "the same answer": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "ok", "", 5, 1, 5)),
+        "an open outcome that is settled, and stays": lambda p: p.call(WRITE, 1, 2, Outcome("unknown")).add(
+            Repeat(1, 3, 4, "unknown"), Repeat(1, 5, 6, "ok", "", 7, 2, 9), Repeat(1, 7, 8, "ok", "", 7, 2, 9)
+        ),
+        "an open outcome that is refused": lambda p: (
+            p.call(WRITE, 1, 2, Outcome("unknown")).add(Repeat(1, 3, 4, "not_applied", "conflict"))
+        ),
+        "no answer": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "not_applied", "unavailable")),
+        "a receipt": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
+            ReceiptLine(1, "b", "unknown", 3), ReceiptLine(1, "a", "survived", 4), ReceiptLine(1, "b", "survived", 9, last=True)
+        ),
+        "lost with an epoch that was given up": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
+            GivenUp(1, 3), ReceiptLine(1, "b", "lost", 4), Repeat(1, 5, 6, "ok", "", 9, 2, 9)
+        ),
+        "lost, and only async": lambda p: p.call(WRITE, 1, 2, ack("a", 1, "async")).add(ReceiptLine(1, "b", "lost", 4)),
     },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
@@ -227,6 +245,29 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
             lambda p: p.add(kept("a", "n1", 5), Kept("b", "n1", 2, 5, "d", 4)), "Site b keeps barrier n1 of 2:5",
         ),
         "not what was told": (lambda p: p.add(BarrierLine("n1", 1, 5, 3), kept("b", "n1", 7)), "n1 was reported at 1:5, and"),
+    },
+    "receipts": {
+        "two effects": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "ok", "", 9, 2, 9)),
+            "Call 1 was acknowledged as version 5 at 1:5, and repeated as version 9 at 2:9",
+        ),
+        "another place": (lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "ok", "", 5, 1, 6)), "at 1:6"),
+        "two effects of an open outcome": (
+            lambda p: p.call(WRITE, 1, 2, Outcome("unknown")).add(
+                Repeat(1, 3, 4, "ok", "", 5, 1, 5), Repeat(1, 5, 6, "ok", "", 9, 1, 9)
+            ), "repeated as version 9",
+        ),
+        "refused later": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "not_applied", "precondition-failed")),
+            "is refused when it is repeated: precondition-failed",
+        ),
+        "lost": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(ReceiptLine(1, "b", "lost", 4)),
+            "Site b says at 4.000 s that call 1, acknowledged as version 5 at 1:5, is lost.",
+        ),
+        "not known at the end": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(ReceiptLine(1, "b", "unknown", 9, last=True)), "is unknown.",
+        ),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),
