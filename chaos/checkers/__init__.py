@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import MappingProxyType
 
-from chaos.checkers import barriers, bounded, convergence, deadline, honest, one_active, prefix, receipts, stale, two_copies
+from chaos.checkers import (
+    barriers,
+    bounded,
+    convergence,
+    deadline,
+    honest,
+    one_active,
+    prefix,
+    proved,
+    receipts,
+    stale,
+    two_copies,
+)
 from chaos.checkers.rows import acknowledged, batches, linearizable, phantom, scans
 from chaos.checkers.violation import Violation
 from chaos.history.history import History
@@ -13,7 +25,7 @@ from chaos.history.history import History
 Checker = Callable[[History], list[Violation]]
 _MODULES = (
     linearizable, acknowledged, phantom, one_active, prefix, convergence, bounded, honest, deadline, batches, scans,
-    two_copies, barriers, stale, receipts,
+    two_copies, barriers, stale, receipts, proved,
 )
 CHECKERS: MappingProxyType[str, Checker] = MappingProxyType({module.NAME: module.check for module in _MODULES})
 

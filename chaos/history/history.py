@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history.lines import BarrierLine, Blind, Kept, Line, ReceiptLine, Repeat, StaleLook, Unheard
+from chaos.history.lines import BarrierLine, Blind, Kept, Line, ReceiptLine, Repeat, Served, StaleLook, Unheard
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -287,6 +287,7 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
     `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `trim_slack_s`: from needless to deleted.
     `mode_slack_s`: until a site acts on what the register says. `travel_slack_s`: an answer's way to its client.
+    `lease_s`: of a read lease, by the slower of the two sites' clocks.
     """
 
     answer_slack_s: float = 0.5
@@ -294,19 +295,20 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
     trim_slack_s: float = 1.0
     mode_slack_s: float = 1.0
     travel_slack_s: float = 0.0
+    lease_s: float | None = None
 
 
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
     | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind | StaleLook
-    | Repeat | ReceiptLine
+    | Repeat | ReceiptLine | Served
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
     RemoteLogLine: "remote_logs", Copies: "copies", PositionLine: "positions", RoleChangeLine: "role_changes", Apart: "apart",
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
     BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind", StaleLook: "stale_looks",
-    Repeat: "repeats", ReceiptLine: "receipts",
+    Repeat: "repeats", ReceiptLine: "receipts", Served: "served",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -338,6 +340,7 @@ class History:
     blind: tuple[Blind, ...] = ()
     repeats: tuple[Repeat, ...] = ()
     receipts: tuple[ReceiptLine, ...] = ()
+    served: tuple[Served, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

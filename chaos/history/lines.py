@@ -83,3 +83,13 @@ class ReceiptLine(Line, tag="receipt", frozen=True, omit_defaults=True):
     said: str
     at_s: float
     last: bool = False
+
+
+class Served(Line, tag="served", frozen=True, omit_defaults=True):
+    """An answer about rows left `site` in `epoch` at `at_s` (or its process was stopped then, and sent it when it was resumed),
+    and the newest proof that this was the active was asked for at `proved_s`. Only answers whose proof was old are recorded."""
+
+    site: str
+    epoch: int
+    at_s: float
+    proved_s: float

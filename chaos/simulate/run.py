@@ -142,7 +142,9 @@ class Run:
 
     # ---- the course of a run
     async def _main(self) -> None:
+        knobs = self.plan.knobs
         self.recorder.note(Limits(
+            lease_s=knobs.lease_s / (1 + min(knobs.drift_a, knobs.drift_b)),
             answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S,
             mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind in DEAF), default=0.0),
         ))

@@ -113,7 +113,7 @@ class World:
         self.watch: Watch = self.register if plan.knobs.coordinator else DfsWatch(clusters, RemoteLayout(PAIR))
         self.lives: dict[str, Life] = {}
         self.before_kill: Callable[[], None] = lambda: None
-        self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind
+        self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind; answers by old proofs
         self.before_wipe: Callable[[str], None] = lambda name: None
         self.steps: dict[str, Steps] = {}  # of each site, in a run with faults at steps
         self._ids = 0
@@ -221,7 +221,7 @@ class World:
         engine, journal = stepped("engine", here.engine), stepped("journal", here.journal)
         settings, met = site_settings(name, self.plan.knobs), await last_met(files)
         door = stepped("coordinator", self._coordinator(name, own_dfs, peer_dfs, met))
-        door = Hearing(door, name, lambda: self.loop.now_s, self.heard)
+        door = Hearing(door, name, process, lambda: self.loop.now_s, self.heard)
         site = Site(
             settings,
             SiteParts(

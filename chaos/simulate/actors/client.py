@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
+from chaos.history.lines import Served
 from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.world import Life, World
@@ -27,6 +28,7 @@ from twinlog.wire.exchange import Broken, Reply, SiteRequest
 
 PATIENCE = Patience(deadline_s=6.0, attempt_timeout_s=2.5, probe_timeout_s=0.5, retry_first_s=0.1, retry_max_s=1.0)
 SITE_OF = {"http://a": "a", "http://b": "b"}
+OLD_PROOF = 0.8  # share of the lease: answers with a younger proof are not recorded
 PAGE_ROWS = 25  # so that a scan may be of several pages
 
 
@@ -44,6 +46,7 @@ class SimClient:
         self._view = PairView({site: url for url, site in SITE_OF.items()})
         self._asked = 0
         self.key = ""  # the idempotency key of the last request
+        self._look_s = world.plan.knobs.lease_s * OLD_PROOF
         self.served_s: float | None = None  # when the last reply left its site
         self.served_by = ""
         self.served_epoch: int | None = None
@@ -185,13 +188,24 @@ class SimClient:
         if life is None or life.context is None:
             call.refuse()
             return
-        call.run_in(life.process, partial(self._answer, life, life.context, request))
+        call.run_in(life.process, partial(self._answer, site, life, life.context, request))
 
-    async def _answer(self, life: Life, context: ApiContext, request: SiteRequest) -> tuple[Reply, float, int | None]:
+    async def _answer(
+        self, site: str, life: Life, context: ApiContext, request: SiteRequest
+    ) -> tuple[Reply, float, int | None]:
         """In the site's process: the reply, and when and in which epoch it left."""
         epoch = life.site.epoch if life.site is not None else None
         reply = await answer(context, request)
-        return reply, self._world.loop.now_s, epoch
+        now_s = self._world.loop.now_s
+        proved_s, decided_s = life.process.proved_s, life.process.decided_s(now_s)
+        if epoch is not None and decided_s - proved_s > self._look_s and _is_of_rows(request, reply):
+            self._world.heard(Served(site, epoch, decided_s, proved_s))
+        return reply, now_s, epoch
+
+
+def _is_of_rows(request: SiteRequest, reply: Reply) -> bool:
+    """The answer shows what is stored, or acknowledges a change."""
+    return request.url.startswith("/v1/tables/", len(ADDRESS)) and (reply.status < 300 or reply.status == 412)
 
 
 def _condition(condition: Condition) -> dict[str, Any]:

@@ -116,7 +116,7 @@ async def _keep_late(self: FrameApplier, frames: Sequence[Frame]) -> None:
 BUGS = (
     Bug(
         "blind-write-before-conditional", "A conditional write does not wait for blind writes to its row that are under way.",
-        "P3", ("linearizable",), 0, 40, ((KeyGate, "hold", _hold_beside),), drawn=draw,
+        "P3", ("linearizable",), 41, 25, ((KeyGate, "hold", _hold_beside),), drawn=draw,
     ),
     Bug(
         "blind-write-beside-conditional", "A blind write does not wait for a conditional one to its row.", "P3",

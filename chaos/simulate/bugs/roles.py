@@ -12,6 +12,7 @@ import switchover.activation.activation
 import switchover.activation.opening
 from chaos.simulate.bugs.bug import Bug
 from chaos.simulate.draw import draw
+from gateway.epoch.active_epoch import RemoteReports
 from gateway.epoch.modes import Modes
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.read_lease import ReadLease
@@ -32,6 +33,7 @@ TAKEOVERS = ("pause", "isolate", "cut", "failover")
 SLOW_RESTART_S = 5.0
 ASYNC_LOSS = ("cut", "degrade", "degrade", "degrade", "failover")  # what is named often is drawn often
 FORCED = ("crash", "pause", "isolate", "dfs-down", "failover", "degrade", "resync")
+_on_synced = RemoteReports.on_synced
 _begin, _replay, _open = Activation.begin, Activation.replay, Activation.open
 
 
@@ -60,6 +62,10 @@ async def _read_though_open(dfs: Any, layout: Any, path: str, pair: str = "") ->
 
 def _always_valid(self: ReadLease, now_s: float) -> bool:
     return self._start_s > -1
+
+
+def _proved_when_answered(self: RemoteReports, seq: int, started_s: float) -> None:
+    _on_synced(self, seq, self._clock.monotonic_s())
 
 
 # ---- modes
@@ -165,7 +171,11 @@ BUGS = (
     ),
     Bug(
         "serve-without-lease", "Reads are served and writes acknowledged though the lease has run out.", "P2",
-        ("one_active",), 7, 60, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
+        ("proved", "one_active"), 7, 10, ((ReadLease, "valid_at", _always_valid),), TAKEOVERS,
+    ),
+    Bug(
+        "lease-from-the-answer", "An append proves the lease as of when its success is heard of, not as of its begin.", "P2",
+        ("proved",), 51, 10, ((RemoteReports, "on_synced", _proved_when_answered),), drawn=draw,
     ),
     Bug(
         "no-epoch-check-at-sink", "A site takes shipped frames of every epoch and in every role, also before it opens.", "P2",

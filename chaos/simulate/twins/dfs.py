@@ -325,7 +325,10 @@ class SimDfsWriter:
         if error is not None:
             self._fail(error)
         elif self._outstanding:
-            end(self._outstanding.popleft()[0], self._dfs.process, None, None)
+            process = self._dfs.process
+            future, until_s = self._outstanding.popleft()
+            process.proved_s = max(process.proved_s, until_s - self._dfs.timeout_s)
+            end(future, process, None, None)
 
     def _broke(self, why: str) -> None:
         self._fail(DfsError(f"{self.path}: {why}"))

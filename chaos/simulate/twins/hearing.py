@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from chaos.history.lines import Blind, Unheard
+from chaos.history.lines import Blind, Served, Unheard
+from chaos.simulate.twins.process import Process
 from switchover.register.door import RegisterDoor
 from switchover.register.port import Beat, Coordinator, PairState
 from twinlog.errors import Unavailable
 
 _T = TypeVar("_T")
-Note = Callable[[Unheard | Blind], None]
+Note = Callable[[Unheard | Blind | Served], None]
 
 
 class Hearing(RegisterDoor):
     """Coordinator, of one life of the process of `site`. `now_s`: of the run."""
 
-    def __init__(self, door: Coordinator, site: str, now_s: Callable[[], float], note: Note) -> None:
+    def __init__(self, door: Coordinator, site: str, process: Process, now_s: Callable[[], float], note: Note) -> None:
         super().__init__(door)
-        self._site, self._now_s, self._note = site, now_s, note
+        self._site, self._process, self._now_s, self._note = site, process, now_s, note
 
     async def read(self) -> PairState | None:
         return await self._heard(self._door.read())
@@ -40,7 +41,10 @@ class Hearing(RegisterDoor):
         return await self._heard(self._door.held(value))
 
     async def renew(self, site: str, epoch: int, beat: Beat) -> PairState:
-        return await self._heard(self._door.renew(site, epoch, beat))
+        from_s = self._now_s()
+        value = await self._heard(self._door.renew(site, epoch, beat))
+        self._process.proved_s = max(self._process.proved_s, from_s)
+        return value
 
     async def force(self, change: Callable[[PairState | None], PairState]) -> PairState:
         return await self._heard(self._door.force(change))

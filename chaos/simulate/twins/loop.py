@@ -148,12 +148,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def pause(self, process: Process) -> None:
         """SIGSTOP: it takes no step until `go_on`. Its timers run out meanwhile."""
+        if not process.paused:
+            process.stopped_s = self.now_s
         process.paused = True
         self._halted.add(process)
         self._held.setdefault(process, [])
 
     def go_on(self, process: Process) -> None:
-        process.paused = False
+        process.paused, process.resumed_s = False, self.now_s
         held = self._held.pop(process, [])
         if not process.killed:
             self._halted.discard(process)

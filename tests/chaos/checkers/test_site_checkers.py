@@ -26,7 +26,7 @@ from chaos.history.history import (
     RoleChangeLine,
     SiteLog,
 )
-from chaos.history.lines import BarrierLine, Kept, ReceiptLine, Repeat, Unheard
+from chaos.history.lines import BarrierLine, Kept, ReceiptLine, Repeat, Served, Unheard
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -133,6 +133,10 @@ CLEAN: dict[str, dict[str, Build]] = {
             GivenUp(1, 3), ReceiptLine(1, "b", "lost", 4), Repeat(1, 5, 6, "ok", "", 9, 2, 9)
         ),
         "lost, and only async": lambda p: p.call(WRITE, 1, 2, ack("a", 1, "async")).add(ReceiptLine(1, "b", "lost", 4)),
+    },
+    "proved": {
+        "within the lease": lambda p: p.add(Limits(lease_s=1.0), Served("a", 1, 5.0, 4.0)),
+        "no lease is known": lambda p: p.add(Served("a", 1, 5.0, 1.0)),
     },
     "deadline": {
         "in time": lambda p: p.call(READ, 0, 5, Outcome("ok"), 5),
@@ -268,6 +272,13 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         "not known at the end": (
             lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(ReceiptLine(1, "b", "unknown", 9, last=True)), "is unknown.",
         ),
+    },
+    "proved": {
+        "after the lease": (
+            lambda p: p.add(Limits(lease_s=1.0), Served("a", 1, 5.01, 4.0)),
+            "Site a answered in epoch 1 at 5.010 s, 1.010 s after its newest proof was asked for; its lease lasts 1.000 s.",
+        ),
+        "without any proof": (lambda p: p.add(Limits(lease_s=1.0), Served("a", 1, 5.0, -1e6)), "1000005.000 s after"),
     },
     "deadline": {
         "late": (lambda p: p.call(READ, 0, 5.6, Outcome("ok"), 5), "0.600 s after its deadline"),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.history import history as h
-from chaos.history.lines import Blind, ReceiptLine, Repeat, Unheard
+from chaos.history.lines import Blind, ReceiptLine, Repeat, Served, Unheard
 
 TEXT = st.text(max_size=4)
 NUMBER = st.integers(0, 2**53)
@@ -53,6 +53,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     st.builds(h.TableUse, TEXT, st.dictionaries(TEXT, VALUE, max_size=2), TEXT, st.booleans(), st.just(("a", "b"))),
     st.builds(Repeat, NUMBER, TIME, TIME, TEXT, TEXT, NUMBER, NUMBER, NUMBER),
     st.builds(ReceiptLine, NUMBER, TEXT, TEXT, TIME, st.booleans()),
+    st.builds(Served, TEXT, NUMBER, TIME, TIME),
     st.builds(Unheard, TEXT, TIME, TIME), st.builds(Blind, TEXT, TIME, TIME),
     st.builds(h.Limits, TIME, st.none() | TIME, TIME, TIME, TIME),
 ]
