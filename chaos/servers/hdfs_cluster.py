@@ -147,6 +147,14 @@ class HdfsCluster:
             info["NumberOfMissingBlocks"],
         )
 
+    def syncs(self, number: int = 0) -> tuple[int, int]:
+        """Returns how often that DataNode has synced a block to its disk, and flushed one at all, as of METRICS_S ago at most.
+
+        `number` counts from 0. Raises httpx.HTTPError when it does not answer.
+        """
+        activity = _bean(self.data_node_web_url(number), "DataNode", f"DataNodeActivity-{HOST}-{self.data_node_ports[number]}")
+        return int(activity["FsyncCount"]), int(activity["FlushNanosNumOps"])
+
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> HdfsStatus:
         """Every DataNode that runs is live and has room, and writes are taken."""
         def is_ready(status: HdfsStatus) -> bool:
