@@ -12,10 +12,10 @@ from typing import Any
 
 from chaos.checkers.violation import Violation
 from chaos.history.history import Condition, History, Mutation, Operation, Outcome, Row
+from chaos.workloads.columns import Columns
 from chaos.workloads.workload import table
 
 HISTORY_S = 3600
-COLUMNS_MAX = 3
 TABLE = "mixed"
 
 
@@ -28,9 +28,8 @@ class Mixed:
         self._random = random
         self._keys = [f"x{at}" for at in range(rows)]
         self._seen: dict[tuple[str, str], Row | None] = {}
-        self._columns: list[str] = []  # that are there for sure
-        self._busy: set[str] = set()  # in a change that is under way, or whose outcome is unknown
-        self._values = self._names = self._version = 0
+        self._columns = Columns(random, columns_max=3, drop_below=0.75)
+        self._values = self._version = 0
         checks = ("linearizable", "acknowledged", "phantom", "batches", "scans")
         self.tables = (table(TABLE, {"value": "string", "copy": "string"}, checks, history_s=HISTORY_S),)
         weights: dict[Callable[[str], Operation], float] = {
@@ -60,7 +59,7 @@ class Mixed:
     def _row(self, client: str) -> dict[str, Any]:
         self._values += 1
         value = f"{client}-{self._values}"
-        extra = {column: value for column in self._columns if self._random.random() < 0.5}
+        extra = {column: value for column in self._columns.present if self._random.random() < 0.5}
         return {"value": value, "copy": value, **extra}
 
     def _mutation(self, client: str, key: str) -> Mutation:
@@ -109,24 +108,12 @@ class Mixed:
 
     # ---- changes of the schema
     def _change(self, client: str) -> Operation:
-        random = self._random
-        free = [column for column in self._columns if column not in self._busy]
-        roll = random.random()
-        if not free or (roll < 0.5 and len(self._columns) < COLUMNS_MAX):
-            return Operation("schema", TABLE, body={"add": [{"name": self._new_name(), "type": "string"}]})
-        column = random.choice(free)
-        self._busy.add(column)
-        body: dict[str, Any] = {"drop": [column]} if roll < 0.75 else {"rename": {column: self._new_name()}}
-        return Operation("schema", TABLE, body=body)
-
-    def _new_name(self) -> str:
-        self._names += 1
-        return f"extra{self._names}"
+        return Operation("schema", TABLE, body=self._columns.change())
 
     # ---- answers
     def learn(self, client: str, operation: Operation, outcome: Outcome) -> None:
         if operation.kind == "schema":
-            self._learn_schema(operation.body, outcome)
+            self._columns.learn(operation.body, outcome)
         if outcome.result != "ok":
             return
         if operation.kind == "read" and operation.as_of is None:
@@ -140,17 +127,6 @@ class Mixed:
                 self._seen[client, change.key] = None
             else:
                 self._seen[client, change.key] = Row(change.key, change.row, first + at)
-
-    def _learn_schema(self, body: dict[str, Any], outcome: Outcome) -> None:
-        """A column whose change has an unknown outcome is left alone from then on."""
-        gone = [*body.get("drop", ()), *body.get("rename", {})]
-        if outcome.result == "not_applied":
-            self._busy.difference_update(gone)
-            return
-        self._columns = [column for column in self._columns if column not in gone]
-        if outcome.result == "ok":
-            self._columns += [column["name"] for column in body.get("add", ())]
-            self._columns += body.get("rename", {}).values()
 
     def judge(self, history: History) -> list[Violation]:
         """The checkers say it all."""

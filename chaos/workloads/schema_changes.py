@@ -1,19 +1,17 @@
 """Schema changes under load: columns are added, renamed and dropped while rows are written and read.
 
 What always holds: every column but the key holds the row's value or nothing, whatever it is called by now; so whoever mixes
-up columns, or brings back what a dropped one held, is found. A name is never used twice.
+up columns, or brings back what a dropped one held, is found.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from chaos.checkers.violation import Violation
 from chaos.history.history import History, Mutation, Operation, Outcome
+from chaos.workloads.columns import Columns
 from chaos.workloads.workload import final_violation, table
-
-COLUMNS_MAX = 4
 
 
 class SchemaChanges:
@@ -22,9 +20,7 @@ class SchemaChanges:
     def __init__(self, random: Random, rows: int = 6, change_share: float = 0.08) -> None:
         self._random, self._change_share = random, change_share
         self._keys = [f"t{at}" for at in range(rows)]
-        self._columns: list[str] = []  # that are there for sure
-        self._busy: set[str] = set()  # in a change that is under way, or whose outcome is unknown
-        self._names = 0
+        self._columns = Columns(random, columns_max=4, drop_below=0.7)
         self._values = 0
         self.tables = (
             table("shaped", {"value": "string"}, ("linearizable", "acknowledged", "phantom")),
@@ -34,7 +30,7 @@ class SchemaChanges:
         random = self._random
         roll = random.random()
         if roll < self._change_share:
-            return Operation("schema", "shaped", body=self._change())
+            return Operation("schema", "shaped", body=self._columns.change())
         key = random.choice(self._keys)
         if roll < 0.45:
             return Operation("read", "shaped", key=key)
@@ -42,36 +38,12 @@ class SchemaChanges:
             return Operation("scan", "shaped")
         self._values += 1
         value = f"{client}-{self._values}"
-        row = {"value": value, **{column: value for column in self._columns if random.random() < 0.7}}
+        row = {"value": value, **{column: value for column in self._columns.present if random.random() < 0.7}}
         return Operation("write", "shaped", mutations=(Mutation("upsert", key, row),))
 
-    def _change(self) -> dict[str, Any]:
-        random = self._random
-        free = [column for column in self._columns if column not in self._busy]
-        roll = random.random()
-        if not free or (roll < 0.5 and len(self._columns) < COLUMNS_MAX):
-            return {"add": [{"name": self._new_name(), "type": "string"}]}
-        column = random.choice(free)
-        self._busy.add(column)
-        return {"drop": [column]} if roll < 0.7 else {"rename": {column: self._new_name()}}
-
-    def _new_name(self) -> str:
-        self._names += 1
-        return f"extra{self._names}"
-
     def learn(self, client: str, operation: Operation, outcome: Outcome) -> None:
-        """A column whose change has an unknown outcome is left alone from then on."""
-        body = operation.body
-        if operation.kind != "schema" or "name" in body:
-            return
-        gone = [*body.get("drop", ()), *body.get("rename", {})]
-        if outcome.result == "not_applied":
-            self._busy.difference_update(gone)
-            return
-        self._columns = [column for column in self._columns if column not in gone]
-        if outcome.result == "ok":
-            self._columns += [column["name"] for column in body.get("add", ())]
-            self._columns += body.get("rename", {}).values()
+        if operation.kind == "schema" and "name" not in operation.body:
+            self._columns.learn(operation.body, outcome)
 
     def judge(self, history: History) -> list[Violation]:
         """Each column of each row that a client or a site showed holds the row's value or nothing."""
