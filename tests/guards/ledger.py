@@ -68,13 +68,21 @@ def page(all_guards: list[Guard]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def misfits(guard: Guard, root: Path = ROOT) -> list[str]:
+    """Returns a sentence for each text of the mistake that does not stand once in its file."""
+    if not guard.old:
+        return []
+    source = (root / guard.file).read_text(encoding="utf-8")
+    return [f"{old!r} stands {source.count(old)} times in {guard.file}" for old in guard.old if source.count(old) != 1]
+
+
 def _broken(guard: Guard, clone: Path, timeout_s: float) -> str:
     """The verdict on one guard: `fails`, as it must, or what is wrong."""
+    if wrong := misfits(guard, clone):
+        return f"does not fit: {'; '.join(wrong)}"
     path = clone / guard.file
     source = broken = path.read_text(encoding="utf-8")
     for old, new in zip(guard.old, guard.new, strict=True):
-        if source.count(old) != 1:
-            return f"does not fit: {old!r} stands {source.count(old)} times in {guard.file}"
         broken = broken.replace(old, new)
     path.write_text(broken, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(clone), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.guards.ledger import PAGE, guards, page
+from tests.guards.ledger import PAGE, guards, misfits, page
 from tools.sources import ROOT
 
 
@@ -17,3 +17,8 @@ def test_each_guard_is_whole() -> None:
         assert len(guard.old) == len(guard.new), guard
         assert bool(guard.old) == bool(guard.file), guard
         assert guard.tests or not guard.old, guard
+
+
+def test_each_mistake_fits_the_code() -> None:
+    """A mistake that no longer fits proves nothing: give it the words of today, and see its tests fail once more."""
+    assert [wrong for guard in guards() for wrong in misfits(guard)] == []
