@@ -198,15 +198,27 @@ class Wal:
     async def clear(self) -> None:
         """All segments away: this site follows another one now. `start` begins anew."""
         async with self._changing:
-            await self._seal()
-            spare = await self._take_spare(keep=False)
-            assert spare is None
-            await self._confirm_deletions()
-            for segment in self._segments[::-1]:  # a crash on the way leaves a shorter log, and no torn one
+            for segment in (await self._sealed())[::-1]:  # a crash on the way leaves a shorter log, and no torn one
                 await self._delete(segment)
-            self._tail.clear()
             self._last_seq = 0
             self.pair = ""
+
+    async def drop_before(self, first: Frame) -> None:
+        """All segments away that end before `first`, which another one holds; `start` continues the log. As in a trim, the
+        oldest goes first: what a later segment cuts off of it stands at no moment, also not behind a crash."""
+        async with self._changing:
+            for segment in await self._sealed():
+                if segment.ends_before(first.position):
+                    await self._delete(segment)
+
+    async def _sealed(self) -> list[WalSegment]:
+        """Returns the segments of a log that is not written any more. Nothing of it is read from memory."""
+        await self._seal()
+        spare = await self._take_spare(keep=False)
+        assert spare is None
+        await self._confirm_deletions()
+        self._tail.clear()
+        return list(self._segments)
 
     async def close(self) -> None:
         """After everything outstanding has ended. The files stay."""

@@ -82,11 +82,14 @@ class WalSegment:
         self.runs = [run for run in self.runs if run.offset < offset]
         self.end = offset
 
+    def ends_before(self, position: tuple[int, int]) -> bool:
+        """Returns True when no frame in it is at (epoch, sequence) `position`, or behind it."""
+        return all((run.epoch, run.last_seq) < position for run in self.runs)
+
     def offset_near(self, seq: int) -> int:
         """Returns the offset at which to begin reading so that `seq` is not missed. Sequences ascend in a file."""
         at = bisect_right(self._mark_seqs, seq) - 1
         return self._mark_offsets[at] if at >= 0 else HEADER_BYTES
-
 
     def begins_at(self, offset: int, frame: Frame) -> bool:
         """Returns True when `frame` was written at `offset`, as the first one of a run or at a mark."""

@@ -40,6 +40,7 @@ from switchover.activation.continuation import (
     is_broken,
     joined,
     older_wal,
+    staying,
     unopened_starts,
 )
 from switchover.activation.opening import Opening
@@ -388,16 +389,20 @@ class Activation:
 
     async def _write_wal(self, frames: list[Frame], local: list[Frame], end: tuple[int, int]) -> None:
         """Writes what the WAL lacks. Nobody could read across a hole; so what stands before one goes first: it is left of an
-        older copy, or of an attempt, and the storage has it durably. A loss that is accepted takes nothing away."""
-        held = {frame.position for frame in local}
-        if not self.request.accept_data_loss and is_broken([*local, *frames], end):
-            await self.parts.wal.clear()
-            held.clear()
+        older copy, or of an attempt, and the storage has it durably. What stands behind it stays in its file, for no other
+        place may have it. A loss that is accepted takes nothing away."""
+        wal, held = self.parts.wal, {frame.position for frame in local}
+        kept = staying(local, frames)
+        is_mixed = any(frame.position in held for frame in frames[len(kept) :])
+        if not self.request.accept_data_loss and (is_mixed or is_broken([*local, *frames], end)):
+            await (wal.drop_before(kept[0]) if kept else wal.clear())
+            held = {frame.position for frame in kept}
+        self.parts.failpoints.hit("activation.log_begins")
         missing = [frame for frame in frames if frame.position not in held]
         first_seq = min([self._high_seq + 1, *(frame.first_seq for frame in missing)])
-        await self.parts.wal.start(self.epoch, first_seq, self._pair)
+        await wal.start(self.epoch, first_seq, self._pair)
         self.progress.begin("frames logged", len(missing))
-        for number, synced in enumerate([self.parts.wal.append(frame) for frame in missing], 1):
+        for number, synced in enumerate([wal.append(frame) for frame in missing], 1):
             await synced
             self.progress.reach(number)
 

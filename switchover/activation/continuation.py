@@ -15,6 +15,7 @@ This module is pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from storage.log.chain import gaps, reachable, tail_after, unbroken
 from storage.log.frame import Frame
@@ -122,6 +123,15 @@ def from_first_of(local: Sequence[Frame], log: Sequence[Frame]) -> list[Frame]:
     held = {frame.position for frame in local}
     first = next((place for place, frame in enumerate(log) if frame.position in held), 0)
     return list(log[first:])
+
+
+def staying(local: Sequence[Frame], log: Sequence[Frame]) -> list[Frame]:
+    """The front of `log` that stays in the files of the own log, as the rest can be written behind it. None of it where a frame
+    that the own log lacks stands before one that it has: files in which frames do not ascend cannot be read, so all of `log` is
+    written anew."""
+    held = {frame.position for frame in local}
+    front = list(takewhile(lambda frame: frame.position in held, log))
+    return front if all(frame.position not in held for frame in log[len(front) :]) else []
 
 
 def is_broken(frames: Sequence[Frame], end: tuple[int, int]) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from storage.disk.os_files import OsFiles
 from storage.invariants import InvariantBroken, watched
-from storage.log.chain import standing
+from storage.log.chain import standing, unbroken
 from storage.log.frame import Frame
 from storage.log.wal import Wal, WalSettings
 from storage.log.wal_segments import WalSegment, trimmable
@@ -359,6 +359,41 @@ async def test_what_is_followed_in_its_file_is_not_withdrawn() -> None:
     with watched(), pytest.raises(InvariantBroken, match="0 end with"):
         await wal.withdraw(a_frame(1))
     assert await wal.read_all() == run(1, 4)
+
+
+@pytest.mark.parametrize("deletions", [0, 1, 2, None])
+async def test_what_stands_before_a_hole_goes_and_nothing_else(monkeypatch: pytest.MonkeyPatch, deletions: int | None) -> None:
+    """Epoch 2 cut off the last frame of epoch 1. The process dies behind some deletions: that frame stands at no moment."""
+    files = MemoryFiles()
+    wal = await started(files)
+    await append_all(wal, run(1, 3))
+    await wal.start(2, 3)
+    await append_all(wal, run(3, 2, epoch=2))
+    await wal.start(3, 9)
+    await append_all(wal, behind := run(9, 4, epoch=3))
+    await wal.settle()
+    delete, done = files.delete, 0
+
+    async def dies(path: str) -> None:
+        nonlocal done
+        if done == deletions:
+            raise SyncFailed("injected: it dies here")
+        done += 1
+        await delete(path)
+
+    monkeypatch.setattr(files, "delete", dies)
+    if deletions in (None, 2):
+        await wal.drop_before(behind[0])
+        await wal.start(4, 13)
+        await append_all(wal, more := run(13, 2, epoch=4))
+        assert await wal.read(8, 14, ALL) == await wal.read_all() == [*behind, *more]
+        return
+    with pytest.raises(SyncFailed):
+        await wal.drop_before(behind[0])
+    again = await Wal.open(files.crashed(lambda _: b""), settings=SMALL)
+    left = unbroken([frame for frame in await again.read_all() if frame.last_seq < 9])
+    assert left == [[*run(1, 2), *run(3, 2, epoch=2)], run(3, 2, epoch=2)][deletions]
+    assert await again.read(8, 12, ALL) == behind
 
 
 def test_what_stands_in_an_older_file_than_what_it_follows_is_not_trimmed() -> None:

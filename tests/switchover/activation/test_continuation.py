@@ -20,6 +20,7 @@ from switchover.activation.continuation import (
     from_first_of,
     is_broken,
     joined,
+    staying,
     unopened_starts,
 )
 from twinlog.errors import LogGap
@@ -150,6 +151,17 @@ def test_a_wal_that_went_back_leaves_no_hole_in_either_log(seed: int) -> None:
     assert frames_after(list(wal), *applied[::-1]) == log[at + 1 :]
     if not is_broken([*local, *written], end):
         assert all(frame.position > local[-1].position for frame in written if local and frame not in local), "in their order"
+
+
+@given(st.integers(0, 10**9))
+def test_what_stays_in_the_own_log_is_what_the_rest_can_be_written_behind(seed: int) -> None:
+    rng = random.Random(seed)
+    log = a_history(rng).log
+    share = rng.choice((0.0, 0.5, 1.0))
+    local = log[: rng.randrange(len(log) + 1)] if rng.random() < 0.5 else [frame for frame in log if rng.random() < share]
+    kept = staying(local, log)
+    assert kept == log[: len(kept)]
+    assert kept == (local if local == log[: len(local)] else []), "all of it, or all of the log is written anew"
 
 
 def test_a_wal_is_an_older_copy_when_it_ends_before_the_storage() -> None:
