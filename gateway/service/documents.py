@@ -31,7 +31,9 @@ class SiteDocument(Struct, frozen=True):
     url: str
     applied_seq: int | None
     role: Role | UnsetType = UNSET
-    state: Annotated[str, Meta(description="unknown, following, diverged, loading, busy, unreachable")] | UnsetType = UNSET
+    state: Annotated[
+        str, Meta(description="unknown, following, diverged, loading, busy, refused, unreachable")
+    ] | UnsetType = UNSET
     durable_seq: int | UnsetType | None = UNSET
     sample_age_s: Seconds | UnsetType | None = UNSET
     why: str | UnsetType | None = UNSET

@@ -45,11 +45,12 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
     facts = ServingFacts(
         site=site.site, peer=site.peer, role=site.role, reason=site.reason, waiting_for=site.waiting_for, words=words,
         register_home=site.parts.coordinator.met_home,
-        heard_age_s=site.follower_silence_s(), stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in,
+        refused=site.standing_at_refusal(), heard_age_s=site.follower_silence_s(),
+        stands_in=site.parts.stand_in is not None and site.parts.stand_in.stands_in,
     )
     if epoch is None:
         return facts
-    setback = epoch.shipper.setbacks.newest
+    setback, view = epoch.shipper.setbacks.newest, epoch.shipper.view
     has_coordinator = site.pair_state is not None and site.pair_state.home is None
     return replace(
         facts, needs_remote=epoch.core.needs_remote, degrades=has_coordinator and site.settings.degrade_after_s is not None,
@@ -57,7 +58,7 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
         work=tuple(epoch.work.errors()), damaged=epoch.damaged,
         left_out=epoch.quarantine.left_out, setback=setback,
         setback_age_s=now_s - setback.at_s if setback is not None else 0.0,
-        needs_base=lacks_base(epoch.shipper.view, site.parts.wal.first_previous),
+        peer_answers=view.state != "unreachable", needs_base=lacks_base(view, site.parts.wal.first_previous),
     )
 
 
@@ -79,7 +80,7 @@ def _ago(now_s: float, at_s: float | None) -> float | None:
 def _words(site: Site, now_s: float) -> Words:
     """The site's own words, and those that its parts keep for themselves."""
     words, epoch = site.words.copy(), site.active_epoch
-    failure = site.parts.engine.failure
+    failure = site.storage_error()
     if failure is not None:
         words.failed(STORAGE, now_s, failure)
     else:
@@ -91,7 +92,7 @@ def _words(site: Site, now_s: float) -> Words:
     view, remote = epoch.shipper.view, epoch.remote
     if view.at_s is not None:
         words.answered(PEER, view.at_s)
-    if view.state in ("unreachable", "diverged"):
+    if view.state in ("unreachable", "refused", "diverged"):
         words.failed(PEER, now_s, view.why or f"site {site.peer} is {view.state}")
     if epoch.core.writes_remote and remote is not None:
         if remote.trouble is not None:

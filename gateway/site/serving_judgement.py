@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.epoch.words import Words
 from gateway.service.documents import ServingDocument, SiteTrouble
@@ -27,6 +28,16 @@ STANDBY_STORAGE = "standby's storage"
 SETBACK_SHOWN_S = 60.0  # at least: it may be made up for before anybody looks
 
 
+class Refusal(NamedTuple):
+    """A schema change that the site's database refuses: what the site waits for, and the operator's ways on."""
+
+    what: str
+    do: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.do}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingFacts:
     """All that is judged. Ages in seconds; None: there is none, or it is not known."""
@@ -38,6 +49,7 @@ class ServingFacts:
     waiting_for: str | None
     words: Words  # of the dependencies above
     register_home: str | None = None  # without a coordinator: the site on whose DFS the register is
+    refused: Refusal | None = None  # the storage stands at a schema change that its database refuses
     # ---- of an open epoch
     needs_remote: bool = False
     degrades: bool = False  # the policy leaves the synchronous mode by itself
@@ -50,6 +62,7 @@ class ServingFacts:
     stands_in: bool = False  # it keeps the register itself, since an operator gave the coordinator up
     setback: Setback | None = None  # of the standby's storage
     setback_age_s: float = 0.0
+    peer_answers: bool = False  # the standby: what it said last was an answer, if a refusal
     needs_base: bool = False  # the standby: no log here leads on from what it holds
     # ---- of a standby
     heard_age_s: float | None = None
@@ -85,6 +98,9 @@ def _see_to_disk(facts: ServingFacts) -> str:
 
 def _closed(facts: ServingFacts) -> ServingDocument:
     storage = facts.words.of(STORAGE).error
+    if facts.refused is not None:
+        why = f"site {facts.site} is {facts.role} and waits for {facts.refused.what}"
+        return ServingDocument(False, False, False, why, facts.refused.do)
     if storage is not None:
         return ServingDocument(False, False, False, f"the storage of site {facts.site} failed and is opened anew: {storage}",
                                f"see to the disk or the database of site {facts.site}")
@@ -154,7 +170,8 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
         COORDINATOR: (f"site {site} does not reach {_register(facts)}", "bring it back: until then no role changes by itself"),
         REGISTER: (f"the register has no record of the pair that site {site} {'has open' if is_active else 'follows'}, so site "
                    f"{peer if is_active else site} could not take over", "`twinlog advise`"),
-        PEER: (f"site {peer} does not take what site {site} ships", f"see to the gateway of site {peer}, and the network"),
+        PEER: (f"site {peer} does not take what site {site} ships", "repair what that answer names" if facts.peer_answers else
+               f"see to the gateway of site {peer}, the network, and peer.url of site {site}"),
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
         LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),
     }
@@ -185,11 +202,11 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
             " opened without: an older copy of its disk, say. They are in its quarantine",
             f"`twinlog rejoin {site} --merge` writes them again where nothing newer is", facts.left_out,
         )
-    if facts.role is not Role.STANDBY:
-        return
+    if facts.role is not Role.STANDBY or facts.refused is not None or words.of(STORAGE).error is not None:
+        return  # what its own storage does not take seems not to come
     if facts.heard_age_s is not None and facts.heard_age_s > SILENCE_S:
         seen = f"nothing comes from site {peer}, which site {site} follows"
         yield SiteTrouble("active", seen, "`twinlog advise`", words.of(WAY).error)
     elif words.of(WAY).error is not None:
         seen = f"site {site} does not reach the gateway of site {peer}"
-        yield SiteTrouble(WAY, seen, "see to that gateway, and the network", words.of(WAY).error)
+        yield SiteTrouble(WAY, seen, f"see to that gateway, the network, and peer.url of site {site}", words.of(WAY).error)

@@ -11,7 +11,7 @@ import asyncio
 import traceback
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -29,7 +29,7 @@ from gateway.service.serving import Serving
 from gateway.service.tables import TablesService
 from gateway.site.remote_log_mark import RemoteLogMark
 from gateway.site.schema_trial import SchemaTrial
-from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER
+from gateway.site.serving_judgement import COORDINATOR, LOST_REGISTER, REGISTER, Refusal
 from gateway.site.settings import SiteSettings
 from remote_log.fencing.read_lease import ReadLease
 from remote_log.replication.sink import Sink
@@ -50,8 +50,17 @@ from switchover.site_parts import SiteParts
 from twinlog.errors import Conflict, EngineFailed, NotActive, RegisterWentBack, TwinlogError, Unavailable
 
 CANARY_TIMEOUT_S = 10.0
+MENDED_S = 10.0  # longer than a supervisor waits between two attempts (supervisor.BACKOFF_MAX_S), so nothing flaps
 RETRY_SWITCHING_S = 0.1  # a change of roles is a matter of tenths of a second: clients ask again soon
 log = structlog.get_logger("twinlog.site")
+
+
+class _Mended(NamedTuple):
+    """A storage that was opened anew: why it had failed, and where it stood then."""
+
+    why: str
+    seq: int
+    at_s: float
 
 
 class Site:
@@ -63,6 +72,7 @@ class Site:
         self.role = Role.CLOSED
         self.reason = "the gateway has started and does not know yet what it is"
         self.waiting_for: str | None = "the register"
+        self._mended: _Mended | None = None
         self.words = Words()  # the newest of both DFSs and the coordinator
         self.active_epoch: ActiveEpoch | None = None
         self.pair_state: PairState | None = None  # the last value read from the coordinator
@@ -286,24 +296,40 @@ class Site:
 
     def takeover_blocker(self) -> str | None:
         """Returns why this site's storage cannot stand in for the active now; None when it can."""
-        engine = self.parts.engine
-        if engine.failure is not None:
-            return f"its storage failed and waits to be opened anew: {engine.failure}"
-        refused = self.standing_at_refusal()
+        refused, failure = self.standing_at_refusal(), self.storage_error()
         if refused is not None:
             return f"it waits for {refused}"
+        if failure is not None:
+            return f"its storage failed and waits to be opened anew: {failure}"
         if self.sink.needs_base:
             return "its base data is not complete: wait until the active has filled this site"
         return None
 
-    def standing_at_refusal(self) -> str | None:
+    def storage_error(self) -> str | None:
+        """Returns why the storage takes nothing. That it could be opened anew proves little: until it has applied something,
+        or for MENDED_S, the reason of its last failure stands."""
+        engine, mended = self.parts.engine, self._mended
+        if engine.failure is not None or mended is None:
+            return engine.failure
+        is_sound = engine.applied.seq > mended.seq or self.parts.clock.monotonic_s() - mended.at_s > MENDED_S
+        return None if is_sound else mended.why
+
+    async def mend_storage(self) -> None:
+        """Opens the storage anew. Raises EngineFailed."""
+        engine = self.parts.engine
+        why = engine.failure or ""
+        await self.sink.reopen_storage()
+        self._mended = _Mended(why, engine.applied.seq, self.parts.clock.monotonic_s())
+
+    def standing_at_refusal(self) -> Refusal | None:
         """Returns the operator's ways on where the storage stands at a schema change that its database refuses."""
         change = standing_at(self.parts.engine)
         if change is None:
             return None
-        return (
-            f"its database, which refuses a change of {change.problem}: bring it to take the change, or "
-            f"`twinlog log skip {self.site} --epoch {change.epoch} --seq {change.seq}`"
+        return Refusal(
+            f"its database, which refuses a change of {change.problem}",
+            "bring the database to take the change, or "
+            f"`twinlog log skip {self.site} --epoch {change.epoch} --seq {change.seq}`",
         )
 
     async def refresh_pair_state(self) -> PairState | None:

@@ -26,7 +26,7 @@ from switchover.register.port import Switching
 from switchover.register.went_back import advice
 from switchover.roles.boot import Action, decide
 from switchover.roles.table import Event, Role
-from twinlog.errors import DfsError, RegisterWentBack, TwinlogError, Unavailable, words
+from twinlog.errors import DfsError, EngineFailed, RegisterWentBack, TwinlogError, Unavailable, words
 
 log = structlog.get_logger("twinlog.supervisor")
 STATUS_TIMEOUT_S = 2.0
@@ -80,6 +80,8 @@ class Supervisor:
                 if isinstance(error, RegisterWentBack):
                     site.end_by_register(error)
                     self._awaited = "the operator"
+                elif isinstance(error, EngineFailed):
+                    self._awaited = "its storage"  # whatever the round was about to do
                 waits = f"{self._awaited}: {error.message}"
                 if waits != self._said:  # once, not at every look
                     log.info("waiting", role=site.role, code=error.code, waiting_for=waits)
@@ -103,7 +105,7 @@ class Supervisor:
             site.end_if_storage_failed()
         elif site.role is Role.STANDBY or not self._is_busy():
             self._failed += 1  # that it could be opened proves little: a role that fits does
-            await site.sink.reopen_storage()
+            await site.mend_storage()
             log.info("the storage was opened anew", applied_seq=site.parts.engine.applied.seq)
             site.touch()
 
@@ -134,9 +136,9 @@ class Supervisor:
         self._awaited = decision.waiting_for or f"the end of its {decision.action.value}"
         if decision.action is Action.NOTHING:
             refused = site.standing_at_refusal()
-            if refused is None:
-                self._failed = 0  # else: a database that refuses a change is asked less and less often
-            site.waiting_for = refused
+            if refused is None and site.storage_error() is None:
+                self._failed = 0  # else: a database that refuses a change or a row is asked less and less often
+            site.waiting_for = None if refused is None else str(refused)
             return
         if decision.action is Action.UNDRAIN:
             site.undrain()

@@ -66,7 +66,7 @@ async def holds(wal: Wal, end: int, at: LogPoint) -> bool:
 class PeerView(msgspec.Struct, frozen=True, gc=False):
     """The active's knowledge of its follower, and when it learned it (`at_s`, monotonic)."""
 
-    state: str = "unknown"  # unknown | following | diverged | loading | busy | unreachable
+    state: str = "unknown"  # unknown | following | diverged | loading | busy | refused (by an answer) | unreachable
     applied_seq: int | None = None
     durable_seq: int | None = None
     at_s: float | None = None
@@ -126,7 +126,8 @@ class Shipper:
                 except TwinlogError as error:
                     view = self.view
                     if self._not_held is None:  # else it has diverged, and is seen as such
-                        self._see(PeerView("unreachable", view.applied_seq, view.durable_seq, view.at_s, error.message))
+                        state = "unreachable" if isinstance(error, PeerError) else "refused"
+                        self._see(PeerView(state, view.applied_seq, view.durable_seq, view.at_s, error.message))
                 self._base.release_unused()
                 await self._ports.clock.sleep(self._settings.retry_s)
         finally:

@@ -245,8 +245,7 @@ def _own_role(facts: CheckFacts) -> Judgement:
 def _base(facts: CheckFacts) -> Judgement:
     if facts.own.blocker is None:
         return Judgement("ok", f"site {facts.own.site} holds all that it was sent, up to {facts.own.applied_seq:,}")
-    fix = f"let the active fill site {facts.own.site}: `twinlog status` shows how far it is"
-    return Judgement("failed", facts.own.blocker, fix)
+    return Judgement("failed", facts.own.blocker, f"`twinlog status` shows what site {facts.own.site} lacks, and how far it is")
 
 
 def _lag(facts: CheckFacts) -> Judgement:

@@ -215,7 +215,7 @@ def _said_by(site: str, document: Mapping[str, Any]) -> list[str]:
     serving, waits = document.get("serving") or {}, document.get("waiting_for")
     said = [f"{serving['why']}: {serving['do']}" if serving.get("do") else serving["why"]] if serving.get("why") else []
     does_its_part = serving.get("reads") or serving.get("follows")  # then it waits for nothing that the lines below do not name
-    if waits and not does_its_part and not any(waits in text for text in said):
+    if waits and not does_its_part and not said:
         said.append(f"site {site} is {document.get('role')} and waits for {waits}")
     for trouble in document.get("troubles") or ():
         error = f" ({trouble['error']})" if trouble.get("error") else ""

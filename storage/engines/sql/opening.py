@@ -59,13 +59,13 @@ def sql_errors(what: str) -> Iterator[None]:
 def problem_of(error: BaseException) -> str:
     """The database's own words, without statement and parameters."""
     original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return " ".join(str(original).split())[:400] or type(original).__name__
+    return " ".join(str(original).split())[:400].rstrip(".") or type(original).__name__
 
 
-def is_refusal(error: DBAPIError) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """True when the database says no to the statement itself: repeated, it is refused again until somebody changes something.
     False for what passes: a lock, a lost connection, a full disk."""
-    original = error.orig
+    original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         return getattr(original, "sqlite_errorcode", 0) & 0xFF in _SQLITE_REFUSALS
     return (getattr(original, "sqlstate", None) or "")[:2] in _REFUSALS

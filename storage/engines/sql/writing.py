@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import psycopg
 from sqlalchemy import ColumnElement, Connection, Delete, bindparam, delete, select, tuple_, update
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import DBAPIError
@@ -157,6 +158,20 @@ def _note(connection: Connection, place: TablePlace, table: Table) -> None:
     )
 
 
+@contextmanager
+def _rows_of(place: TablePlace) -> Iterator[None]:
+    """From this block a refusal of the database names the table, in the database's own name of it. Raises EngineFailed."""
+    try:
+        yield
+    except (DBAPIError, psycopg.Error) as error:
+        if not is_refusal(error):
+            raise
+        raise EngineFailed(
+            f"the database refuses rows of its table {place.name!r}: {problem_of(error)}; remove what refuses these (a "
+            "trigger, a constraint), or give back what was taken away (a right, a column): the log has everything"
+        ) from error
+
+
 def _put_rows(connection: Connection, places: dict[int, TablePlace], rows: Rows) -> None:
     for number, changed in rows.items():
         place = places.get(number)
@@ -165,12 +180,13 @@ def _put_rows(connection: Connection, places: dict[int, TablePlace], rows: Rows)
             if len(gone) == len(changed):
                 continue
             place = places[number] = create(connection, number, None)
-        for at in range(0, len(gone), KEYS_AT_ONCE):
-            connection.execute(delete(place.table).where(is_one_of(place, gone[at : at + KEYS_AT_ONCE])))
         put = [
             (key, version_of(packed), packed[VERSION_BYTES:]) for key, packed in changed.items() if packed is not None
         ]
-        put_rows(connection, place, put)
+        with _rows_of(place):
+            for at in range(0, len(gone), KEYS_AT_ONCE):
+                connection.execute(delete(place.table).where(is_one_of(place, gone[at : at + KEYS_AT_ONCE])))
+            put_rows(connection, place, put)
 
 
 def put_rows(connection: Connection, place: TablePlace, rows: Sequence[tuple[bytes, int, bytes]], last: bool = True) -> None:

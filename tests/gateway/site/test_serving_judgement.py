@@ -22,6 +22,7 @@ from gateway.site.serving_judgement import (
     STANDBY_STORAGE,
     STORAGE,
     WAY,
+    Refusal,
     ServingFacts,
     judge_serving,
     site_troubles,
@@ -33,6 +34,7 @@ ACTIVE = ServingFacts(
     site="a", peer="b", role=Role.ACTIVE, reason="it opened", waiting_for=None, words=Words(), needs_remote=True, lease_s=1.0,
     proof_age_s=0.2,
 )
+REFUSED = Refusal("its database", "`twinlog log skip`")
 STANDBY = ServingFacts(site="b", peer="a", role=Role.STANDBY, reason="it follows", waiting_for=None, words=Words())
 
 
@@ -62,12 +64,29 @@ def test_a_whole_site_serves_or_follows_and_has_nothing_to_say() -> None:
     (replace(ACTIVE, role=Role.FENCED, proof_age_s=None), "FENCED", "`twinlog rejoin a`"),
     (replace(ACTIVE, role=Role.CLOSED, proof_age_s=None, waiting_for="the peer"), "waits for the peer", "`twinlog advise`"),
     (replace(STANDBY, words=words(STORAGE)), "storage is away", "disk"),
+    (replace(STANDBY, words=words(STORAGE), refused=REFUSED), "waits for its database", "log skip"),
+    (replace(STANDBY, refused=REFUSED), "waits for its database", "log skip"),
 ])
 def test_who_serves_nobody_says_why_and_what_to_do(facts: ServingFacts, why: str, do: str) -> None:
     found = judge_serving(facts)
     assert (found.reads, found.writes, found.follows) == (False, False, False)
     assert why in str(found.why)
     assert do in str(found.do)
+
+
+def test_what_the_own_storage_does_not_take_is_no_silence_of_the_active() -> None:
+    silent = replace(STANDBY, heard_age_s=60.0)
+    assert [one.about for one in site_troubles(silent, judge_serving(silent))] == ["active"]
+    for facts in (replace(silent, words=words(STORAGE)), replace(silent, refused=Refusal("its database", "skip it"))):
+        assert [one.about for one in site_troubles(facts, judge_serving(facts)) if one.about != STORAGE] == []
+
+
+def test_an_answer_that_refuses_is_no_gateway_that_is_away() -> None:
+    for answers, do in ((False, "gateway of site b, the network, and peer.url of site a"), (True, "what that answer names")):
+        facts = replace(ACTIVE, words=words(PEER), peer_answers=answers)
+        [trouble] = site_troubles(facts, judge_serving(facts))
+        assert do in trouble.do
+        assert ("gateway" in trouble.do) is not answers
 
 
 def test_writes_that_wait_in_vain_are_not_served_and_reads_are() -> None:

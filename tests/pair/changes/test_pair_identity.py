@@ -134,7 +134,7 @@ async def test_an_active_whose_address_leads_to_itself_says_so(tmp_path: Path) -
         pair.running["b"] = pair.running["a"]
         try:
             await pair.until(lambda: "site a itself, and no other one: correct its peer" in epoch(pair, "a").shipper.view.why)
-            assert epoch(pair, "a").shipper.view.state == "unreachable"
+            assert epoch(pair, "a").shipper.view.state == "refused"
         finally:
             del pair.running["b"]
 

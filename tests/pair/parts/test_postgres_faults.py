@@ -69,7 +69,8 @@ class Story:
         await self.pair.until(lambda: self.acknowledged >= wanted, _SLOW_S)
 
     async def check(self) -> None:
-        await self.pair.until(lambda: caught_up(self.pair, "a", "b"), _SLOW_S)
+        standby = site(self.pair, "b")  # its catalog is loaded anew a moment after the thread has applied the table
+        await self.pair.until(lambda: caught_up(self.pair, "a", "b") and standby.catalog.find("t") is not None, _SLOW_S)
         found = await rows(self.pair, "a")
         assert found == await rows(self.pair, "b")
         (number,) = {int(value.split()[0]) for value in found.values()}

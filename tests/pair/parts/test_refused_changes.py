@@ -1,6 +1,7 @@
 """A schema change that the database of one site refuses: it is found out before it is logged, and by whom is said.
 
-Where the trial could not say so, the site stands at the change, and `twinlog log skip` lets it go on.
+Where the trial could not say so, the site stands at the change, and `twinlog log skip` lets it go on. A row that is refused
+is found out when it is applied: the site stands at it until somebody mends the database.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from gateway.service.documents import ServingDocument
 from gateway.service.tables import TableSettings
+from gateway.site.serving_facts import site_condition
 from storage.engine import RefusedChange, StorageEngine
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
@@ -195,3 +198,45 @@ async def test_a_database_that_takes_the_change_after_all_needs_no_command(
     await refusing.pair.until(lambda: refusing.pair.role("a") == "ACTIVE" and refusing.pair.role("b") == "STANDBY")
     await refusing.check()
     assert site(refusing.pair, refusing.name).parts.engine.refused is None
+
+
+TRIGGER = """
+CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.k = 5 THEN RAISE EXCEPTION 'not five'; END IF;
+RETURN NEW; END $$; CREATE TRIGGER no BEFORE INSERT OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION no()
+"""
+
+
+async def test_a_row_that_a_database_refuses_is_on_every_screen_until_somebody_mends_it(refusing: Refusing) -> None:
+    """The table is named, and the site does not seem to be whole whenever its storage was just opened anew."""
+    pair, name = refusing.pair, refusing.name
+    refusing.person(TRIGGER)
+    if name == "a":
+        with pytest.raises(OutcomeUnknown):
+            await put(pair, "a", 5, "five")
+    else:
+        await put(pair, "a", 5, "five")
+    mine = site(pair, name)
+    await pair.until(lambda: mine.parts.engine.failure is not None)
+    shown: list[ServingDocument] = []
+    opened: list[int] = []
+    reopen = mine.parts.engine.reopen
+
+    async def counted() -> None:
+        await reopen()
+        opened.append(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mine.parts.engine, "reopen", counted)
+
+        def looked() -> bool:
+            shown.append(site_condition(mine).serving)
+            return len(opened) >= 4
+
+        await pair.until(looked)
+    assert not any(one.follows or one.reads for one in shown)
+    assert all("refuses rows of its table 't': not five" in str(one.why) for one in shown)
+    assert name == "a" or "refuses rows of its table 't'" in (mine.takeover_blocker() or "")
+    refusing.person("DROP TRIGGER no ON t")
+    await pair.until(lambda: pair.role("a") == "ACTIVE" and pair.role("b") == "STANDBY")
+    await refusing.check()
+    await pair.until(lambda: site_condition(mine).serving.why is None)
