@@ -175,9 +175,15 @@ class RefusedChange(NamedTuple):
 
 
 class Snapshot(Protocol):
-    """A consistent view at exactly `seq`. Must be closed."""
+    """A consistent view at exactly `seq`. Must be closed.
+
+    By the time that it is given, its engine may have applied more, also changes of schemas.
+    """
 
     seq: int
+
+    async def state(self) -> EngineState:
+        """The state that was applied at `seq`, read from the snapshot itself, off the event loop."""
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None

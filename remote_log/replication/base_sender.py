@@ -34,7 +34,7 @@ from remote_log.replication.messages import (
     pack_outcomes,
 )
 from storage.clock import Clock
-from storage.engine import EpochEntry, RequestOutcome, Snapshot, StorageEngine, StoredRow
+from storage.engine import EngineState, RequestOutcome, Snapshot, StorageEngine, StoredRow
 from storage.log.wal import Wal
 from twinlog.errors import EngineFailed, Refused
 
@@ -48,12 +48,11 @@ class BaseSettings:
 
 @dataclass(slots=True)
 class _Held:
-    """A snapshot, with what else was true at its point."""
+    """A snapshot, with the state at its point."""
 
     snapshot: Snapshot
     load: int
-    epoch: int  # of the snapshot's last record
-    last_timestamp: int
+    state: EngineState
     schemas: dict[int, bytes]
     used_s: float
 
@@ -100,16 +99,14 @@ class BaseSender:
     async def _take(self) -> _Held:
         self.release()
         snapshot = await self._engine.snapshot()
+        try:
+            state = await snapshot.state()
+        except BaseException:
+            snapshot.close()
+            raise
         self._loads += 1
-        applied = self._engine.applied
-        self._held = _Held(
-            snapshot, self._loads, self._history(snapshot.seq)[-1].epoch, applied.timestamp, applied.schemas(),
-            self._clock.monotonic_s(),
-        )
+        self._held = _Held(snapshot, self._loads, state, state.schemas(), self._clock.monotonic_s())
         return self._held
-
-    def _history(self, seq: int) -> list[EpochEntry]:
-        return [entry for entry in self._engine.applied.epochs if entry.first_seq <= seq]
 
     def _goes_on(self, progress: BaseProgress) -> bool:
         """True when the rows that `progress` names are of this log, and the WAL holds what changed in them since."""
@@ -123,11 +120,11 @@ class BaseSender:
 
     async def _send_parts(self, held: _Held, progress: BaseProgress | None, nonce: str) -> BaseProgress:
         """All parts behind `progress`; the progress with the last one."""
-        seq = held.snapshot.seq
+        seq, epoch = held.state.seq, held.state.epoch
         if progress is None:
-            at = BaseProgress(self._epoch, held.load, 0, seq, held.epoch, seq, held.epoch)
+            at = BaseProgress(self._epoch, held.load, 0, seq, epoch, seq, epoch)
         else:
-            at = msgspec.structs.replace(progress, epoch=self._epoch, load=held.load, floor=seq, floor_epoch=held.epoch)
+            at = msgspec.structs.replace(progress, epoch=self._epoch, load=held.load, floor=seq, floor_epoch=epoch)
         schemas: dict[int, bytes] | None = held.schemas
         if progress is not None and (progress.epoch, progress.load) == (self._epoch, held.load):
             schemas = None  # they came with the first part of this load
@@ -145,8 +142,8 @@ class BaseSender:
         return at
 
     async def _send_end(self, held: _Held, progress: BaseProgress, nonce: str) -> Position:
-        history = pack_history(self._history(progress.seq))
-        done = BaseDoneRequest(self._epoch, nonce, progress, held.last_timestamp, history)
+        history = pack_history([entry for entry in held.state.epochs if entry.first_seq <= progress.seq])
+        done = BaseDoneRequest(self._epoch, nonce, progress, held.state.timestamp, history)
         position = await self._call(BASE_DONE, done)
         self.release()
         return position

@@ -220,6 +220,9 @@ class MemorySnapshot:
             raise snapshot_ended()
         return self._copy
 
+    async def state(self) -> EngineState:
+        return self._state.applied()
+
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
     ) -> Sequence[StoredRow]:

@@ -38,8 +38,9 @@ from storage.engines.rocks.opening import (
     open_folder,
     write_options,
 )
+from storage.engines.rocks.snapshot import RocksSnapshot
 from storage.engines.rocks.state import cut_off
-from storage.engines.rocks.view import ROCKS_ERRORS, RocksSnapshot, RocksView, stored_row
+from storage.engines.rocks.view import ROCKS_ERRORS, RocksView, stored_row
 from storage.log.frame import Frame
 from twinlog.errors import DataDirectoryError, EngineFailed, words
 

@@ -8,15 +8,13 @@ the status at its end. An open view pins the memtables and files of its moment. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from typing import Protocol, TypeVar
 
 from rocksdict import DbClosedError, Rdict
 
 from storage.engine import RequestOutcome, StoredRow
 from storage.engines.entries.write import VERSION_BYTES, version_of
-from storage.engines.meaning import snapshot_ended
 from storage.engines.rocks.layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
@@ -34,8 +32,6 @@ from storage.engines.rocks.layout import (
     unpack_applied,
 )
 from twinlog.errors import EngineFailed, words
-
-T = TypeVar("T")
 
 
 def stored_row(key: bytes, stored: bytes) -> StoredRow:
@@ -140,44 +136,6 @@ class RocksView:
             _, key, until = history_parts(where)
             if version_of(old) <= as_of < until:
                 yield stored_row(key, old)
-
-
-class ReadRunner(Protocol):
-    """Runs a function on the engine's reading thread."""
-
-    async def __call__(self, fn: Callable[[], T], /) -> T: ...
-
-
-class RocksSnapshot:
-    """One view, kept until closed. It pins the memtables and files of its moment."""
-
-    def __init__(self, view: RocksView, read: ReadRunner, open_ones: set[RocksSnapshot]) -> None:
-        self.seq = view.applied_seq
-        self._view: RocksView | None = view
-        self._read = read
-        self._open_ones = open_ones
-
-    async def scan(
-        self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None
-    ) -> Sequence[StoredRow]:
-        view = self._open_view()
-        if bytes_max is None:
-            return await self._read(lambda: view.rows(table, start, end, reverse, limit))
-        return await self._read(lambda: view.rows_of_bytes(table, start, end, reverse, limit, bytes_max))
-
-    async def request_outcomes(self, after: str | None, *, limit: int) -> Sequence[tuple[str, RequestOutcome]]:
-        view = self._open_view()
-        return await self._read(lambda: view.outcomes(after, limit))
-
-    def _open_view(self) -> RocksView:
-        if self._view is None:
-            raise snapshot_ended()
-        return self._view
-
-    def close(self) -> None:
-        """Closing twice is fine."""
-        self._view = None
-        self._open_ones.discard(self)
 
 
 class _RocksErrors:

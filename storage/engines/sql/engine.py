@@ -256,7 +256,7 @@ class SqlEngine:
     async def snapshot(self) -> SqlSnapshot:
         """Returns a snapshot of one moment in which nothing is being applied. A change of a schema ends it."""
         if self._changing:
-            raise EngineFailed("a table's schema is being changed: begin the read again")
+            raise _schema_is_changing()
 
         def take() -> SqlSnapshot:
             with sql_errors("the storage cannot read"), self._writing:
@@ -264,6 +264,9 @@ class SqlEngine:
 
         snapshot = await self._reader.submit(take)
         self._snapshots.add(snapshot)
+        if self._changing:  # the change began meanwhile, and ended those that it knew of
+            snapshot.close()
+            raise _schema_is_changing()
         return snapshot
 
     async def _end_snapshots(self) -> None:
@@ -398,3 +401,5 @@ class SqlEngine:
             await self.flush()
 
 
+def _schema_is_changing() -> EngineFailed:
+    return EngineFailed("a table's schema is being changed: begin the read again")

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from storage.disk.workers import Worker
-from storage.engine import RequestOutcome, StoredRow
+from storage.engine import EngineState, RequestOutcome, StoredRow
 from storage.engines.meaning import snapshot_ended
 from storage.engines.sql import reading
 from storage.engines.sql.opening import sql_errors
@@ -32,6 +32,9 @@ class SqlSnapshot:
         self.seq = reading.applied_seq(connection)  # this first read is the moment
         self._connection: Connection | None = connection
         self._places, self._reader, self._open_ones = places, reader, open_ones
+
+    async def state(self) -> EngineState:
+        return await self._read(lambda one: reading.load(one)[0])
 
     async def scan(
         self, table: int, start: bytes | None, end: bytes | None, *, reverse: bool, limit: int, bytes_max: int | None = None

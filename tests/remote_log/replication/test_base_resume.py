@@ -10,7 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.engine import StoredRow
+from remote_log.replication.messages import BASE_DONE, BaseDoneRequest, Position
+from storage.engine import Snapshot, StoredRow
 from storage.log.record import Record, RecordKind, SchemaChange
 from storage.rows.schema import Column, decode_schema, encode_schema
 from tests.remote_log.replication.base_world import PER_PART, ROWS, a_world
@@ -98,6 +99,35 @@ async def test_a_table_that_changes_between_two_snapshots_begins_the_base_anew()
     await world.restart_active()
     await world.finish()
     assert world.shipper.base_rows_sent == ROWS, "all of them once more"
+    await world.close()
+
+
+async def test_base_data_is_of_one_moment_however_late_its_snapshot_is_given() -> None:
+    """A snapshot of a database is made in a thread: tables change before its sender hears of it. What the sender then says of
+    tables and time is what the snapshot holds, and the standby meets the changes in the log."""
+    world = await a_world()
+    take, at_once = world.engine.snapshot, world.engine.applied.timestamp
+
+    async def given_late() -> Snapshot:
+        snapshot = await take()
+        world.engine.snapshot = take  # type: ignore[method-assign]
+        await world.write(changed_table(2, 3))
+        await world.write(upsert(b"000", value(c1="x", c4="y")))
+        await world.write(put_table(T + 1), upsert(b"1", value(c1=1), T + 1))
+        await world.write(changed_table(3, 2))
+        return snapshot
+
+    world.engine.snapshot = given_late  # type: ignore[method-assign, assignment]
+    done = world.standby.sink.base_done
+    moments: list[int] = []
+
+    async def noted(request: BaseDoneRequest) -> Position:
+        moments.append(request.last_timestamp)
+        return await done(request)
+
+    world.standby.calls[BASE_DONE] = BaseDoneRequest, noted
+    await world.finish()
+    assert (world.schemas_told[0], moments) == ([T], [at_once])
     await world.close()
 
 

@@ -6,10 +6,11 @@ Source: storage/engine.py, protocol.md 3 and 4.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from storage.engine import EpochEntry, RequestOutcome, StoredRow
+from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow
 from storage.log.frame import make_frame, parse_frame
 from storage.log.record import Record, RecordKind
 from tests.storage.engines.engine_rig import (
@@ -30,7 +31,11 @@ from tests.storage.engines.engine_rig import (
     upsert,
     value,
 )
-from twinlog.errors import LogError, LogGap
+from twinlog.errors import EngineFailed, LogError, LogGap
+
+
+def facts(state: EngineState) -> tuple[object, ...]:
+    return state.seq, state.epoch, state.timestamp, state.base, state.schemas(), state.epochs
 
 
 class EngineContract:
@@ -214,6 +219,35 @@ class EngineContract:
         assert b"new" in await scan(engine)
         snapshot.close()
         snapshot.close()
+
+    async def test_a_snapshot_knows_the_state_of_its_moment(self, rig: Rig) -> None:
+        log, engine = Log(), rig.engine
+        states = {}
+        for round_ in range(3):
+            await engine.apply([log.frame(upsert(b"k", value(c1=round_)))])
+            states[engine.applied.seq] = engine.applied, await engine.snapshot()
+        await engine.apply([log.frame(upsert(b"k", value(c1=9)))])
+        for seq, (state, snapshot) in states.items():
+            assert (snapshot.seq, facts(await snapshot.state())) == (seq, facts(state))
+            snapshot.close()
+
+    async def test_a_snapshot_beside_changes_of_a_schema_is_of_one_moment_or_refused(self, rig: Rig) -> None:
+        """Those who change a schema end the snapshots that they know of: one that is just being made is no exception."""
+        log, engine = Log(), rig.engine
+        await engine.apply([log.frame(put_table(T), upsert(b"k", value(c1=0)))])
+        for round_ in range(12):
+            before = engine.applied
+            taking = asyncio.ensure_future(engine.snapshot())
+            for _ in range(round_ % 4):
+                await asyncio.sleep(0)
+            await engine.apply([log.frame(put_table(T + 1 + round_), upsert(b"k", value(c1=round_ + 1)))])
+            with suppress(EngineFailed):
+                snapshot = await taking
+                state = facts(await snapshot.state())
+                assert state in (facts(before), facts(engine.applied))
+                rows = await snapshot.scan(T, None, None, reverse=False, limit=9)
+                assert rows[0].value == value(c1=round_ if state == facts(before) else round_ + 1)
+                snapshot.close()
 
     async def test_snapshots_of_different_moments(self, rig: Rig) -> None:
         log, engine = Log(), rig.engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -223,6 +224,22 @@ async def test_a_snapshot_does_not_hold_up_a_schema_change(rig: PostgresRig) -> 
     await rig.engine.apply([log.frame(ddl(alter(made, {"drop": ["json"]})))])
     with pytest.raises(EngineFailed, match="snapshot"):
         await snapshot.scan(1, None, None, reverse=False, limit=9)
+
+
+async def test_nor_does_one_that_was_being_made_when_the_change_began(rig: PostgresRig) -> None:
+    log, made = Log(), schema()
+    await rig.engine.apply([log.frame(ddl(made), row(made, PLAIN))])
+    with rig.engine._writing:  # both wait for it in their threads
+        taking = asyncio.ensure_future(rig.engine.snapshot())
+        await asyncio.sleep(0)
+        changing = asyncio.ensure_future(rig.engine.apply([log.frame(ddl(alter(made, {"drop": ["json"]})))]))
+        await asyncio.sleep(0)
+    with pytest.raises(EngineFailed, match="schema is being changed: begin the read again"):
+        await taking
+    await changing
+    snapshot = await rig.engine.snapshot()
+    assert (await snapshot.state()).schemas() == rig.engine.applied.schemas()
+    snapshot.close()
 
 
 async def test_a_table_that_somebody_else_locks_is_a_failure_that_heals(rig: PostgresRig, database: str) -> None:
