@@ -1,6 +1,6 @@
 """`python -m tools.mutants`: plants the mutants of the lists one after the other, and reports what finds each.
 
-Exit codes: 0 everything was found but what a list argues to be equivalent, 1 something else, 2 wrong usage.
+Exit codes: 0 everything is as the lists say, 1 something else, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def main(given: list[str]) -> int:
 
 
 def is_as_listed(mutant: Mutant, found: Found) -> bool:
-    """Returns whether something found the mutant, or nothing did where the list argues that nothing can."""
-    return bool(found.test or found.seed is not None) != bool(mutant.survives)
+    """Returns whether something found the mutant, or nothing did where the list argues that nothing can, or does yet."""
+    return bool(found.test or found.seed is not None) != bool(mutant.survives or mutant.missed)
 
 
 def _arguments(given: list[str]) -> argparse.Namespace:
@@ -63,7 +63,9 @@ def _hunted(mutants: list[Mutant], chosen: argparse.Namespace) -> Iterator[tuple
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(chosen.jobs) as pool:
         trees: Queue[Tree] = Queue()
         for number in range(chosen.jobs):
-            trees.put(Tree(ROOT, Path(folder) / str(number)))
+            tree = Tree(ROOT, Path(folder) / str(number))
+            tree.compile()
+            trees.put(tree)
 
         def work(mutant: Mutant) -> Found:
             tree = trees.get()

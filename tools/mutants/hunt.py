@@ -6,6 +6,7 @@ a hunt that runs into it counts as found, since the clean project ends in a frac
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import msgspec
 
@@ -45,6 +47,11 @@ class Tree:
         for path in repository_files(root):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / path, folder / path)
+
+    def compile(self) -> None:
+        """Compiles the copy once, so that a hunt compiles its mutant alone. Python compares the hash of each source, so that
+        a mutant which is planted within the same second as another is read all the same."""
+        compileall.compile_dir(self.folder, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
     def plant(self, mutant: Mutant) -> None:
         source = (self._root / mutant.file).read_text(encoding="utf-8")

@@ -23,8 +23,10 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`before` stands in the function or class `within` of `file` ("" for the module), and `after` instead of it, at its
     occurrence number `nth` from 1 on. Several lines are compared without their common indentation.
 
-    `mistake`: a sentence. `tests`: paths for pytest that must find it, () if none does. `seeds`: the simulator must find it
-    in so many from seed 0 on with its default draw, 0 if it cannot. `survives`: why nothing has to find it.
+    `mistake`: a sentence; a drawn one may do without. `tests`: what pytest runs, and must find it; () if none does. `seeds`:
+    the simulator must find it in so many from seed 0 on with its default draw; 0: it did not in the first `seeds_run`, or was
+    not asked. `drawn`: by the rules (propose.py), and so not of anybody's choice. `survives`: why nothing has to find it.
+    `missed`: nothing finds it yet, and why.
     """
 
     name: str
@@ -36,7 +38,10 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nth: int = 1
     tests: tuple[str, ...] = ()
     seeds: int = 0
+    seeds_run: int = 0
+    drawn: bool = False
     survives: str = ""
+    missed: str = ""
 
 
 class _List(msgspec.Struct, forbid_unknown_fields=True):

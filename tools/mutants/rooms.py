@@ -9,6 +9,7 @@ from tools.sources import repository_files
 CRITICAL = (
     "gateway/epoch", "gateway/service", "gateway/site", "storage/log", "storage/disk", "storage/engines/entries",
     "storage/engines/rocks", "storage/engines/sql", "storage/engines/applying.py", "storage/engines/unshown.py",
+    "storage/rows/stored.py",
     "remote_log/writing", "remote_log/fencing", "remote_log/replication", "remote_log/dfs/directory.py",
     "remote_log/dfs/directory_lease.py", "switchover/register", "switchover/activation", "switchover/operations",
     "switchover/plans", "switchover/roles", "switchover/preflight", "switchover/rejoin.py",

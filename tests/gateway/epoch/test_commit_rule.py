@@ -126,3 +126,24 @@ def test_a_downgrade_commits_what_waited_for_the_remote_log_as_async() -> None:
     frame = core.make(records(1), 1)
     assert core.local_synced(1) is None
     assert core.set_mode(CommitMode.ASYNC) == Committed([frame], "async")
+
+
+def test_a_rule_that_tightens_waits_for_the_remote_log_and_does_not_say_sync_yet() -> None:
+    """The register may say sync before the answer comes: whoever takes over then has the remote log only."""
+    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=CommitMode.ASYNC)
+    core.switch_remote_on()
+    core.set_mode(CommitMode.TIGHTENING)
+    frame = core.make(records(2), 0)
+    assert frame.flags & Flags.ASYNC
+    assert core.local_synced(2) is None
+    assert core.remote_synced(2) == Committed([frame], "async")
+
+
+def test_the_remote_log_is_switched_on_behind_what_stands_and_not_behind_what_failed() -> None:
+    core = CommitCore(epoch=1, standing=0, next_seq=1, mode=CommitMode.ASYNC)
+    core.make(records(2), 0)
+    core.local_synced(2)
+    core.make(records(3), 0)
+    core.local_failed()
+    assert core.switch_remote_on() == 2
+    assert (core.remote, core.next_seq) == (2, 6)

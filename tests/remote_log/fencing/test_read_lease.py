@@ -88,3 +88,15 @@ def test_nonsense_is_refused() -> None:
     for lease_s, margin in ((0, 0.1), (-1, 0.1), (float("nan"), 0.1), (1, -0.1), (float("inf"), 0.0)):
         with pytest.raises(InvalidInput):
             ReadLease(lease_s, margin)
+
+
+def test_a_lease_that_was_given_up_is_never_valid_again() -> None:
+    """Its holder has said that it stopped: a switchover waits for nothing."""
+    lease = ReadLease(2.0, 0.0)
+    lease.proof(1.0)
+    assert lease.valid_at(1.5)
+    lease.revoke()
+    assert not lease.valid_at(1.5)
+    lease.proof(1.6)
+    lease.confirm(1.7)
+    assert not lease.valid_at(1.8)

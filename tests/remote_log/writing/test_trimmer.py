@@ -428,3 +428,17 @@ async def test_a_damaged_segment_is_kept_aside_before_it_goes(dfs: MemoryDfs) ->
     aside = Kept()
     assert await Trimmer(dfs, LAYOUT, 2, 5, aside).trim(Now(), 5) == [segment(1)]
     assert aside.damaged == {segment(1): bytes(damaged)}
+
+
+async def test_claims_stay_as_long_as_a_damaged_segment_of_an_older_epoch(dfs: MemoryDfs) -> None:
+    """Whoever looks into the damage finds in the claims whose epochs these were."""
+    damaged = bytearray(segment_bytes(run(1, 4)))
+    damaged[150] ^= 1
+    await leave(dfs, segment(1), bytes(damaged))
+    for epoch in (1, 2):
+        await dfs.create_file(LAYOUT.claim(epoch), b"{}")
+    trimmer, writer = Trimmer(dfs, LAYOUT, 2, 50, Kept()), NotingWriter(dfs, epoch=2)
+    await trimmer.trim(Now(writer), 49)
+    assert await claimed_epochs(dfs, LAYOUT) == [1, 2]
+    await trimmer.trim(Now(writer), 50)
+    assert await claimed_epochs(dfs, LAYOUT) == [2]

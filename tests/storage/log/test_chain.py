@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from storage.invariants import InvariantBroken, watched
-from storage.log.chain import check, standing, tail_after, unbroken
+from storage.log.chain import check, reachable, standing, tail_after, unbroken
 from storage.log.frame import Frame
 from tests.storage.log.frames import a_frame
 from tools.sources import ROOT
@@ -199,6 +199,8 @@ def test_two_frames_at_one_position_are_named() -> None:
     assert f"{len(one.data)} bytes" in caught.value.message
     assert f"{len(other.data)} bytes" in caught.value.message
     assert standing([one, a_frame(4, value=b"one")]) == [one]
+    with pytest.raises(DamagedLog, match="epoch 1, sequence 4"):
+        standing([one, a_frame(4, value=b"two")])
 
 
 @given(any_frames())
@@ -248,3 +250,10 @@ def test_what_a_later_frame_cut_off_does_not_stand() -> None:
     with watched(costly_too=False) as broken:
         check(ordered, ordered)  # the walk is left to tests and the simulator
     assert not broken
+
+
+def test_frames_of_an_older_epoch_do_not_lead_on_from_a_newer_one() -> None:
+    """A start of epoch 2 that is applied has cut off what epoch 1 had above it, also where the start itself was trimmed."""
+    left_over = a_frame(6)
+    assert reachable([left_over], 5, 1) == [left_over]
+    assert reachable([left_over], 5, 2) == []

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from storage.rows import stored
 from storage.rows.codec import RowCodec, merge_values
 from storage.rows.schema import Column, TableSchema, alter, dropped, encode_schema, restored
 from storage.rows.stored import StoredTable, check_follows, stored_schema
@@ -27,28 +28,28 @@ def checked(schema: TableSchema, row: dict[str, Any]) -> tuple[bytes, bytes]:
 def test_whatever_the_codec_stores_passes(data: st.DataObject) -> None:
     schema = data.draw(tables())
     assert encode_schema(stored_schema(encode_schema(schema))) == encode_schema(schema)  # a NaN does not equal itself
-    stored, codec = StoredTable(schema), RowCodec(schema)
+    rows, codec = StoredTable(schema), RowCodec(schema)
     key, value = checked(schema, data.draw(stored_rows(schema)))
-    stored.key(key)
-    stored.row(key, value)
+    rows.key(key)
+    rows.row(key, value)
     row = codec.decode_row(key, value)
     rest = {column.name: row[column.name] for column in schema.value_columns}
     if rest:
         changes = codec.encode_changes(rest)
-        stored.changes(key, changes)
-        stored.row(key, merge_values(value, changes))
+        rows.changes(key, changes)
+        rows.row(key, merge_values(value, changes))
 
 
 @given(st.data())
 def test_a_changed_byte_is_refused_or_is_a_row_of_its_own(data: st.DataObject) -> None:
     schema = data.draw(tables())
-    stored, codec = StoredTable(schema), RowCodec(schema)
+    rows, codec = StoredTable(schema), RowCodec(schema)
     key, value = checked(schema, data.draw(stored_rows(schema)))
     sound = bytearray(key + value)
     sound[data.draw(st.integers(0, len(sound) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     key, value = bytes(sound[: len(key)]), bytes(sound[len(key) :])
     try:
-        stored.row(key, value)
+        rows.row(key, value)
     except InvalidInput:
         return
     key_again, value_again = codec.encode_json_row(codec.decode_row(key, value, native=True), native=True)
@@ -129,3 +130,39 @@ def test_any_bytes_are_no_schema(data: bytes) -> None:
 def test_a_schema_follows_from_the_one_before(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="does not follow"):
         check_follows(T, replace(T, **change))
+
+
+def test_a_new_column_does_not_take_the_id_of_one_that_was_dropped() -> None:
+    """Else the values that rows still have of the old column would be read as those of the new one."""
+    gone = alter(T, {"drop": ["n"]})
+    number, = {column.id for column in T.columns} - {column.id for column in gone.columns}
+    check_follows(gone, replace(gone, columns=(*gone.columns, Column(gone.next_column_id, "m", "int32", True)),
+                                next_column_id=gone.next_column_id + 1))
+    with pytest.raises(InvalidInput, match="does not follow"):
+        check_follows(gone, replace(gone, columns=(*gone.columns, Column(number, "m", "int32", True))))
+
+
+def test_a_key_is_its_parts_and_nothing_behind_them() -> None:
+    texts = table([("k", "string"), ("n", "int64")], ["k"])
+    for schema, values in ((T, {"id": 1}), (texts, {"k": "a\0b"})):
+        key = RowCodec(schema).encode_key(values)
+        StoredTable(schema).key(key)
+        for other in (key + b"\0", key + b"x", key[:-1]):
+            with pytest.raises(InvalidInput, match="a key"):
+                StoredTable(schema).key(other)
+    with pytest.raises(InvalidInput, match="a zero byte stands alone"):
+        StoredTable(texts).key(b"a\0b\0\1")
+
+
+def test_a_key_and_a_row_have_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = table([("k", "string"), ("n", "int64")], ["k"])
+    key, value = RowCodec(texts).encode_json_row({"k": "abc", "n": 1})
+    monkeypatch.setattr(stored, "KEY_BYTES_MOST", len(key))
+    monkeypatch.setattr(stored, "ROW_BYTES_MOST", len(key) + len(value))
+    StoredTable(texts).row(key, value)
+    monkeypatch.setattr(stored, "ROW_BYTES_MOST", len(key) + len(value) - 1)
+    with pytest.raises(InvalidInput, match="a row of"):
+        StoredTable(texts).row(key, value)
+    monkeypatch.setattr(stored, "KEY_BYTES_MOST", len(key) - 1)
+    with pytest.raises(InvalidInput, match="a key of"):
+        StoredTable(texts).key(key)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from storage.log.frame import Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
 from switchover.activation.continuation import (
+    check_told,
     ends_before,
     frames_after,
     frames_after_by_force,
@@ -23,6 +24,7 @@ from switchover.activation.continuation import (
     staying,
     unopened_starts,
 )
+from switchover.register.port import Beat
 from twinlog.errors import LogGap
 
 
@@ -252,3 +254,11 @@ def test_which_starts_are_of_an_attempt() -> None:
     assert unopened_starts([*twice, made(3, 5, 4)], begun, "b", 1) == [], "more was written in epoch 3: it opened"
     assert unopened_starts(twice, begun, "a", 1) == [], "the other site's, copied: the chain goes through it"
     assert unopened_starts([], begun, "b", 1) == []
+
+
+def test_a_site_that_holds_less_than_its_last_renewal_reported_does_not_open() -> None:
+    beat = Beat(committed_seq=40, wall_ms=1, lease_s=1.0)
+    check_told("a", None, 0)
+    check_told("a", beat, 40)
+    with pytest.raises(LogGap, match="had committed 40, but its storage and log end at 39"):
+        check_told("a", beat, 39)

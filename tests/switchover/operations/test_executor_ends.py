@@ -12,7 +12,7 @@ from storage.failpoints import Failpoints
 from switchover.operations.document import HistoryEntry, Operation
 from switchover.operations.executor import Executor
 from tests.switchover.operations.plan_world import NAMES, Gate, World, failing, start, states
-from twinlog.errors import Refused, Unavailable
+from twinlog.errors import Conflict, Refused, Unavailable
 
 # ---- aborting
 
@@ -200,3 +200,49 @@ async def test_closing_interrupts_and_lets_followers_go(world: World) -> None:
     assert (await follower).state == "interrupted"
     again = Executor(journal, SystemClock(), world.plan, Failpoints())
     assert states(await again.operation("op-1")) == ["done", "done", "done", "interrupted", "pending"]
+
+
+async def test_what_ended_before_an_operation_does_not_bar_its_resume(executor: Executor, world: World) -> None:
+    await start(executor, "op-1")
+    await executor.wait("op-1")
+    world.hooks["claim"] = failing(Unavailable("later"))
+    await start(executor, "op-2")
+    await executor.wait("op-2")
+    del world.hooks["claim"]
+    await executor.resume("op-2", "bob")
+    assert (await executor.wait("op-2")).state == "succeeded"
+
+
+async def test_nothing_is_taken_up_beside_what_runs(executor: Executor, world: World) -> None:
+    world.hooks["drain"] = failing(Unavailable("later"))
+    world.hooks["undo drain"] = failing(Unavailable("later"))
+    await start(executor, "op-1")
+    await executor.wait("op-1")
+    gate = world.hooks["preflight"] = Gate()
+    await start(executor, "op-2")
+    await gate.reached.wait()
+    for again in (executor.resume, executor.abort):
+        with pytest.raises(Conflict, match=r"op-2 .* is running"):
+            await again("op-1", "bob")
+    assert (await executor.operation("op-2")).state == "running"
+    gate.open.set()
+    await executor.wait("op-2")
+
+
+async def test_nothing_begins_that_the_journal_did_not_take(world: World) -> None:
+    executor = Executor(Full(), SystemClock(), world.plan, Failpoints())
+    with pytest.raises(Unavailable, match="the journal is full"):
+        await start(executor)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (world.calls, executor.running) == ([], None)
+    await executor.close()
+
+
+class Full(MemoryJournal):
+    """Takes no operation, and says so after a while."""
+
+    async def create(self, operation: Operation, entry: HistoryEntry) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        raise Unavailable("the journal is full")

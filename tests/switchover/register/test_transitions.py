@@ -293,3 +293,23 @@ class Walk(RuleBasedStateMachine):
 
 TestWalk = Walk.TestCase
 TestWalk.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_plan_resumes_only_while_the_plan_that_it_continues_has_the_pair() -> None:
+    begun = begin_plan(opened(), "p2", "b", "takeover", 5)
+    assert begin_plan(begun, "p3", "b", "takeover", 6, continues="p2").switching is not None
+    for state in (begin_plan(begun, "p4", "b", "takeover", 6), abandon_plan(begun, "p2"), opened()):
+        with pytest.raises(PlanSuperseded, match="its operation does not resume"):
+            begin_plan(state, "p3", "b", "takeover", 7, continues="p2")
+
+
+def test_an_asynchronous_spell_begins_without_a_beat() -> None:
+    told = renew_lease(opened(), "a", 1, Beat(committed_seq=30, wall_ms=1, lease_s=1.0))
+    assert downgrade(told, "a", 1, 40).beat is None
+    assert downgrade_closed(told, "a", 40, {1}).beat is None
+
+
+def test_a_closed_active_whose_disk_has_no_epoch_is_not_downgraded() -> None:
+    for epochs in (set(), {2}):
+        with pytest.raises(Refused, match="its disk was replaced"):
+            downgrade_closed(opened(), "a", 40, epochs)

@@ -22,6 +22,16 @@ def test_a_mutant_changes_its_file_and_has_tests(mutant: Mutant) -> None:
         assert (ROOT / tests.partition("::")[0]).exists(), tests
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_found_or_says_why_it_is_not(mutant: Mutant) -> None:
+    assert [bool(mutant.tests or mutant.seeds), bool(mutant.survives), bool(mutant.missed)].count(True) == 1
+    assert mutant.mistake or mutant.drawn
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(MUTANTS) >= 150
+
+
 def test_what_is_argued_to_be_equivalent_must_not_be_found() -> None:
     wrong, equivalent = Mutant("m", "x.py", "f", "a", "b"), Mutant("m", "x.py", "f", "a", "b", survives="Nobody can see it.")
     for found in (Found("m", 7, "one_active", "", 1.0), Found("m", None, "", "tests/test_x.py::test", 1.0)):
