@@ -120,6 +120,8 @@ class Supervisor:
                 await site.refresh_pair_state()
         if self._is_busy() or site.ending or site.parts.engine.failure is not None:
             return
+        if site.role is Role.SWITCHING:  # no plan runs: its journal failed, and it stopped where it stood, as by a crash
+            site.event(Event.PLAN_FAILED)
         role = site.role
         state = await site.refresh_pair_state()
         if site.role is not role:

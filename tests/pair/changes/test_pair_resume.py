@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from switchover.operations.attempt import history_entry
-from switchover.operations.document import OperationDocument
+from switchover.operations.document import HistoryEntry, Operation, OperationDocument
 from switchover.register.port import PairState
 from tests.armed_failpoints import ArmedFailpoints
 from tests.pair.pair import Pair, SkewedClock
 from tests.pair.pair_rig import Moments, caught_up, coordinator_value, epoch, holds, open_pair, put, rows, site
-from twinlog.errors import DfsError, Refused
+from twinlog.errors import DfsError, Refused, Unavailable
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 
@@ -302,3 +302,26 @@ async def test_a_request_that_has_expired_begins_nothing(tmp_path: Path) -> None
         again = await operations.start("switchover", "b", {}, False, "ann", "k1", now_ms - 2000)
         assert again.id == begun.id, "the answer to it is asked for again, and not the work"
         assert (await operations._executor.wait(begun.id)).state == "succeeded"
+
+
+@pytest.mark.parametrize(("event", "step"), [("step done", "claim"), ("step started", "replay"), ("step done", "replay")])
+async def test_a_takeover_whose_journal_failed_once_resumes_in_the_same_process(tmp_path: Path, event: str, step: str) -> None:
+    """Found by a test under load: the first plan of a pair stopped at its journal, and the site stayed SWITCHING for ever."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        await pair.crash("a")
+        journal = pair.running["b"].operations._executor._journal
+        save = journal.save
+
+        async def fails_once(operation: Operation, entry: HistoryEntry) -> None:
+            if (entry.event, entry.step) == (event, step):
+                journal.save = save  # type: ignore[method-assign]
+                raise Unavailable("injected: the journal does not answer")
+            await save(operation, entry)
+
+        journal.save = fails_once  # type: ignore[method-assign]
+        await pair.operate("b", "failover", "b")
+        ended = await end_of_failover(pair, "b")
+        assert ended.state == "succeeded", ended
+        await pair.until(lambda: pair.role("b") in SERVES)
+        assert await holds(pair, "b", {1: "x"})
