@@ -235,15 +235,24 @@ def rejoin(
     options: dict[str, Any] = {"reason": reason, "merge": merge, "put_absent": put_absent, "wait": wait}
     if accept_data_loss and not dry_run:
         options["accept_data_loss"] = _count(count, "the count that `twinlog status` shows")
-    if not dry_run:
-        confirm(f"Cut what diverges at site {target} (victim) and follow the other site (source)?", yes)
     if put_absent and not merge:
         raise InvalidInput("--put-absent is an option of a merge: give --merge too")
+    if not dry_run:
+        confirm(_rejoin_question(pair, target, merge), yes)
     try:
         _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
     except Conflict as error:  # a site that comes back begins to rejoin by itself
         await_running(pair, target, "rejoin", error)
         _run(pair, [target], "rejoin", target, options, dry_run=dry_run, as_json=as_json)
+
+
+def _rejoin_question(pair: Sites, target: str, merge: bool) -> str:
+    """Returns what the operator is asked. Raises Refused for the active, unless it is to merge: it has nobody to follow."""
+    if not str(pair.ask(target, "GET", "/v1/cluster").get("role")).endswith("ACTIVE"):
+        return f"Cut what diverges at site {target} (victim) and follow the other site (source)?"
+    if not merge:
+        raise Refused(f"site {target} is the active, and follows nobody: there is nothing to rejoin. Nothing was changed")
+    return f"Write the rows in the quarantine of site {target}, which is the active, where nothing newer is? Nothing is cut"
 
 
 @app.command(epilog=EXIT_CODES)

@@ -292,7 +292,8 @@ class SiteOperations:
 
     async def _unfinished(self) -> str | None:
         for last in await self._executor.operations(LOOKED_BACK):
-            if not last.dry_run and last.state != "running":
+            was_refused = last.state == "failed" and last.never_began  # it changed nothing, so it stands half-way nowhere
+            if not last.dry_run and last.state != "running" and not was_refused:
                 stopped = last.resumable or (last.aborting and last.state != "aborted")
                 return f"{last.kind} {last.id} {last.state}" if stopped else None
         return None

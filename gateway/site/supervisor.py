@@ -182,7 +182,7 @@ class Supervisor:
             log.debug("the other site says nothing of the register", detail=error.message)
             return
         if facts.register_went_back is not None:
-            way = advice(facts.met_active or site.site)
+            way = advice(site.site, facts.met_active)
             raise RegisterWentBack(f"site {facts.site} says that {facts.register_went_back}; {way}")
 
     async def _resume(self, plan: Switching, else_waiting_for: str | None) -> None:

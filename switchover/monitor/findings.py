@@ -133,7 +133,7 @@ def _active(look: PairLook) -> Iterator[Finding]:
     if backward:
         site = max(backward, key=lambda own: own.met_epoch).met_active or backward[0].site
         before, to, silent = _begins_anew(look, site)
-        yield Finding("register-went-back", AdviceKind.LOOK, to, f"{before}{backward[0].register_went_back}; {advice(to)}",
+        yield Finding("register-went-back", AdviceKind.LOOK, to, f"{before}{backward[0].register_went_back}; {advice(to, to)}",
                       (*(f"site {own.site}: {own.register_went_back}" for own in backward), *silent), command(to))
         return
     lost = [view.own for view in look.seen.views.values() if view is not None and view.own.forgotten_epoch is not None]
@@ -141,7 +141,8 @@ def _active(look: PairLook) -> Iterator[Finding]:
         knows = max(lost, key=lambda own: (own.met_epoch, own.forgotten_epoch or 0))
         site = knows.met_active or knows.site
         before, to, silent = _begins_anew(look, site)
-        yield Finding("register-lost", AdviceKind.LOOK, to, before + advice_for_lost_register(to, knows.forgotten_epoch or 0),
+        way = advice_for_lost_register(to, to, knows.forgotten_epoch or 0)
+        yield Finding("register-lost", AdviceKind.LOOK, to, before + way,
                       (*(f"site {own.site}: it knows of epoch {own.forgotten_epoch}" for own in lost), *silent), command(to))
         return
     alone = next((view.own for view in look.seen.views.values() if view is not None and _left_alone(look, view.own)), None)

@@ -132,7 +132,7 @@ def _knows_pair(facts: CheckFacts) -> Judgement:
         if facts.kind == "failover" and facts.accepted is not None:
             return Judgement("warning", facts.went_back,
                              f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
-        return Judgement("failed", facts.went_back, advice(own.site))
+        return Judgement("failed", facts.went_back, advice(own.site, _once_active(own)))
     if epoch is None:
         return Judgement("ok", "it knows of every epoch that is known here")
     if facts.peer is not None and facts.peer.opened_by is not None:
@@ -142,7 +142,12 @@ def _knows_pair(facts: CheckFacts) -> Judgement:
         return Judgement("warning", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
                          f"nothing: the pair begins anew; what site {facts.peer_name} alone acknowledged would be lost")
     return Judgement("failed", f"it has no record of this pair; site {own.site} knows of epoch {epoch}",
-                     advice_for_lost_register(own.site, epoch))
+                     advice_for_lost_register(own.site, _once_active(own), epoch))
+
+
+def _once_active(own: SiteFacts) -> str | None:
+    """Returns the site that would take over if it was the active. The other one may be lost."""
+    return own.site if own.met_active == own.site else None
 
 
 def _plan_running(facts: CheckFacts) -> Judgement:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from switchover.register.port import PairState
+from switchover.register.went_back import begins_anew
 
 
 class KnownEpochs(NamedTuple):
@@ -31,10 +32,9 @@ def epoch_lost_by_register(state: PairState | None, seen: KnownEpochs) -> int | 
     return max(seen.known, opened) if lived else None
 
 
-def advice_for_lost_register(site: str, epoch: int) -> str:
-    """Returns the advice for the operator."""
+def advice_for_lost_register(site: str, active: str | None, epoch: int) -> str:
+    """Returns the advice for the operator at `site`; `active` is as of `begins_anew`."""
     return (
         f"this site knows of epoch {epoch}, but the coordinator has no record of this pair (without one: neither DFS has its "
-        "register): restore it, or point coordinator.url at the right one; if it is lost for good, `twinlog failover --to "
-        f"{site} --accept-data-loss --count unknown`, at the site that was the active if it is there"
+        f"register): restore it, or point coordinator.url at the right one; if it is lost for good, {begins_anew(site, active)}"
     )

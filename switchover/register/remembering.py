@@ -151,7 +151,7 @@ class RememberingCoordinator(RegisterDoor):
         if seen is not None:
             if not foreign:
                 self.know(value.epoch_allocated)
-            told = advice(self.met_active or self._site, foreign=foreign)
+            told = advice(self._site, self.met_active, foreign=foreign)
             raise RegisterWentBack(f"{self.finding}; {told}", epoch=value.epoch)
         await self._keep(value)
         return value

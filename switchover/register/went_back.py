@@ -64,14 +64,20 @@ def command(site: str) -> str:
     return f"twinlog failover --to {site} --accept-data-loss --count unknown"
 
 
-def advice(site: str, *, foreign: bool = False) -> str:
-    """Returns the advice for the operator. `foreign`: the register is another pair's."""
+def begins_anew(site: str, active: str | None) -> str:
+    """Returns the command for the site that was the active; where that is not known (None), for `site`, with that condition."""
+    return f"`{command(active or site)}`" + ("" if active else ", at the site that was the active if it is there")
+
+
+def advice(site: str, active: str | None, *, foreign: bool = False) -> str:
+    """Returns the advice for the operator at `site`; `active` is as of `begins_anew`. `foreign`: the register is another
+    pair's."""
     if foreign:
         return (
             "correct coordinator.url (without one: the DFSs) or data_dir; if the register of this pair is lost, name an empty "
-            f"one, and then `{command(site)}`"
+            f"one, and then {begins_anew(site, active)}"
         )
     return (
-        f"restore the newest one that there is; if that is lost, `{command(site)}`, at the site that was the active if "
-        "it is there: the pair begins anew with what that site and both remote logs hold"
+        f"restore the newest one that there is; if that is lost, {begins_anew(site, active)}: the pair begins anew with what "
+        "that site and both remote logs hold"
     )

@@ -57,7 +57,7 @@ def decide(
             return Decision(Action.RESUME, f"the operator: {stopped}; run `twinlog resume` or `twinlog abort`")
     if state is None or state.active is None:
         if lost_epoch is not None:
-            return Decision(Action.WAIT, f"the operator: {advice_for_lost_register(met_active or site, lost_epoch)}")
+            return Decision(Action.WAIT, f"the operator: {advice_for_lost_register(site, met_active, lost_epoch)}")
         if site == initial_active:
             return Decision(Action.BOOTSTRAP, "the other site's DFS, to open the pair for the first time")
         return Decision(Action.WAIT, f"site {initial_active} to open the pair for the first time")

@@ -155,6 +155,9 @@ async def test_the_site_itself_refuses_a_monitor_while_the_other_one_serves(tmp_
         document = await pair.operate("b", "failover", "b", automatic=True)
         assert (document.state, document.never_began) == ("failed", True)
         assert "never takes over from a site that serves" in document.error.message
+        found = (await pair.running["b"].operations.checks("failover")).checks
+        (half_way,) = [check for check in found if check.id == "journal.unfinished"]
+        assert half_way.status == "ok", "what was refused changed nothing"
         assert (pair.role("a"), pair.role("b")) == ("ACTIVE", "STANDBY")
 
 

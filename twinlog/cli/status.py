@@ -187,7 +187,7 @@ def blockers(sites: Answers, takeover: Takeover = None) -> list[str]:
     elif takeover is not None:
         found.append(_without_the_active(best, takeover))
     elif _is_active(best) and best.get("mode") == "async" and best.get("policy") != "performance":
-        found.append(_not_synchronous(best.get("resync") or {}))
+        found.append(_not_synchronous(best))
     unnamed = [site for site in best.get("sites") or {} if site not in sites]
     if unnamed:
         where = ", ".join(f"{site}={best['sites'][site].get('url')}" for site in unnamed)
@@ -224,12 +224,16 @@ def _said_by(site: str, document: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _not_synchronous(resync: Mapping[str, Any]) -> str:
+def _not_synchronous(best: Mapping[str, Any]) -> str:
+    """Returns what brings the second copy back. Without a register that both sites share nobody can follow."""
+    alone, resync = "writes are acknowledged by the local log alone", best.get("resync") or {}
+    if any(trouble.get("about") == "register" for trouble in best.get("troubles") or ()):
+        return f"{alone} until the sites share a register again"
     left = resync.get("records_left")
     waits = f", waiting for {resync['waiting_for']}" if resync.get("waiting_for") else ""
     behind = f", {left:,} records left" if isinstance(left, int) else ""
     way = "it returns to synchronous automatically" if resync.get("automatic") else "`twinlog resync` returns to synchronous"
-    return f"writes are acknowledged by the local log alone; {way}{waits}{behind}"
+    return f"{alone}; {way}{waits}{behind}"
 
 
 def _pair_figures(best: Mapping[str, Any], takeover: Takeover) -> Table:

@@ -15,6 +15,7 @@ from tests.gateway.cli.cli_rig import Run, invoke
 from tests.gateway.two_sites import TwoSites, refused_for_loss
 from twinlog import Client
 from twinlog.cli import data
+from twinlog.cli.status import blockers
 from twinlog.errors import Conflict
 from twinlog.flow import Patience
 from twinlog.sites import who
@@ -206,6 +207,31 @@ def test_degrade_goes_to_the_active_and_rejoin_to_the_site_that_comes_back(run: 
     sites.stop("a")
     assert run("resync", "--yes").exit_code == 0, "whoever answers takes it"
     assert run("rejoin", "c", "--yes").exit_code == 2
+
+
+def test_a_rejoin_of_the_active_is_refused_before_it_asks_unless_it_is_to_merge(run: Run, sites: TwoSites) -> None:
+    refused = run("rejoin", "a", typed="y\n")
+    assert (refused.exit_code, "site a is the active" in refused.stderr, "Cut" in refused.output) == (1, True, False)
+    asked = run("rejoin", "a", "--merge", typed="n\n")
+    assert "quarantine of site a" in asked.output
+    assert "Cut" not in asked.output
+    assert not sites.doors["a"].operations.documents
+    assert run("rejoin", "a", "--merge", typed="y\n").exit_code == 0
+    assert "Cut what diverges at site b" in run("rejoin", "b", typed="n\n").output
+
+
+def test_a_site_that_keeps_the_register_alone_promises_no_automatic_return() -> None:
+    """Seen at a stand-in: it forbade to start the other gateway, and promised that the pair becomes synchronous by itself."""
+    document = {
+        "role": "DOWNGRADE_ACTIVE", "active": {"site": "a"}, "mode": "async", "policy": "protect",
+        "resync": {"automatic": True}, "serving": {"reads": True, "writes": True},
+    }
+    assert "automatically" in " ".join(blockers({"a": document}))
+    trouble = {"about": "register", "seen": "site a keeps the register itself", "do": "name a new coordinator"}
+    said = " ".join(blockers({"a": {**document, "troubles": [trouble]}}))
+    assert "automatically" not in said
+    assert "resync" not in said
+    assert "until the sites share a register again" in said
 
 
 def test_skip_goes_to_the_site_that_it_names(run: Run, sites: TwoSites) -> None:

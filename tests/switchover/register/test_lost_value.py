@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
-from switchover.register.lost_value import KnownEpochs, epoch_lost_by_register
+from switchover.register.lost_value import KnownEpochs, advice_for_lost_register, epoch_lost_by_register
 from switchover.register.port import PairState, Switching
 from switchover.register.transitions import begin_plan
+from switchover.register.went_back import advice
 from twinlog.errors import Refused
 
 NOTHING = KnownEpochs(0, 0, ())
@@ -32,3 +36,11 @@ def test_a_beginning_by_command_leaves_a_mark_that_no_fresh_opening_passes() -> 
     assert begun.switching == Switching("p1", "b", 6, "bootstrap", 0)
     with pytest.raises(Refused, match="a forced failover begins it anew"):
         begin_plan(begun, "p2", "b", "bootstrap", 0)
+
+
+@pytest.mark.parametrize("advised", [partial(advice_for_lost_register, epoch=4), advice], ids=["lost", "went back"])
+def test_the_condition_stands_only_where_nobody_knows_which_site_was_the_active(advised: Callable[..., str]) -> None:
+    known, unknown = advised("b", "a"), advised("b", None)
+    assert "`twinlog failover --to a --accept-data-loss --count unknown`" in known
+    assert "if it is there" not in known
+    assert "`twinlog failover --to b --accept-data-loss --count unknown`, at the site that was the active if it" in unknown
