@@ -40,7 +40,7 @@ class RemoteLayout:
     def __init__(self, pair: str, log: int = 0) -> None:
         if not _PAIR.fullmatch(pair):
             raise InvalidInput(f"the pair name {pair!r} must match {_PAIR.pattern}: it names a folder")
-        self.log = log
+        self.pair, self.log = pair, log
         self.folder = f"/{pair}/{log}"
         self.claims_folder = f"{self.folder}/claims"
         self.register_folder = f"{self.folder}/register"

@@ -142,13 +142,16 @@ def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[Segment
 @verb
 def list_segments(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """The segments: epoch, sequences, size, and how each one ends."""
+    site = load_site_config(config)
     files = list(_read(config, place))
     if as_json:
-        print_json({"segments": [_segment_document(file) for file in files]})
+        print_json({"pair": site.pair, "site": site.site, "segments": [_segment_document(file) for file in files]})
         return
+    of = f"pair {site.pair}, as site {site.site} sees it"  # two pairs may share a DFS, and their segments have the same names
     if not files:
-        out().print("There are no segments here.")
+        out().print(f"There are no segments here of {of}.")
         return
+    out().print(f"Segments of {of}:")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("where", "segment", "epoch", "sequences", "frames", "written", "end"):
         justify: Literal["left", "right"] = "right" if title in ("epoch", "frames", "written") else "left"

@@ -52,7 +52,7 @@ async def claim(dfs: Dfs, layout: RemoteLayout, epoch: int, content: ClaimConten
     except DfsExists:
         winner = await read_claim(dfs, layout, epoch)
         if winner.plan != content.plan:
-            raise _lost(epoch, epoch, winner) from None
+            raise _lost(layout, epoch, epoch, winner) from None
     await _check_none_higher(dfs, layout, epoch)
 
 
@@ -62,8 +62,8 @@ async def check_not_fenced(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
     claims = await claimed_epochs(dfs, layout)
     highest = max(claims, default=0)
     if highest > epoch:
-        raise Fenced(f"epoch {highest} was claimed: epoch {epoch} may write and acknowledge nothing any more", epoch=epoch,
-                     by_epoch=highest)
+        raise Fenced(f"epoch {highest} of pair {layout.pair} was claimed: epoch {epoch} may write or acknowledge nothing now",
+                     epoch=epoch, by_epoch=highest)
     if epoch not in claims:
         raise DfsError(f"{layout.claim(epoch)} is gone: the DFS was emptied or replaced, and the remote log with it; bring it"
                        " back, or degrade and resync", path=layout.claim(epoch))
@@ -72,12 +72,12 @@ async def check_not_fenced(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
 async def _check_none_higher(dfs: Dfs, layout: RemoteLayout, epoch: int) -> None:
     highest = max(await claimed_epochs(dfs, layout), default=0)
     if highest > epoch:
-        raise _lost(epoch, highest, await read_claim(dfs, layout, highest))
+        raise _lost(layout, epoch, highest, await read_claim(dfs, layout, highest))
 
 
-def _lost(epoch: int, winner_epoch: int, winner: ClaimContent) -> ClaimLost:
+def _lost(layout: RemoteLayout, epoch: int, winner_epoch: int, winner: ClaimContent) -> ClaimLost:
     return ClaimLost(
-        f"epoch {epoch} cannot be claimed: plan {winner.plan} of site {winner.site} ({winner.kind}) holds epoch"
-        f" {winner_epoch}; decide anew from what that plan does", epoch=epoch, winner_epoch=winner_epoch,
+        f"epoch {epoch} of pair {layout.pair} cannot be claimed: plan {winner.plan} of site {winner.site} ({winner.kind}) holds"
+        f" epoch {winner_epoch}; decide anew from what that plan does", epoch=epoch, winner_epoch=winner_epoch,
         winner=msgspec.to_builtins(winner),
     )

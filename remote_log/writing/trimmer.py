@@ -71,7 +71,7 @@ class Trimmer:
                 damaged.append(error)
             except TwinlogError as error:
                 self._failures[path] = max(self._failures.values(), default=0) + 1
-                raise _given_up(str(error)) from error
+                raise _given_up(self._layout, str(error)) from error
         for epoch, paths in epochs.items():
             if epoch < self._epoch and not set(paths) - set(deleted):
                 await self._dfs.delete(self._layout.epoch_folder(epoch))
@@ -120,7 +120,7 @@ class Trimmer:
                     looked[path] = self._start_seq  # all that an older epoch logged lies below
             except TwinlogError as error:
                 self._failures[path] = max(self._failures.values(), default=0) + 1
-                raise _given_up(str(error)) from error
+                raise _given_up(self._layout, str(error)) from error
         await left_out.keep()
         self._last_seqs |= looked
 
@@ -181,5 +181,5 @@ def _known(writer: RemoteWriter | None) -> dict[str, SegmentInfo]:
     return {segment.path: segment for segment in writer.segments} if writer is not None else {}
 
 
-def _given_up(why: str) -> DfsError:
-    return DfsError(f"the remote log could not be trimmed, and it will be tried again: {why}")
+def _given_up(layout: RemoteLayout, why: str) -> DfsError:
+    return DfsError(f"the remote log of pair {layout.pair} could not be trimmed, and it will be tried again: {why}")

@@ -50,7 +50,9 @@ def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkey
     listed = json.loads(invoke("log", "ls", *config, "--json").stdout)["segments"]
     found = [(one["place"], one["first_seq"], one["last_seq"]) for one in listed]
     assert found == [("wal", 1, 4), ("wal", 5, 6), ("peer", 3, 6)]
-    assert "1 - 4" in invoke("log", "ls", *config).stdout
+    shown = invoke("log", "ls", *config).stdout
+    assert "1 - 4" in shown
+    assert shown.startswith("Segments of pair demo, as site a sees it"), "another pair's segments have the same names"
     records = invoke("log", "cat", *config, "--from", "3", "--to", "4", "--records", "--json").stdout.splitlines()
     assert [json.loads(line)["seq"] for line in records] == [3, 4]
     assert json.loads(records[0])["value"] == {"3": "x"}

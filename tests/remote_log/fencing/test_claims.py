@@ -48,6 +48,7 @@ async def test_a_higher_claim_wins_over_a_free_lower_one(dfs: Dfs) -> None:
     with pytest.raises(ClaimLost) as lost:
         await claim(dfs, LAYOUT, 3, content_of("mine", 3))
     assert lost.value.fields["winner_epoch"] == 5
+    assert f"epoch 3 of pair {LAYOUT.pair} cannot" in lost.value.message, "two pairs may share one DFS"
     assert await claimed_epochs(dfs, LAYOUT) == [5]
 
 
@@ -70,7 +71,7 @@ async def test_a_claim_that_cannot_be_read_is_no_free_epoch(dfs: Dfs) -> None:
     assert damaged.value.fields["file"] == LAYOUT.claim(4)
     with pytest.raises(DamagedLog):
         await claim(dfs, LAYOUT, 4, content_of("mine", 4))
-    with pytest.raises(Fenced):
+    with pytest.raises(Fenced, match=f"epoch 4 of pair {LAYOUT.pair} was claimed"):
         await check_not_fenced(dfs, LAYOUT, 3)
 
 
