@@ -134,9 +134,10 @@ class Rejoin:
             why = error.message
         diverging, at = [frame for frame in remaining(frames) if not self._shared(frame)], engine.applied.seq
         touched = [frame for frame in diverging if frame.last_seq <= at] if end < at else []
-        leads = bool(touched) and touched[-1].last_seq == at and not gaps(touched)
-        reaches_back = leads and touched[0].previous <= end
-        if end < at and not (leads if why else reaches_back):
+        common = self._last_common_end() if why else end
+        leads = bool(touched) and touched[-1].last_seq == at and not gaps(touched) and touched[0].previous <= common
+        reaches_back = leads and not why
+        if end < at and not leads:
             self._check_not_lost(end, UNKNOWN if why else at - end)
         if why:
             await self._ask_for_base(why)
@@ -155,6 +156,16 @@ class Rejoin:
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
             return
         await self._refetch(touched, end)
+
+    def _last_common_end(self) -> int:
+        """The end that this site shares with the active's log, by the epochs that its storage knows, where the active does not
+        know the last of them."""
+        own = self._engine.applied.epochs
+        shared = (
+            common_end(self._history, entry.epoch, after.previous)
+            for entry, after in pairwise(own) if any(entry.epoch == theirs.epoch for theirs in self._history)
+        )
+        return max(shared, default=0)
 
     def _check_not_lost(self, end: int, at_risk: int | str) -> None:
         """Raises Diverged when the storage here alone has what was committed: the active continues without it, and no log here

@@ -82,7 +82,8 @@ class Modes:
         core = self._commit.core
         if core.mode is CommitMode.ASYNC:
             return
-        since, was_sync = core.remote, core.needs_remote
+        # no more than both logs hold: a restart of this site that holds less than the register says takes its disk for older
+        since, was_sync = min(core.remote, core.committed), core.needs_remote
         if was_sync:
             def change(state: PairState | None) -> PairState:
                 return self._downgraded(state, since)

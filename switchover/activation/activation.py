@@ -248,7 +248,7 @@ class Activation:
             self._copies = frames_to_copy(log, remote, whole=not self._damaged)
         self._check_old_active()
         if not self._takes_over and not self.request.accept_data_loss and self.before is not None:
-            check_told(self.parts.site, self.before.beat, self._end)
+            check_told(self.parts.site, self.before, self._end)
             await self._check_remote_log_is_there(remote, local)
         await self.parts.engine.flush()  # what was shipped may be in no log here, and what a hole leaves out is in none
         await self._write_wal(log, local, end)

@@ -20,7 +20,7 @@ from itertools import takewhile
 from storage.log.chain import gaps, reachable, tail_after, unbroken
 from storage.log.frame import Frame
 from storage.log.record import RecordKind, decode_epoch_start
-from switchover.register.port import Beat
+from switchover.register.port import PairState
 from twinlog.errors import LogGap
 
 
@@ -77,12 +77,13 @@ def _begins_epoch(frame: Frame) -> bool:
     return frame.records[0].kind == RecordKind.EPOCH_START
 
 
-def check_told(site: str, beat: Beat | None, held: int) -> None:
-    """Raises LogGap when the active `site`, which restarts, holds less than its last renewal in the register says, while
-    it acknowledged alone: that was on its disk then, and an older copy of the disk lacks it."""
-    if beat is not None and beat.committed_seq > held:
+def check_told(site: str, state: PairState, held: int) -> None:
+    """Raises LogGap when the active `site`, which restarts, holds less than the register says since it was degraded: by its
+    last renewal, or before that by the degrade itself. That was on its disk then, and an older copy of the disk lacks it."""
+    told = max(state.async_since_seq or 0, state.beat.committed_seq if state.beat is not None else 0)
+    if told > held:
         raise LogGap(
-            f"site {site} acknowledged alone, and reported to the register that it had committed {beat.committed_seq}, but its "
+            f"site {site} acknowledged alone, and reported to the register that it had committed {told}, but its "
             f"storage and log end at {held}: they are an older copy, or lack a part; put the newest one back, or give up what "
             f"is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`", held_seq=held,
         )

@@ -143,7 +143,8 @@ def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool
 
 @_checked
 def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq: int | None = None) -> PairState:
-    """The plan's site is the active of the plan's epoch. `async_since_seq` for mode async: the end of the epoch before.
+    """The plan's site is the active of the plan's epoch. `async_since_seq` for mode async: the end of the epoch before. Nothing
+    that lies above it is known of any more: whoever opened without it has accepted that loss.
 
     PlanSuperseded: the plan does not have the pair (any more). Refused: a restart must not turn async into sync.
     """
@@ -158,7 +159,12 @@ def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq
     stays = state.active == running.site and state.mode == "async"
     if stays and mode == "sync":
         raise Refused(f"{running.site} was asynchronous when it stopped: it restarts so, and a resync makes it synchronous")
-    since = state.async_since_seq if stays else async_since_seq
+    end = since = async_since_seq
+    beat = state.beat if stays else None
+    if stays:
+        since = state.async_since_seq if end is None or state.async_since_seq is None else min(state.async_since_seq, end)
+    if beat is not None and end is not None and beat.committed_seq > end:
+        beat = None
     return replace(
         state,
         epoch=running.epoch,
@@ -166,7 +172,7 @@ def open_plan(state: PairState | None, plan_id: str, mode: Mode, async_since_seq
         opened_by=plan_id,
         mode=mode,
         async_since_seq=since if mode == "async" else None,
-        beat=state.beat if stays else None,
+        beat=beat,
         switching=None,
         reason=f"plan {plan_id} ({running.kind}) opened epoch {running.epoch} at {running.site}, {mode}",
     )

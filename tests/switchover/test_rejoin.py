@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from remote_log.replication.messages import EpochsReply, LogPoint, pack_history
@@ -14,6 +15,8 @@ from storage.engine import EpochEntry
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.failpoints import Failpoints
+from storage.log.frame import Frame, make_frame
+from storage.log.record import EpochStart, Record, RecordKind
 from storage.log.wal import Wal
 from switchover.other_site import OtherSite
 from switchover.quarantine import QUARANTINE
@@ -107,3 +110,32 @@ async def test_a_log_that_lacks_a_part_of_what_was_applied_does_not_say_what_to_
     assert (sink.wants_base, report.base_needed, report.refetched_rows) == (True, True, 0)
     assert report.end_seq == 8
     assert engine.applied.seq == 12, "filled with base data, not cut"
+
+
+@pytest.mark.parametrize("logged_from", [9, 12])
+async def test_an_epoch_that_the_active_does_not_know_is_dropped_only_as_far_as_the_log_has_it(logged_from: int) -> None:
+    """The active opened on an older copy, by force, and has never heard of epoch 5. The log here was trimmed by what the other
+    site had before: what it lacks of that epoch, only the storage has."""
+    files, engine = MemoryFiles(), MemoryEngine()
+    frames = [started(1, 1), *run(2, 7), started(5, 9), *run(10, 6, epoch=5)]
+    await engine.apply(frames)
+    wal = await Wal.open(files)
+    await wal.start(5, logged_from)
+    for frame in frames[logged_from - 1 :]:
+        await wal.append(frame)
+    sink: Any = Sink()
+    if logged_from > 9:
+        with pytest.raises(Diverged) as caught:
+            await a_rejoin(files, engine, wal, sink).run()
+        assert (caught.value.fields["at_risk"], sink.wants_base, engine.applied.seq) == ("unknown", False, 15)
+        assert await files.list(QUARANTINE) == []
+    report = await a_rejoin(files, engine, wal, sink, None if logged_from == 9 else "unknown").run()
+    assert (sink.wants_base, report.quarantined_frames) == (True, 16 - logged_from)
+
+
+def started(epoch: int, seq: int) -> Frame:
+    mark = EpochStart(epoch, "a", "bootstrap", f"p{epoch}")
+    return make_frame(
+        epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=seq, committed=seq - 1,
+        records=[Record(RecordKind.EPOCH_START, value=msgspec.msgpack.encode(mark))],
+    )

@@ -64,11 +64,12 @@ async def test_a_degrade_that_is_recorded_and_fails_at_this_site_is_still_to_be_
         raise EngineFailed("no")
 
     register = OneRegister(PairState(state_id=4, epoch=7, epoch_allocated=7, active="a"))
-    core = SimpleNamespace(mode=CommitMode.SYNC, needs_remote=True, remote=41)
+    core = SimpleNamespace(mode=CommitMode.SYNC, needs_remote=True, remote=41, committed=38)
     changing = modes(core, engine=SimpleNamespace(set_meta=set_meta), register=register)
     with pytest.raises(EngineFailed):
         await changing.degrade(by_command=False)
     assert (register.value.mode, core.mode) == ("async", CommitMode.SYNC)
+    assert register.value.async_since_seq == 38, "a restart has so much, also if its disk was behind the remote log"
     assert changing.unsettled
     await changing.settle()
     assert (register.value.mode, changing.unsettled) == ("sync", False)

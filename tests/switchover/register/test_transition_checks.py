@@ -59,7 +59,7 @@ def test_the_steps_as_they_are_break_none() -> None:
     ("max(current.epoch_allocated, highest_claim)", "max(current.epoch, highest_claim)", "given to one plan only"),
     ("running.plan_id != plan_id:\n        raise PlanS", "False:\n        raise PlanS", "only the plan"),
     ("        active=running.site,", '        active="a",', "only the plan"),
-    ("if stays else None,\n        switching=None,", "if stays else None,\n        switching=running,", "a plan has an epoch"),
+    ("beat=beat,\n        switching=None,", "beat=beat,\n        switching=running,", "a plan has an epoch"),
     ('mode="sync", async_since_seq=None,', 'mode="sync",', "no acknowledgement is asynchronous"),
     ("    if state.switching is not None:\n", "    if False:\n", "the mode does not change"),
     ("epoch=max(current.epoch, lost_epoch),", "epoch=lost_epoch,", "epochs only grow"),

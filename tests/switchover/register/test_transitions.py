@@ -78,6 +78,16 @@ def test_a_site_takes_its_own_unfinished_plan_over_with_a_new_epoch() -> None:
     assert again.reason.endswith("superseding p2")
 
 
+def test_what_an_asynchronous_active_opens_without_by_accepted_loss_is_known_of_no_more() -> None:
+    slow = renew_lease(opened("async"), "a", 1, Beat(55, 1000, 2.0))
+    again = open_plan(begin_plan(slow, "p2", "a", "restart", 5), "p2", "async", 60)
+    assert (again.async_since_seq, again.beat) == (40, slow.beat), "a restart that has everything"
+    less = open_plan(begin_plan(slow, "p2", "a", "restart", 5, accept_data_loss=True), "p2", "async", 50)
+    assert (less.async_since_seq, less.beat) == (40, None)
+    least = open_plan(begin_plan(slow, "p2", "a", "restart", 5, accept_data_loss=True), "p2", "async", 30)
+    assert (least.async_since_seq, least.beat) == (30, None), "its next restart holds what the register says"
+
+
 def test_a_closed_active_is_downgraded_unless_another_plan_has_the_pair() -> None:
     slow = downgrade_closed(opened(), "a", 30, {1})
     assert (slow.mode, slow.async_since_seq, slow.epoch) == ("async", 30, 1)
