@@ -22,6 +22,7 @@ from chaos.simulate.plan import (
     OLDER,
     PLAIN,
     REFUSAL,
+    SITES,
     STEP,
     Fault,
     Kind,
@@ -43,6 +44,8 @@ CHOSEN = 10  # one plan in so many has the policy performance
 REFUSED = 4  # in one plan in so many of those with schema changes a database refuses one
 AUDITED = 4  # in one plan in so many barriers are taken
 RESTORED = 12  # in one plan in so many without another disaster a part comes back older
+DARK = 12  # and in one in so many of the others, while the other site has no power and no DFS
+BESIDE = ("crash", "dfs-down")  # what the other site has then
 LIED_TO = 3  # in one plan in so many somebody posts forged messages
 ANSWERED = 4  # in one plan in so many a site gives false answers
 MIXED = 4  # one plan in so many has the mixed workload
@@ -73,7 +76,7 @@ def repeated(plan: SeedPlan) -> SeedPlan:
 def focused(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
     """Returns a plan with one way of writing, and with faults at any times."""
     plan = audited(struck(hurried(watched(chosen(plain(seed, kinds))), kinds), kinds), kinds)
-    return restored(answered_falsely(lied_to(refused(plan, kinds), kinds), kinds), kinds)
+    return darkened(restored(answered_falsely(lied_to(refused(plan, kinds), kinds), kinds), kinds), kinds)
 
 
 def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
@@ -100,6 +103,30 @@ def restored(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPla
             faults.append(replace(draw_fault(chance, BY_NAME[name], after_s), how=chance.choice(("process", "machine"))
                           if name == "crash" else ""))
     return replace(plan, knobs=knobs, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
+
+
+def darkened(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME), one_in: int = DARK) -> SeedPlan:
+    """Returns the plan, with a storage or a disk that comes back older at one site while the other one has no power and no DFS,
+    if its seed is one of those and has no other disaster. As in `restored`, nobody is talked into a loss, or into opening
+    alone."""
+    chance = random.Random(f"dark {plan.seed}")
+    drawn = [kind for kind in OLDER if kind.name in ("storage-back", "disk-back") and kind.name in kinds]
+    names = {fault.kind for fault in plan.faults}
+    struck_already = any(kind.name in names for kind in (*DISASTERS, *OLDER))
+    if not drawn or struck_already or not set(BESIDE).issubset(kinds) or chance.randrange(one_in):
+        return plan
+    site, other = chance.choice((SITES, SITES[::-1]))
+    back = draw_fault(chance, chance.choice(drawn), round(chance.uniform(0.2, FAULTS_END_S - 1.0), 3))
+    faults = [replace(fault, how="") if fault.kind == "failover" else fault for fault in plan.faults if fault.kind != "degrade"]
+    faults.append(replace(back, target=site))
+    for name in BESIDE:  # before it or behind, and for longer or shorter
+        at_s = max(0.0, round(back.at_s + back.for_s + chance.uniform(-1.0, 0.5), 3))
+        fault = replace(draw_fault(chance, BY_NAME[name], at_s), target=other)
+        faults.append(replace(fault, how="machine") if name == "crash" else fault)
+    if "failover" in kinds and chance.random() < 0.3:
+        after_s = round(back.at_s + back.for_s + chance.expovariate(1.0), 3)
+        faults.append(Fault(after_s, "failover", chance.choice(SITES)))
+    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
 
 def refused(plan: SeedPlan, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:

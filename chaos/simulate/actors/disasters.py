@@ -41,11 +41,14 @@ class Disasters:
         }
 
     def _has_two_copies(self, what: str) -> bool:
-        """Synchronous, everywhere where it is known: then the active's site and the other one each have everything."""
+        """Synchronous, everywhere where it is known, and no degrade is under way to there: then the active's site and the other
+        one each have everything, and will not be taken for less."""
         watch = self._world.watch
         value = watch.value
         if value is not None and value.active is not None and watch.says_sync(value.epoch, value.active):
-            return True
+            site = self._world.lives[value.active].site
+            if site is None or site.active_epoch is None or not site.active_epoch.modes.unsettled:
+                return True
         self._note(f"{what} does not happen: there may be one copy only")
         return False
 

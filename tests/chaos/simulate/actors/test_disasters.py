@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from chaos.simulate.draw import answered_falsely, audited, chosen, focused, hurried, lied_to, plain, refused, restored, watched
+from chaos.simulate.draw import (
+    answered_falsely,
+    audited,
+    chosen,
+    darkened,
+    focused,
+    hurried,
+    lied_to,
+    plain,
+    refused,
+    restored,
+    watched,
+)
 from chaos.simulate.plan import BY_NAME, DISASTERS, OLDER, PLAIN, SeedPlan, parse
 from chaos.simulate.run import Result, Run, collect
 from gateway.service.documents import ServingDocument, SiteTrouble
@@ -33,7 +45,7 @@ def _drawn(seed: int) -> list[str]:
 def test_a_plan_has_one_disaster_at_most_and_then_nobody_accepts_a_loss() -> None:
     drawn = [_drawn(seed) for seed in range(400)]
     assert all(len(kinds) <= 1 for kinds in drawn)
-    assert 70 < sum(len(kinds) for kinds in drawn) < 150
+    assert 90 < sum(len(kinds) for kinds in drawn) < 180
     assert {kind for kinds in drawn for kind in kinds} == NAMES
     struck = [focused(seed) for seed in range(400) if _drawn(seed)]
     accepting = [fault for plan in struck for fault in plan.faults if fault.how == "accept-data-loss"]
@@ -57,11 +69,27 @@ def test_a_part_that_comes_back_older_leaves_the_plans_of_other_seeds_alone() ->
     without = tuple(name for name in BY_NAME if name not in {kind.name for kind in OLDER})
     plans = [(focused(seed, without), focused(seed)) for seed in range(400)]
     changed = [(before, after) for before, after in plans if before != after]
-    assert 15 < len(changed) < 60
+    assert 35 < len(changed) < 100
     for before, after in changed:
-        assert restored(before) == after
+        assert darkened(restored(before)) == after
         assert replace(before.knobs, monitor="") == replace(after.knobs, monitor="")
         assert all(fault.kind not in {kind.name for kind in DISASTERS} for fault in after.faults)
+
+
+def test_beside_an_older_disk_the_other_site_has_no_power_and_no_dfs() -> None:
+    plans = [(restored(plan), darkened(restored(plan))) for plan in map(plain, range(400))]
+    changed = [(before, after) for before, after in plans if before != after]
+    assert 10 < len(changed) < 60
+    for before, after in changed:
+        added = [fault for fault in after.faults if fault not in before.faults]
+        [back] = [fault for fault in added if fault.kind in ("storage-back", "disk-back")]
+        for kind in ("crash", "dfs-down"):
+            [beside] = [fault for fault in added if fault.kind == kind]
+            assert {back.target, beside.target} == {"a", "b"}
+            assert abs(beside.at_s - back.at_s - back.for_s) <= 1.0
+            assert beside.how == ("machine" if kind == "crash" else "")
+        assert all(fault.kind != "degrade" and fault.how != "accept-data-loss" for fault in after.faults)
+    assert {fault.target for _, after in changed for fault in after.faults if fault.kind.endswith("-back")} == {"a", "b"}
 
 
 def test_some_crashes_come_in_the_middle_of_what_changes_modes() -> None:
