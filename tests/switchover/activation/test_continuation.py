@@ -24,7 +24,7 @@ from switchover.activation.continuation import (
     staying,
     unopened_starts,
 )
-from switchover.register.port import Beat
+from switchover.register.port import Beat, PairState
 from twinlog.errors import LogGap
 
 
@@ -257,8 +257,8 @@ def test_which_starts_are_of_an_attempt() -> None:
 
 
 def test_a_site_that_holds_less_than_its_last_renewal_reported_does_not_open() -> None:
-    beat = Beat(committed_seq=40, wall_ms=1, lease_s=1.0)
-    check_told("a", None, 0)
-    check_told("a", beat, 40)
+    renewed = PairState(mode="async", beat=Beat(committed_seq=40, wall_ms=1, lease_s=1.0))
+    check_told("a", PairState(), 0)
+    check_told("a", renewed, 40)
     with pytest.raises(LogGap, match="had committed 40, but its storage and log end at 39"):
-        check_told("a", beat, 39)
+        check_told("a", renewed, 39)

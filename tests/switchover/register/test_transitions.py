@@ -88,6 +88,12 @@ def test_what_an_asynchronous_active_opens_without_by_accepted_loss_is_known_of_
     assert (least.async_since_seq, least.beat) == (30, None), "its next restart holds what the register says"
 
 
+def test_the_beat_of_a_lost_active_does_not_stay_with_its_successor() -> None:
+    slow = renew_lease(opened("async"), "a", 1, Beat(55, 1000, 2.0))
+    begun = begin_plan(slow, "p2", "b", "takeover", 5, accept_data_loss=True)
+    assert open_plan(begun, "p2", "async", 60).beat is None
+
+
 def test_a_closed_active_is_downgraded_unless_another_plan_has_the_pair() -> None:
     slow = downgrade_closed(opened(), "a", 30, {1})
     assert (slow.mode, slow.async_since_seq, slow.epoch) == ("async", 30, 1)
