@@ -12,7 +12,6 @@ minutes (28 to 40 us): PUT 41 to 65 us, GET 32 to 40 us. As a raw ASGI route it 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from gateway.api.api_context import ApiContext
@@ -22,6 +21,7 @@ from gateway.api.request import Head, decoded_part, read_head
 from gateway.api.row_calls import get_row, put_row
 from gateway.http.app import DoorApp
 from gateway.http.origins import Origins
+from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
 
 _PREFIX = b"/v1/tables/"
@@ -142,7 +142,8 @@ class HotProtocol(DoorProtocol):
 def hot_protocol(app: DoorApp, limits: ConnectionLimits) -> type[HotProtocol]:
     """The protocol class for `uvicorn.Config(http=...)`, in front of `app`."""
     bound = {
-        "context": app.context, "origins": app.origins, "limits": limits, "addresses": Counter(),
+        "context": app.context, "origins": app.origins, "limits": limits,
+        "places": Places(limits.connections_max, limits.per_address_max),
         "_body_bytes_max": min(SMALL_BODY_BYTES, app.context.http.row_body_bytes_max),
     }
     return type("BoundHotProtocol", (HotProtocol,), bound)

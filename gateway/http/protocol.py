@@ -14,7 +14,6 @@ RFC 9112 lets a proxy read in another way (lengths, encodings, Host, trailers, H
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -26,7 +25,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
-from gateway.http.lingering import LINGERING_MAX, LingeringTransport
+from gateway.http.lingering import LingeringTransport
+from gateway.http.places import Places
 from gateway.http.target import read_target
 from twinlog.errors import MalformedBody, Unavailable, words
 
@@ -59,7 +59,7 @@ class DoorProtocol(HttpToolsProtocol):
     """uvicorn makes one for each connection."""
 
     limits = ConnectionLimits()
-    addresses: Counter[str]  # connections from each address, of all protocols of one door
+    places: Places  # of all protocols of one door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         wire = LingeringTransport(transport, self._is_sending, self.limits.request_read_s)
@@ -67,7 +67,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._wire = wire
         self.flow = _Flow(wire, self.pipeline)
         self._is_refused = False  # the client may still send, and nobody reads it
-        self._may_linger = True
+        self._lingers = False  # it was refused on arrival, and its client may read why
         self._arriving = False  # a request began and has not arrived whole
         self._in_head = True  # and `cycle` is of the request before
         self._begun = 0  # requests that began in the piece that is being parsed
@@ -81,10 +81,10 @@ class DoorProtocol(HttpToolsProtocol):
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         self._address = self.client[0] if self.client else ""
-        self.addresses[self._address] += 1
-        if len(self.connections) > self.limits.connections_max or self.addresses[self._address] > self.limits.per_address_max:
+        self._is_served = self.places.enter(self._address)
+        if not self._is_served:
             self._timer: asyncio.TimerHandle | None = None
-            self._may_linger = len(self.connections) <= self.limits.connections_max + LINGERING_MAX
+            self._lingers = self.places.linger()
             error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
             self._refuse(answer_for(error, is_write=False))
         else:
@@ -95,9 +95,10 @@ class DoorProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()  # uvicorn leaves it when a client resets, and it holds the last body for its time
         self._wire.let_go()
         self._held = b""
-        self.addresses[self._address] -= 1
-        if not self.addresses[self._address]:
-            del self.addresses[self._address]
+        if self._is_served:
+            self.places.leave(self._address)
+        elif self._lingers:
+            self.places.end_lingering()
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
@@ -367,7 +368,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._disarm()
         if self.transport.is_closing() or self._last_answer is not None:
             return
-        self._is_refused = self._may_linger
+        self._is_refused = self._is_served or self._lingers
         if has_cycle and self.pipeline:
             self.pipeline.popleft()  # it was queued last, and never begins
             self._last_answer = answer

@@ -14,7 +14,6 @@ import asyncio
 import random
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from uvicorn.server import ServerState
 
 from gateway.http.app import build_app
 from gateway.http.hot_path import hot_protocol
+from gateway.http.places import Places
 from gateway.http.protocol import ConnectionLimits, DoorProtocol
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.dict_service import DictService
@@ -80,7 +80,7 @@ class Door:
     async def open(self) -> None:
         await self.service.tables.create(FLIGHTS)
         app = build_app(self.service.ports, SETTINGS, now_s=time.perf_counter, new_id=lambda: "incident-1")
-        plain = type("Plain", (DoorProtocol,), {"limits": self._limits, "addresses": Counter()})
+        plain = type("Plain", (DoorProtocol,), {"limits": self._limits, "places": Places(100, 100)})
         kind = hot_protocol(app, self._limits) if self._hot else plain
         self._config = uvicorn.Config(app, http=kind, ws="none", lifespan="off", log_config=None, access_log=False)
         self._config.load()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 
+from gateway.http.places import Places
 from gateway.http.protocol import PIECE_BYTES, ConnectionLimits, DoorProtocol
 from tests.gateway.door_client import ROWS, DoorClient, served_door
 from tests.gateway.http.differential import Door, Wire, answers
@@ -67,7 +67,7 @@ async def test_few_pipelined_requests_are_held_as_such() -> None:
 
     short = b"GET /x HTTP/1.1\r\nhost:[::]\r\n\r\n"
     count = (256 << 10) // len(short)
-    door._kind = type("Bound", (Watched,), {"limits": ConnectionLimits(), "addresses": Counter()})
+    door._kind = type("Bound", (Watched,), {"limits": ConnectionLimits(), "places": Places(100, 100)})
     found = answers(await door.converse(iter([short * count])), [b"GET"] * count)
     assert [status for status, _, _ in found] == [404] * count
     assert 100 < most <= PIECE_BYTES // len(short) + 1
