@@ -50,6 +50,7 @@ LIED_TO = 3  # in one plan in so many somebody posts forged messages
 ANSWERED = 4  # in one plan in so many a site gives false answers
 MIXED = 4  # one plan in so many has the mixed workload
 REPEATED = 3  # in one plan in so many clients come back to their writes
+BY_HTTP = 30  # in one plan in so many half of the requests are bytes on a connection
 AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 
 
@@ -61,7 +62,14 @@ def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
         plan = replace(plan, workload=Mixed.name, knobs=replace(plan.knobs, slow_reads=chance.choice((0.0, 1.0))))
     if STEP.name in kinds and not (random.Random(f"aimed {seed}").randrange(AIMED) and len(kinds) > 1):
         plan = aimed(plan)
-    return repeated(plan)
+    return by_http(repeated(plan))
+
+
+def by_http(plan: SeedPlan) -> SeedPlan:
+    """Returns the plan, with clients whose requests pass the HTTP protocol if its seed is one of those."""
+    if random.Random(f"http {plan.seed}").randrange(BY_HTTP):
+        return plan
+    return replace(plan, knobs=replace(plan.knobs, http=0.5))
 
 
 def repeated(plan: SeedPlan) -> SeedPlan:

@@ -41,6 +41,7 @@ class Knobs(msgspec.Struct, frozen=True):
     drift_a: float = 0.0  # share: how much faster a's clock runs
     drift_b: float = 0.0
     again: float = 0.0  # share of the turns of a client in which it also repeats a write of before, or asks for its receipt
+    http: float = 0.0  # share of the clients' requests that pass the HTTP protocol and the routes of the site
     monitor: str = "off"  # off | observe | act
 
 

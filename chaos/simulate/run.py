@@ -330,6 +330,14 @@ def _quiet(internal: list[str]) -> Iterator[None]:
             internal.append(f"{event.get('event')}: {' | '.join(line.strip() for line in lines[-3:])}")
         raise structlog.DropEvent
 
+    def keep_of_server(record: logging.LogRecord) -> bool:
+        """uvicorn's word of an exception that left the application: the client saw at most a broken connection."""
+        if record.exc_info:
+            internal.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+        return False
+
+    server_log = logging.getLogger("uvicorn.error")
+    server_log.addFilter(keep_of_server)
     logging_before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR), processors=[keep])
     hook: Any = sys.unraisablehook
@@ -342,6 +350,7 @@ def _quiet(internal: list[str]) -> Iterator[None]:
             yield
         finally:
             structlog.configure(**logging_before)
+            server_log.removeFilter(keep_of_server)
             sys.unraisablehook = hook
             if collecting:
                 gc.enable()

@@ -21,6 +21,7 @@ from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
 from chaos.simulate.twins.disk import SimDisk
 from chaos.simulate.twins.engine import SimEngine
 from chaos.simulate.twins.hearing import Hearing, Note
+from chaos.simulate.twins.http_door import HttpDoor
 from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
@@ -31,6 +32,7 @@ from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
 from gateway.epoch.active_epoch import AvailableSettings
 from gateway.epoch.commit_rule import CommitSettings
+from gateway.http.app import build_app
 from gateway.service.audits import AuditSettings
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
@@ -98,6 +100,7 @@ class Life:
     operations: SiteOperations | None = None
     service: SiteService | None = None
     context: ApiContext | None = None
+    door: HttpDoor | None = None  # in a run in which requests pass it
     peer_api: Served | None = None
     fault: TwinlogError | None = None  # why it does not start
 
@@ -243,10 +246,10 @@ class World:
             is_busy=lambda: operations.running_id is not None, poll_interval_s=0.5,
         )
         life.service = site_service(site, operations)
-        life.context = ApiContext(
-            life.service, HttpSettings(request_deadline_s=REQUEST_DEADLINE_S), now_s=here.clock.monotonic_s,
-            new_id=partial(self._new_id, name),
-        )
+        now_s, new_id = here.clock.monotonic_s, partial(self._new_id, name)
+        if self.plan.knobs.http:
+            life.door = HttpDoor(build_app(life.service, settings.http, now_s=now_s, new_id=new_id))
+        life.context = life.door.context if life.door else ApiContext(life.service, settings.http, now_s=now_s, new_id=new_id)
         life.site, life.operations, life.peer_api = site, operations, PeerApi(site)
         supervisor.start()
 

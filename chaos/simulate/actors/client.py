@@ -1,4 +1,4 @@
-"""A client of the pair: the product's own client flow and calls, over the simulated network instead of HTTP.
+"""A client of the pair: the product's own client flow and calls, over the simulated network instead of HTTP, or over both.
 
 What always holds: an operation keeps one idempotency key through all its attempts; it ends by its deadline with what the
 product's client would have reported to its caller.
@@ -15,6 +15,7 @@ from typing import Any
 from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
 from chaos.history.lines import Served
 from chaos.simulate.actors.door import ADDRESS, answer
+from chaos.simulate.twins.http_door import ConnectionLost
 from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.world import Life, World
 from chaos.workloads.workload import KEY
@@ -44,6 +45,7 @@ class SimClient:
     def __init__(self, world: World, name: str, random: Random) -> None:
         self._world, self._name, self._random = world, name, random
         self._view = PairView({site: url for url, site in SITE_OF.items()})
+        self._wire = world.stream(f"wire {name}")
         self._asked = 0
         self.key = ""  # the idempotency key of the last request
         self._look_s = world.plan.knobs.lease_s * OLD_PROOF
@@ -195,7 +197,13 @@ class SimClient:
     ) -> tuple[Reply, float, int | None]:
         """In the site's process: the reply, and when and in which epoch it left."""
         epoch = life.site.epoch if life.site is not None else None
-        reply = await answer(context, request)
+        if life.door is not None and self._wire.random() < self._world.plan.knobs.http:
+            try:
+                reply = await life.door.exchange(request, self._wire)
+            except ConnectionLost as error:
+                raise _NoAnswer(str(error), sent=True) from None
+        else:
+            reply = await answer(context, request)
         now_s = self._world.loop.now_s
         proved_s, decided_s = life.process.proved_s, life.process.decided_s(now_s)
         if epoch is not None and decided_s - proved_s > self._look_s and _is_of_rows(request, reply):

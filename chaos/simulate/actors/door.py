@@ -1,7 +1,8 @@
 """A gateway without its HTTP server: the requests of the product's client, answered by the product's own calls.
 
 What always holds: what a request means and what an answer says is decided by the product (row_calls, batches, scans,
-problems); only the paths are matched here, because the server that does so otherwise is left out of a simulation.
+problems); only the paths are matched here, because the server that does so otherwise is left out. Requests that pass it:
+twins/http_door.py.
 """
 
 from __future__ import annotations

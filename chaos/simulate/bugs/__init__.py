@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from chaos.simulate.bugs import logs, reads, roles
+from chaos.simulate.bugs import logs, reads, roles, wire
 from chaos.simulate.bugs.bug import Bug
 from twinlog.errors import InvalidInput
 
-BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for bug in (*logs.BUGS, *roles.BUGS, *reads.BUGS)})
+BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for bug in (*logs.BUGS, *roles.BUGS, *reads.BUGS, *wire.BUGS)})
 
 
 def planted(name: str) -> AbstractContextManager[None]:

@@ -15,7 +15,9 @@ from pathlib import Path
 from tools.sources import ROOT
 
 MINORS = (12, 13)
-NEEDS = ("crc32c", "fastapi", "msgspec", "prometheus_client", "pyarrow", "rich", "structlog", "tenacity")
+NEEDS = (
+    "crc32c", "fastapi", "httptools", "msgspec", "prometheus_client", "pyarrow", "rich", "structlog", "tenacity", "uvicorn",
+)
 _HOME = ROOT / ".interpreters"
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from chaos.simulate.aims import COURSES, DEEDS, aimed, points, ports
-from chaos.simulate.draw import draw, focused, repeated
+from chaos.simulate.draw import by_http, draw, focused, repeated
 from chaos.simulate.plan import FAULTS_END_S, STEP, SeedPlan, parse, text
 from chaos.simulate.run import Run, collect
 from chaos.workloads.mixed import Mixed
@@ -26,7 +26,7 @@ def test_half_of_the_plans_aim_and_a_quarter_mixes_and_the_others_are_focused() 
     assert 200 < sum(plan.workload == Mixed.name for plan in drawn.values()) < 300
     for seed, plan in drawn.items():
         assert parse(text(plan)) == plan
-        assert is_aimed(plan) or plan.workload == Mixed.name or plan == repeated(focused(seed))
+        assert is_aimed(plan) or plan.workload == Mixed.name or plan == by_http(repeated(focused(seed)))
         assert all(fault.at_s <= 2 * FAULTS_END_S for fault in plan.faults)
 
 
@@ -34,6 +34,11 @@ def test_clients_come_back_to_their_writes_where_none_may_be_given_up() -> None:
     coming_back = [plan for plan in map(draw, range(1000)) if plan.knobs.again]
     assert 200 < len(coming_back) < 400
     assert not any(fault.how == "accept-data-loss" for plan in coming_back for fault in plan.faults)
+
+
+def test_some_plans_have_requests_that_pass_the_http_protocol() -> None:
+    shares = [draw(seed).knobs.http for seed in range(1000)]
+    assert 15 < sum(share > 0 for share in shares) < 60
 
 
 def test_with_named_faults_nothing_aims_unless_it_is_named() -> None:
