@@ -55,7 +55,8 @@ class Watcher:
 
     async def look(self) -> Observation:
         """Both sites at the same time, and the checks of the one that might have to take over: also at the same time where the
-        look before needed them. A site that hangs costs a look one short time-out.
+        look before needed them. A site that hangs costs a look one short time-out: it is asked for its checks no more than for
+        its view, and whether it can take over is unknown.
         """
         looks = dict(zip(self._sites, await asyncio.gather(*(self._look_at(site) for site in self._sites)), strict=True))
         views = {site: None if isinstance(view, TwinlogError) else view for site, (view, _) in looks.items()}
@@ -64,7 +65,8 @@ class Watcher:
         asked, self._wanted = self._wanted, wants_checks_of(self._state, seen)
         if self._wanted is None:
             return seen
-        readiness = looks[self._wanted][1] if self._wanted == asked else await self._readiness(self._wanted)
+        told = self._wanted == asked or views[self._wanted] is None
+        readiness = looks[self._wanted][1] if told else await self._readiness(self._wanted)
         return replace(seen, readiness=readiness)
 
     async def _look_at(self, site: str) -> tuple[SiteView | TwinlogError, TakeoverReadiness | None]:

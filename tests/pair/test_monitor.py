@@ -192,3 +192,29 @@ async def test_a_site_that_hangs_costs_the_checks_of_a_failover_one_short_time_o
         found = await pair.running["b"].service.operations.checks("failover")
         assert {one.id: one.status for one in found.checks}["peer.answers"] == "unknown"
         assert asked == [("status", STATUS_TIMEOUT_S)]
+
+
+async def test_a_site_that_has_just_been_silent_is_not_asked_whether_it_can_take_over(tmp_path: Path) -> None:
+    """The active's log fails and its standby hangs: `twinlog advise` waited 30 s for the standby's checks."""
+    async with open_pair(tmp_path) as pair:
+        asked: list[str] = []
+
+        class Silent(PairProbe):
+            async def alive(self, name: str) -> None:
+                if name == "b":
+                    raise PeerError("site b does not answer", sent=True)
+
+            async def view(self, name: str) -> SiteView:
+                seen = await super().view(name)
+                return msgspec.structs.replace(seen, peer=None, own=msgspec.structs.replace(
+                    seen.own, lease_left_s=0.0, local_log_error="disk full", serves_reads=False, serves_writes=False,
+                ))
+
+            async def checks(self, name: str) -> Mapping[str, Any]:
+                asked.append(name)
+                return await super().checks(name)
+
+        advice = (await rounds(watcher(Silent(pair), act=False)[0]))[-1]
+        assert (advice.kind, asked) == (AdviceKind.LOOK, [])
+        assert "whether site b can take over is unknown" in advice.reason
+        assert "site b answers nobody" in advice.also[0]
