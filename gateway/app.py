@@ -126,10 +126,10 @@ async def _coordinator(
 
 
 def _server_settings(http: HttpSettings) -> ServerSettings:
-    """The bounds of connections; one address gets at most half of those that fit."""
+    """The bounds of connections, as far as the open files allow them."""
     connections, backlog = fitting(http.connections_max)
-    each = min(http.connections_per_address_max, max(1, connections // 2))
-    return ServerSettings(ConnectionLimits(connections_max=connections, per_address_max=each), backlog)
+    limits = ConnectionLimits(connections_max=connections, per_address_max=http.connections_per_address_max)
+    return ServerSettings(limits, backlog)
 
 
 def _settle_interpreter(collections: Histogram) -> None:

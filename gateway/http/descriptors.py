@@ -31,9 +31,10 @@ def fitting(connections_max: int) -> tuple[int, int]:
     free = limit - reserved
     connections = min(connections_max, free * 2 // 3)
     if connections < CONNECTIONS_MIN:
+        wanted, least = reserved + connections_max + BACKLOG_MAX, reserved + CONNECTIONS_MIN * 3 // 2
         raise ConfigError(
             f"this process may open {limit} files, and a site needs {reserved} without any connection: raise the limit "
-            f"(ulimit -n, LimitNOFILE) to {reserved + connections_max + BACKLOG_MAX}, or at least to {reserved + 512}",
+            f"(ulimit -n, LimitNOFILE) to {wanted}, or at least to {least}",
         )
     if connections < connections_max:
         log.warning(

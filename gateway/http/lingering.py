@@ -35,6 +35,9 @@ class LingeringTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing or self._transport.is_closing()
 
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
     def pause_reading(self) -> None:
         self._transport.pause_reading()
 

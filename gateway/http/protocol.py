@@ -14,17 +14,16 @@ RFC 9112 lets a proxy read in another way (lengths, encodings, Host, trailers, H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import httptools
 from starlette.exceptions import HTTPException
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
 from gateway.api.request import is_write_method
+from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
 from gateway.http.places import Places
 from gateway.http.target import read_target
@@ -43,29 +42,18 @@ class ConnectionLimits:
     per_address_max: int = 500
 
 
-class _Flow(FlowControl):
-    """Reads no more while pipelined requests wait, whoever asks for it: each one that is served asks."""
-
-    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
-        super().__init__(transport)
-        self._pipeline = pipeline
-
-    def resume_reading(self) -> None:
-        if not self._pipeline:
-            super().resume_reading()
-
-
 class DoorProtocol(HttpToolsProtocol):
     """uvicorn makes one for each connection."""
 
     limits = ConnectionLimits()
     places: Places  # of all protocols of one door
+    flow: Flow
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         wire = LingeringTransport(transport, self._is_sending, self.limits.request_read_s)
         super().connection_made(wire)
         self._wire = wire
-        self.flow = _Flow(wire, self.pipeline)
+        self.flow = Flow(wire, self.pipeline, self.limits.request_read_s)
         self._is_refused = False  # the client may still send, and nobody reads it
         self._lingers = False  # it was refused on arrival, and its client may read why
         self._arriving = False  # a request began and has not arrived whole
@@ -81,14 +69,12 @@ class DoorProtocol(HttpToolsProtocol):
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         self._address = self.client[0] if self.client else ""
-        self._is_served = self.places.enter(self._address)
-        if not self._is_served:
-            self._timer: asyncio.TimerHandle | None = None
-            self._lingers = self.places.linger()
-            error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
-            self._refuse(answer_for(error, is_write=False))
-        else:
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_served = self.places.enter(self._address, self)
+        if self._is_served:
             self._timer = self.loop.call_later(self.limits.request_read_s, self._read_deadline)
+        else:
+            self._refuse_a_place()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -96,7 +82,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._wire.let_go()
         self._held = b""
         if self._is_served:
-            self.places.leave(self._address)
+            self.places.leave(self._address, self)
         elif self._lingers:
             self.places.end_lingering()
         super().connection_lost(exc)
@@ -276,7 +262,7 @@ class DoorProtocol(HttpToolsProtocol):
             self._write(self._last_answer, keep_alive=False)
             self.transport.close()
             return
-        elif not self._held:
+        elif not self._held and not self._arriving:
             self._idle_s = self.loop.time()
             if self.timeout_keep_alive_task is None:
                 self._look_when_idle_for(self.timeout_keep_alive)
@@ -286,6 +272,35 @@ class DoorProtocol(HttpToolsProtocol):
             held, self._held = self._held, b""
             self._feed_pieces(held)
             self._watch()
+
+    # ---- places
+    def waits_since(self) -> float | None:
+        """As Guest's. One that is closing is the first to go: its client has its answer, or does not read it."""
+        if self.transport.is_closing():
+            return 0.0
+        if self.flow.unread_since is not None or self._idle_s is not None:
+            return self._idle_s if self.flow.unread_since is None else self.flow.unread_since
+        cycle: Any = self.cycle
+        is_served = cycle is not None and not cycle.response_complete and (self._in_head or not self._arriving)
+        if is_served or self._timer is None or self.flow.read_paused:
+            return None
+        return self._timer.when() - self.limits.request_read_s
+
+    def give_way(self) -> None:
+        """As Guest's. Half a request is answered, and an idle connection is closed as if its time was over."""
+        self.places.leave(self._address, self)
+        self._is_served = False
+        if self.transport.is_closing() or self.flow.unread_since is not None:
+            self.transport.abort()
+        elif self._idle_s is not None:
+            self.transport.close()
+        else:
+            self._refuse_a_place()
+
+    def _refuse_a_place(self) -> None:
+        self._lingers = self.places.linger()
+        error = Unavailable("too many connections: try again, or use fewer", retry_after_s=1)
+        self._refuse(answer_for(error, is_write=self._arriving and self._is_write()))
 
     # ---- limits
     def _look_when_idle_for(self, left_s: float) -> None:

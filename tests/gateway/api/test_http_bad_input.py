@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.http.protocol import ConnectionLimits
+from gateway.http.protocol import ConnectionLimits, DoorProtocol
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.documented import document
 from tests.gateway.door_client import ROWS, DoorClient, problem, served_door
@@ -258,9 +258,10 @@ async def test_a_client_that_drips_is_told_in_time() -> None:
             writer.transport.abort()
 
 
-async def test_too_many_connections_are_answered() -> None:
+async def test_too_many_connections_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DoorProtocol, "waits_since", lambda self: None)  # each is being served
     async with served_door(limits=ConnectionLimits(connections_max=1)) as door:
-        await door.put("UA,1", {})  # this connection stays open
+        await door.put("UA,1", {})
         status, document = _parsed(await door.raw(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"))
         assert (status, document["type"]) == (503, "urn:twinlog:problem:unavailable")
         await door.put("UA,1", {})

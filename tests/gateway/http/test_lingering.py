@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.http.protocol import ConnectionLimits
+from gateway.http.protocol import ConnectionLimits, DoorProtocol
 from gateway.service.http_settings import HttpSettings
 from tests.gateway.door_client import ROWS, DoorClient, served_door
 from tests.gateway.http.differential import answers
@@ -57,9 +57,10 @@ async def test_what_is_sent_behind_a_refusal_costs_no_answer(name: str) -> None:
         assert [found[0] for found in answers(await _read_while_sending(reader, writer), [b"PUT"])] == [status]
 
 
-async def test_a_refused_connection_reads_why() -> None:
+async def test_a_refused_connection_reads_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DoorProtocol, "waits_since", lambda self: None)  # each is being served
     async with served_door(limits=ConnectionLimits(connections_max=1)) as door:
-        await door.put("UA,1", {})  # this connection stays open
+        await door.put("UA,1", {})
         async with _connected(door) as (reader, writer):
             assert [found[0] for found in answers(await _read_while_sending(reader, writer), [b"GET"])] == [503]
 

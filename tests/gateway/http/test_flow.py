@@ -1,0 +1,69 @@
+"""An answer that its client does not read ends the connection; one that is read slowly does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from gateway.http.flow import Flow
+from gateway.http.protocol import ConnectionLimits
+from tests.gateway.door_client import ROWS, served_door
+
+SCAN = f"GET {ROWS} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: identity\r\n\r\n".encode()
+
+
+class Wire:
+    """A transport whose client takes bytes between two looks, or none. `left`: what each look finds unread."""
+
+    def __init__(self, left: list[int]) -> None:
+        self.left = left
+        self.ended = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        return self.left.pop(0)
+
+    def abort(self) -> None:
+        self.ended.set()
+
+
+async def test_only_a_client_that_takes_nothing_is_cut() -> None:
+    wire = Wire([100, 99, 50, 50, 1])
+    flow = Flow(wire, [], 0.001)  # type: ignore[arg-type]
+    flow.pause_writing()
+    assert flow.unread_since is not None
+    await asyncio.wait_for(wire.ended.wait(), 30)
+    assert wire.left == [1]
+
+
+async def test_a_client_that_reads_in_the_end_is_not_looked_at_any_more() -> None:
+    wire = Wire([100])
+    flow = Flow(wire, [], 0.0)  # type: ignore[arg-type]
+    flow.pause_writing()
+    flow.resume_writing()
+    assert flow.unread_since is None
+    await asyncio.sleep(0.01)  # longer than the look would take to come, and it would find no figure to read
+    assert wire.left == []
+    assert not wire.ended.is_set()
+
+
+async def test_a_client_that_asks_for_much_and_reads_nothing_is_cut() -> None:
+    """Otherwise it would hold the answer and its place for ever."""
+    async with served_door(limits=ConnectionLimits(request_read_s=0.2)) as door:
+        for number in range(8):
+            await door.put(f"UA,{number}", {"note": "x" * 1_000_000})
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # so that the answer stays with the door
+        client.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", door.port))
+        reader, writer = await asyncio.open_connection(sock=client)
+        writer.write(SCAN)
+        await reader.readline()
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        places = door.server._server.config.http_protocol_class.places  # type: ignore[union-attr]
+        async with asyncio.timeout(60):
+            while places.served == 2:  # noqa: ASYNC110 - and one is that of the client that wrote the rows
+                await asyncio.sleep(0.01)
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
