@@ -121,8 +121,9 @@ class Scheduler:
     def _hand_over(self, turn: _Turn) -> None:
         if not self._over and (following := self._next(turn)) is not turn:
             following.gate.release()
-            if not turn.ended:
-                turn.gate.acquire()
+            if turn.ended:
+                return  # the others run from here on, and may be over before this thread is
+            turn.gate.acquire()
         if self._over:
             raise _Over
         if turn is self._turns[0] and (self._steps > _STEPS_MAX or (not turn.runs() and turn.due_s is None)):
