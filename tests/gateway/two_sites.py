@@ -33,7 +33,7 @@ from switchover.preflight.loss import LossManifest, at_risk
 from switchover.preflight.preflight import ChecksDocument
 from tests.gateway.dict_service import CREATED_MS, DictOperations, DictService
 from tests.gateway.documented import checked
-from twinlog.errors import NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
+from twinlog.errors import Conflict, NotActive, OutcomeUnknown, Refused, TwinlogError, Unavailable
 
 STEPS = (
     ("preflight", "check both sites", True), ("claim", "lock every older epoch", False), ("open", "open the new epoch", False),
@@ -111,6 +111,8 @@ class Door(DictService):
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "draining":
             raise Unavailable("a switchover is under way: nothing was logged", retry_after_s=0.05)
+        if fault == "refused":
+            raise Conflict("the table is not of this load")
         if fault == "refused-unknown":
             raise OutcomeUnknown("neither log answered in time")
         result = await super().write(request, deadline_s)

@@ -91,9 +91,9 @@ def test_lost_replies_and_a_switch_repeat_nothing(sites: TwoSites, csv: Path) ->
 
 def test_a_load_that_was_stopped_goes_on_where_it_was(sites: TwoSites, csv: Path, tmp_path: Path) -> None:
     state = tmp_path / "load.state"
-    sites.doors["a"].faults = ["", "", "", *["refused-unknown"] * 1000]
+    sites.doors["a"].faults = ["", "", "", "refused"]
     with pytest.raises(TwinlogError):
-        run_load(plan(sites, csv, state=state, deadline_s=1.0, in_flight=1))
+        run_load(plan(sites, csv, state=state, in_flight=1))
     assert len(state.read_text().splitlines()) == 4
     with state.open("ab") as file:
         file.write(b"99")  # a crash in the middle of a line
