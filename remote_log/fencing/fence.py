@@ -44,8 +44,7 @@ async def fence(
     for some time; then nothing may be read.
     """
     step = _Step.begin(clock, deadline_s)
-    closed: set[str] = set()
-    proven: set[str] = set()  # and so reported; asked again all the same: a name may be used anew once its file is trimmed
+    proven: set[str] = set()  # closed, and so reported; asked again all the same: a name may be used anew once it is deleted
     last_append = LastAppend(dfs, clock)
 
     def report(path: str) -> None:
@@ -57,7 +56,7 @@ async def fence(
         seen = await segments_below(RetryingDfs(dfs, clock), layout, below_epoch)
         still_open = []
         for path in seen:
-            if path in closed or await step.is_closed(dfs, path):
+            if await step.is_closed(dfs, path):
                 report(path)
             else:
                 still_open.append(path)
@@ -72,7 +71,6 @@ async def fence(
                 if not answer:
                     continue  # it is gone
                 await step.await_closed(dfs, path)
-                closed.add(path)
                 report(path)
 
 

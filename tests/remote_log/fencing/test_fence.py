@@ -13,7 +13,7 @@ from remote_log.fencing.claims import claim
 from remote_log.fencing.fence import close_by_recovery, fence
 from remote_log.fencing.reading import read_frames
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs, MemoryDisk
-from tests.remote_log.fencing.segments import segment
+from tests.remote_log.fencing.segments import closed_segment, segment
 from tests.remote_log.writing.remote_rig import LAYOUT, JumpingClock, NotingWriter, SlowDfs, content_of, turns
 from tests.storage.log.frames import run
 from twinlog.errors import DfsError, Fenced, LeaseNotRecovered
@@ -49,6 +49,26 @@ async def test_fence_closes_a_segment_that_an_old_writer_creates_meanwhile() -> 
 
     await fence(dfs, LAYOUT, 2, JumpingClock(), 10.0, create_one_more)
     assert await dfs.is_closed(segment(1, 1))
+
+
+@pytest.mark.parametrize("was_open", [False, True])
+async def test_a_name_that_is_used_anew_is_another_file(was_open: bool) -> None:
+    """A DFS that went back, or an old trimmer and writer: what was proven of the file before says nothing of this one."""
+    dfs = MemoryDfs()
+    await closed_segment(dfs, segment(1), b"")
+    await dfs.create(segment(1, 1))
+    anew = segment(1, 1) if was_open else segment(1)
+    other = MemoryDfs(dfs.disk)
+    late: list[asyncio.Task[object]] = []
+
+    def use_anew(closed: int, seen: int) -> None:
+        if not late and dfs.disk.files[anew].closed:
+            del dfs.disk.files[anew]
+            late.append(asyncio.create_task(other.create(anew)))
+
+    await fence(dfs, LAYOUT, 2, JumpingClock(), 10.0, use_anew)
+    assert len(late) == 1
+    assert await dfs.is_closed(anew)
 
 
 async def test_fence_stops_at_the_deadline_and_names_the_file() -> None:
