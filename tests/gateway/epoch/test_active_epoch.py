@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.epoch.active_epoch import ActiveEpoch
 from remote_log.replication.messages import StatusReply
-from switchover.register.port import PairState, Switching
+from switchover.register.port import Beat, PairState, Switching
 from twinlog.errors import Fenced, PeerError, Refused, TwinlogError, Unavailable
 
 EPOCH, STARTED_S = 7, 12.5
@@ -57,6 +57,24 @@ def active(register: PairState | TwinlogError | None, other: StatusReply | Twinl
 async def test_a_lease_is_confirmed_where_nobody_can_have_fenced_it(register: Any, other: Any) -> None:
     epoch, confirmed = active(register, other)
     await epoch._confirm_lease(STARTED_S)
+    assert confirmed == [STARTED_S]
+
+
+async def test_a_renewal_at_the_register_proves_the_lease_as_of_its_start() -> None:
+    """There is no other proof without a remote log, and reads would end with the first lease."""
+    clock, beats = SimpleNamespace(monotonic_s=lambda: next(times), wall_ms=lambda: 5), []
+    times = iter([STARTED_S, STARTED_S + 3])
+
+    async def renew(*given: object) -> None:
+        clock.monotonic_s()
+        beats.append(given)
+
+    epoch, confirmed = active(OURS, AWAY)
+    epoch.parts = SimpleNamespace(site="a", clock=clock, coordinator=SimpleNamespace(renew=renew))
+    epoch.core = SimpleNamespace(committed=41)  # type: ignore[assignment]
+    epoch.settings = SimpleNamespace(lease=SimpleNamespace(lease_s=2.0))  # type: ignore[assignment]
+    await epoch._renew()
+    assert beats == [("a", EPOCH, Beat(41, 5, 2.0))]
     assert confirmed == [STARTED_S]
 
 

@@ -12,6 +12,8 @@ from gateway.epoch.modes import Modes
 from remote_log.replication.shipper import PeerView
 from storage.failpoints import Failpoints
 from switchover.register.port import PairState
+from tests.remote_log.dfs.memory_dfs import MemoryDfs
+from tests.remote_log.writing.remote_rig import LAYOUT
 from twinlog.errors import EngineFailed, Fenced, Refused, Unavailable
 
 
@@ -45,9 +47,11 @@ class OnePeer:
         self.asked += 1
 
 
-def modes(core: Any, *, engine: Any = None, register: OneRegister | None = None, peer: Any = None) -> Modes:
+def modes(
+    core: Any, *, engine: Any = None, register: OneRegister | None = None, peer: Any = None, dfs: MemoryDfs | None = None
+) -> Modes:
     parts: Any = SimpleNamespace(
-        site="a", coordinator=register, engine=engine, clock=Sleepless(), peer_dfs=None, layout=None, failpoints=Failpoints()
+        site="a", coordinator=register, engine=engine, clock=Sleepless(), peer_dfs=dfs, layout=LAYOUT, failpoints=Failpoints()
     )
     commit: Any = SimpleNamespace(core=core, set_mode=lambda mode: setattr(core, "mode", mode))
     nothing: Any = None
@@ -135,3 +139,24 @@ async def test_a_resync_gives_way_to_a_degrade_and_to_the_end_of_the_epoch() -> 
     changing.ended = Fenced("over")
     with pytest.raises(Fenced, match="over"):
         await changing._wait("nothing", lambda: False)
+
+
+@pytest.mark.parametrize("claimed", [7, 9], ids=["made", "refused"])
+async def test_a_writer_is_being_made_only_as_long_as_it_is(claimed: int) -> None:
+    """Else the trimmer would leave every segment open that nobody writes any more."""
+    dfs = MemoryDfs()
+    await dfs.create_file(LAYOUT.claim(claimed), b"{}")
+    core = SimpleNamespace(mode=CommitMode.ASYNC, next_seq=5, switch_remote_on=lambda: 4)
+    changing, seen = modes(core, dfs=dfs, peer=OnePeer("following", 4)), []
+
+    async def opened(next_seq: int, first_frames: object) -> None:
+        seen.append(changing.making_remote)
+
+    changing._make_remote = lambda epoch: SimpleNamespace(open=opened)  # type: ignore[assignment, return-value]
+    if claimed > 7:
+        with pytest.raises(Fenced):
+            await changing._switch_on()
+    else:
+        await changing._switch_on()
+        assert seen == [True]
+    assert not changing.making_remote

@@ -396,3 +396,24 @@ async def test_an_unexpected_error_of_the_remote_log_is_a_failed_append_like_any
         monkeypatch.setattr(FaultyDfs, "create", fails_too)
         assert (await put(pair, "a", 1, "x")).mode == "sync"
         assert failures == []
+
+
+async def test_a_takeover_makes_its_storage_durable_before_it_opens_on_it(tmp_path: Path) -> None:
+    """No log here has what the asynchronous active shipped: the new epoch would continue from what a crash takes away."""
+    async with open_pair(tmp_path, resync_after_s=None, flush_interval_s=3600.0) as pair:
+        await pair.operate("a", "degrade")
+        for key in range(3):
+            await put(pair, "a", key, "x")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        engine, seen = site(pair, "b").parts.engine, []
+
+        def look() -> None:
+            seen.append((engine.durable_seq, engine.applied.seq))
+
+        look()
+        site(pair, "b").parts.failpoints.hit = Moments({"activation.log_begins": look}).hit  # type: ignore[method-assign]
+        await pair.crash("a")
+        assert (await pair.force_failover("b")).state == "succeeded"
+        before, then = seen
+        assert before[0] < before[1], "the storage is behind, as it mostly is"
+        assert then == (before[1], before[1])

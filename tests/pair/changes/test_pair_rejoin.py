@@ -14,10 +14,15 @@ from remote_log.dfs.directory import DirectoryDfs
 from remote_log.fencing.reading import segments_below
 from remote_log.layout import RemoteLayout
 from remote_log.replication.messages import RowsRequest
+from storage.log.frame import make_frame
+from storage.log.record import Record, RecordKind
+from storage.log.segment import wal_name
 from storage.prefix import FLOOR
 from tests.pair.faults import FaultyDfsWriter
 from tests.pair.pair import Pair
-from tests.pair.pair_rig import Moments, caught_up, epoch, holds, open_pair, put, rows, site, turns
+from tests.pair.pair_rig import Moments, caught_up, epoch, holds, key_of, open_pair, put, rows, site, turns
+from tests.remote_log.fencing.segments import closed_segment
+from tests.storage.log.frames import segment_bytes
 from tests.storage.noise import noise
 from twinlog.errors import Conflict, DfsError, OutcomeUnknown, SyncFailed
 
@@ -270,3 +275,27 @@ async def test_a_floor_is_judged_by_what_the_remote_log_leads_to(tmp_path: Path)
         ended = await pair.operate("b", "failover", "b")
         assert ended.state == "succeeded", ended
         assert len(await rows(pair, "b")) == 5
+
+
+async def test_a_takeover_keeps_aside_what_it_deletes_of_the_remote_log_and_its_history_lacks(tmp_path: Path) -> None:
+    """The active of the first epoch left a frame in the remote log only, and the second epoch does not continue from it."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        key = key_of(pair, "a", 7)
+        await pair.stop("a")
+        await pair.start("a")
+        await pair.until(lambda: pair.role("a") == "ACTIVE" and epoch(pair, "a").epoch > 1)
+        await put(pair, "a", 2, "y")
+        await pair.until(lambda: caught_up(pair, "a", "b"))
+        end, table = site(pair, "a").parts.engine.applied.epochs[-1].previous, site(pair, "a").catalog.get("t").id
+        cut = make_frame(epoch=1, first_seq=end + 1, previous=end, timestamp=1, committed=0, records=[
+            Record(RecordKind.UPSERT, table, key, b"")
+        ])
+        left, parts = segment_bytes([cut], pair=site(pair, "a").parts.wal.pair), site(pair, "b").parts
+        await pair.crash("a")
+        await closed_segment(parts.own_dfs, parts.layout.segment(1, wal_name(1, 1), 99), left)
+        ended = await pair.operate("b", "failover", "b")
+        assert ended.state == "succeeded", ended
+        [name] = [name for name in await parts.files.list("quarantine") if name.endswith(".frames")]
+        assert await parts.files.read(f"quarantine/{name}") == cut.data
+        assert await holds(pair, "b", {1: "x", 2: "y"})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import count
+from typing import cast
 
 import msgspec
 import pytest
 
-from remote_log.replication.base_sender import BasePart, base_parts
+from remote_log.replication.base_sender import BasePart, BaseSender, BaseSettings, base_parts
 from remote_log.replication.messages import (
     BaseDoneRequest,
     BaseProgress,
     BaseRequest,
     FollowRequest,
+    Position,
     ReplicateRequest,
     pack_history,
     pack_outcomes,
@@ -24,6 +26,7 @@ from storage.clock import SystemClock
 from storage.engine import EpochEntry, RequestOutcome
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
+from storage.log.wal import Wal
 from storage.prefix import FLOOR
 from tests.remote_log.replication import tables
 from tests.remote_log.replication.base_world import confirmed
@@ -91,6 +94,22 @@ async def test_what_lies_behind_a_progress_is_all_that_was_not_in_it() -> None:
 
 async def test_nothing_at_all_is_one_empty_part() -> None:
     assert await parts_of(MemoryEngine(), entries_max=10, bytes_max=10) == [BasePart()]
+
+
+async def test_a_storage_that_fails_under_a_base_ends_it_and_its_snapshot_goes() -> None:
+    """The storage may have been opened anew since, and a snapshot of before never gives a row again."""
+    engine = await filled(tables=1, rows=3, row_bytes=10)
+    called: list[str] = []
+
+    async def call(method: str, request: object) -> Position:
+        called.append(method)
+        raise EngineFailed("the storage was closed")
+
+    sender = BaseSender(epoch=3, engine=engine, wal=cast(Wal, None), clock=SystemClock(), call=call, settings=BaseSettings())
+    for number in (1, 2):
+        with pytest.raises(EngineFailed, match="the storage was closed"):
+            await sender.send(None, "nonce")
+        assert (len(called), sender._held) == (number, None)
 
 
 NONCES = count()

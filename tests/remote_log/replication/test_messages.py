@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from remote_log.replication import messages
 from remote_log.replication.messages import (
     ROWS_MAX,
     BaseRequest,
@@ -15,8 +16,11 @@ from remote_log.replication.messages import (
     MergeRequest,
     NoRequest,
     PlanRequest,
+    Position,
     RowsRequest,
+    decode_reply,
     decode_request,
+    to_message,
 )
 from twinlog.errors import MalformedBody, PeerError
 
@@ -73,3 +77,14 @@ def test_another_shape_is_told_from_nonsense() -> None:
         with pytest.raises(PeerError, match="PlanRequest"):
             decode_request(PlanRequest, "drain", pack(message))
     assert decode_request(PlanRequest, "drain", pack({"plan_id": "p", "later": [1]})) == PlanRequest("p")
+
+
+def test_an_answer_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = pack(to_message(Position("following", 5, 1, 4)))
+    for most, error in ((len(answer), None), (len(answer) - 1, "longer than 0 MiB")):
+        monkeypatch.setattr(messages, "REPLY_BYTES_MAX", most)
+        if error is None:
+            assert decode_reply(Position, "follow", answer).applied_seq == 5
+        else:
+            with pytest.raises(PeerError, match=error):
+                decode_reply(Position, "follow", answer)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from remote_log.replication.messages import ReplicateRequest
 from tests.remote_log.replication.follower import EPOCH, Follower
-from tests.storage.engines.engine_rig import upsert, value
+from tests.remote_log.replication.tables import upsert
+from tests.storage.engines.engine_rig import value
 from twinlog.errors import EngineFailed, Fenced, Unavailable
 
 
@@ -52,3 +54,12 @@ async def test_a_storage_that_was_opened_anew_does_not_vouch_for_its_last_frame(
     assert sink.point.crc is not None
     await sink.reopen_storage()
     assert (sink.point.crc, sink.as_of_s) == (None, None)
+
+
+async def test_what_is_shipped_is_durable_in_the_answer_to_a_call_that_asks_for_it(follower: Follower) -> None:
+    """A resync, a step down and trimming wait for that word; and nobody else pays for it."""
+    flushed = follower.engine.durable_seq
+    position = await follower.ship(upsert(b"7", value(c1=7, c2="x")))
+    assert position.durable_seq == flushed < position.applied_seq
+    asked = await follower.sink.replicate(ReplicateRequest(EPOCH, follower.sink.point, b"", flush=True))
+    assert asked.durable_seq == asked.applied_seq == position.applied_seq

@@ -10,6 +10,7 @@ import pytest
 from remote_log.dfs.port import DfsEntry
 from remote_log.fencing.claims import claimed_epochs
 from remote_log.fencing.reading import missing_from
+from remote_log.writing.segments import RemoteSegment
 from remote_log.writing.trimmer import Trimmer
 from storage.log.segment import wal_name
 from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
@@ -237,6 +238,51 @@ async def test_a_segment_with_a_header_stays_while_the_next_cannot_be_begun(dfs:
     await until(lambda: writer.synced_seq == 4)
     assert await trimmer.trim(Now(writer), 10) == [segment(1)]
     assert await missing_from(dfs, LAYOUT, 1) is None
+    await writer.close()
+
+
+async def test_a_segment_with_a_header_and_no_frame_stays_while_the_next_cannot_be_begun(dfs: MemoryDfs) -> None:
+    """Its first append could not even be called. A takeover that comes now must find the remote log all the same."""
+    writer = NotingWriter(dfs)
+    await writer.open(1)
+    gate = asyncio.Event()
+    dfs.faults["append", 2] = Fault(gate=gate)  # the header of the next segment
+    current = writer._segment
+    assert current is not None
+    assert current.writer is not None
+
+    def broken(data: bytes) -> None:
+        raise RuntimeError("no")
+
+    current.writer.append = broken  # type: ignore[assignment, method-assign]
+    writer.submit(run(1, 1)[0])
+    await until(lambda: dfs.calls["append"] == 2)
+    first, second = writer.segments
+    assert (first.begun, first.closed, first.last_seq, second.begun) == (True, True, 0, False)
+    assert await Trimmer(dfs, LAYOUT, 1, 10**6, Kept()).trim(Now(writer), 10) == []
+    assert await missing_from(dfs, LAYOUT, 1) is None
+    gate.set()
+    await until(lambda: writer.synced_seq == 1)
+    await writer.close()
+
+
+async def test_a_segment_that_is_made_ahead_during_the_round_stays(dfs: MemoryDfs) -> None:
+    """It is on the DFS when the round lists, and its writer knows of it only when its turn comes."""
+    await leave(dfs, segment(1), segment_bytes(run(1, 5)))
+    writer = NotingWriter(dfs, epoch=2)
+    await writer.open(6, run(6, 1, epoch=2))
+    ahead, known = segment(2, 7), writer._segments.known
+    file = await MemoryDfs(dfs.disk).create(ahead)
+    deleted = dfs.delete
+
+    async def delete(path: str) -> None:
+        await deleted(path)
+        known.append(RemoteSegment(ahead, wal_name(2, 1)))  # the answer to its creation arrives
+
+    dfs.delete = delete  # type: ignore[method-assign]
+    assert await Trimmer(dfs, LAYOUT, 2, 6, Kept()).trim(Now(writer), 5) == [segment(1)]
+    assert ahead in dfs.disk.files
+    await file.close()
     await writer.close()
 
 

@@ -4,6 +4,7 @@ been lost out of it."""
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -118,3 +119,15 @@ async def test_whatever_fails_while_a_segment_is_made_ahead_it_is_tried_again(er
     files.error = error
     wal = await beyond_a_failed_creation(files, "nothing")
     await wal.close()
+
+
+@pytest.mark.parametrize(("error", "reported"), [(RuntimeError("x"), True), (SyncFailed("x"), False)], ids=repr)
+async def test_what_nobody_foresaw_in_the_making_is_reported(error: BaseException, reported: bool) -> None:
+    said: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context.get("exception")))
+    files = HalfMade()
+    files.error = error
+    wal = await beyond_a_failed_creation(files, "nothing")
+    await wal.close()
+    gc.collect()
+    assert said == ([error] if reported else [])

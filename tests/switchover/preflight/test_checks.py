@@ -194,6 +194,16 @@ def test_a_register_that_has_forgotten_the_pair_stops_every_role_change_but_a_fo
     assert check.status == "warning"
 
 
+@pytest.mark.parametrize(("kind", "writer", "other"), [("switchover", "b", "a"), ("failover", "b", "a"), ("rejoin", "a", "b")])
+def test_the_dfs_of_the_remote_log_is_named(kind: str, writer: str, other: str) -> None:
+    """Site b asks. It lies at the other site than the one that writes it: by another name the wrong DFS would be repaired."""
+    [check] = [check for check in judge(facts(kind)) if check.id == "remote-log.writable"]
+    assert check.seen == f"site {writer} can write it on the DFS of site {other}"
+    [check] = [check for check in judge(facts(kind, own=own(peer_dfs_error="away"), peer=peer(peer_dfs_error="away")))
+               if check.id == "remote-log.writable"]
+    assert f"the DFS of site {other}" in check.fix
+
+
 def test_a_site_that_asks_the_wrong_coordinator_must_not_begin_anew() -> None:
     wrong = facts("failover", state=None, own=own(forgotten_epoch=3, opened_by=None), accepted="unknown")
     [check] = [check for check in judge(wrong) if check.id == "coordinator.knows-pair"]

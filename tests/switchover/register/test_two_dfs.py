@@ -176,6 +176,18 @@ async def test_a_file_that_cannot_be_read_does_not_look_like_an_older_value() ->
         await folder.tip()
 
 
+async def test_the_file_that_came_behind_and_cannot_be_read_is_named() -> None:
+    """It is the one that an operator is to look at."""
+    dfs, folder = await folder_with(2)
+    stale = await folder.tip()
+    assert await folder.add(stale, PairState(state_id=3)) is not None
+    assert await folder.add(await folder.tip(), PairState(state_id=4)) is not None
+    dfs.disk.files.pop(f"{LAYOUT.register_folder}/000000000003")
+    dfs.disk.files[f"{LAYOUT.register_folder}/000000000004"].data[:] = b"{"
+    with pytest.raises(DamagedLog, match="000000000004"):
+        await folder.add(stale, PairState(state_id=99))
+
+
 # ---- by command, without the home
 
 
