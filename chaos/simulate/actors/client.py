@@ -195,11 +195,17 @@ class SimClient:
     async def _answer(
         self, site: str, life: Life, context: ApiContext, request: SiteRequest
     ) -> tuple[Reply, float, int | None]:
-        """In the site's process: the reply, and when and in which epoch it left."""
-        epoch = life.site.epoch if life.site is not None else None
+        """In the site's process: the reply, when it left, and the epoch in which the whole request was there."""
+        epoch: int | None = None
+
+        def is_there() -> None:
+            nonlocal epoch
+            epoch = life.site.epoch if life.site is not None else None
+
+        is_there()
         if life.door is not None and self._wire.random() < self._world.plan.knobs.http:
             try:
-                reply = await life.door.exchange(request, self._wire)
+                reply = await life.door.exchange(request, self._wire, is_there)
             except ConnectionLost as error:
                 raise _NoAnswer(str(error), sent=True) from None
         else:

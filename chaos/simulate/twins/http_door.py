@@ -8,7 +8,7 @@ or behind the last piece, leaves the outcome unknown to the client. Everything r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -43,8 +43,9 @@ class HttpDoor:
         self._config.load()
         self._state = ServerState()
 
-    async def exchange(self, request: SiteRequest, chance: Random) -> Reply:
-        """Returns the reply, and raises ConnectionLost."""
+    async def exchange(self, request: SiteRequest, chance: Random, on_whole: Callable[[], None]) -> Reply:
+        """Returns the reply, and raises ConnectionLost. `on_whole` is called right before the last piece: the site, and what it
+        serves, may be another one than at the first."""
         before = chance.choice(AHEAD)
         sent = _bytes(request.url, "GET", {}, b"", "/v1/cluster") * before
         sent += _bytes(request.url, request.method, request.headers, request.content)
@@ -60,6 +61,8 @@ class HttpDoor:
                     _feed(protocol, sent[begin:breaks_at])
                     await asyncio.sleep(BETWEEN_S * chance.random())
                     raise ConnectionLost("the connection broke")
+                if end == len(sent):
+                    on_whole()
                 _feed(protocol, sent[begin:end])
                 if end < len(sent):  # behind the last piece nothing waits: an answer counts from when it was written
                     await asyncio.sleep(BETWEEN_S * chance.random())

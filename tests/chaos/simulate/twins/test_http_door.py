@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -31,9 +33,9 @@ def met(monkeypatch: pytest.MonkeyPatch, wanted: SeedPlan) -> tuple[Counter[str]
     counted: Counter[str] = Counter()
     exchange, hot, plain = HttpDoor.exchange, HotProtocol._serve_hot, DoorApp._served
 
-    async def count_exchange(self: HttpDoor, request: SiteRequest, chance: Random) -> Reply:
+    async def count_exchange(self: HttpDoor, request: SiteRequest, chance: Random, on_whole: Callable[[], None]) -> Reply:
         counted["asked"] += 1
-        reply = await exchange(self, request, chance)
+        reply = await exchange(self, request, chance, on_whole)
         counted[f"answered {reply.status}"] += 1
         return reply
 
@@ -64,6 +66,38 @@ def test_requests_pass_the_hot_path_and_the_routes(monkeypatch: pytest.MonkeyPat
 
 def test_a_run_of_no_share_has_no_door(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not met(monkeypatch, plan(share=0.0))[0]
+
+
+def test_a_request_is_whole_with_its_last_piece_and_served_behind_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that opened an epoch between two pieces answered "in the epoch before", and one_active called it two writers
+    (seed 1716033)."""
+    exchange, hot = HttpDoor.exchange, HotProtocol._serve_hot
+    seen: list[tuple[str, float]] = []
+
+    def note(what: str) -> None:
+        seen.append((what, asyncio.get_running_loop().time()))
+
+    async def noted(self: HttpDoor, request: SiteRequest, chance: Random, on_whole: Callable[[], None]) -> Reply:
+        note("begun")
+        return await exchange(self, request, chance, lambda: (note("whole"), on_whole())[1])
+
+    async def noted_hot(self: HotProtocol, cycle: Any) -> None:
+        note("served")
+        await hot(self, cycle)
+
+    monkeypatch.setattr(http_door, "PIECES", (6,))
+    monkeypatch.setattr(http_door, "AHEAD", (0,))
+    monkeypatch.setattr(http_door, "BREAKS", 0)
+    monkeypatch.setattr(HttpDoor, "exchange", noted)
+    monkeypatch.setattr(HotProtocol, "_serve_hot", noted_hot)
+    assert Run(replace(plan("registers"), clients=1)).execute().violations == ()
+    collect()
+    served = [number for number, (what, _) in enumerate(seen) if what == "served"]
+    assert len(served) > 10
+    for number in served:
+        (begun, begun_s), (whole, whole_s) = seen[number - 2 : number]
+        assert (begun, whole) == ("begun", "whole")
+        assert begun_s < whole_s
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
