@@ -237,6 +237,31 @@ async def idle_crowd(port: int, answers: Answers) -> None:
                 await asyncio.sleep(0.02)
 
 
+async def event_streams(port: int, answers: Answers) -> None:
+    """1,300 followers of the cluster document, of 60 addresses, that read what they are sent."""
+    head = b"GET /v1/cluster/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n"
+
+    async def follow(number: int) -> None:
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{1 + number % 60}", 0))
+                writer.write(head)
+                line = await reader.readline()
+                answers[line[9:12].decode() or "closed"] += 1
+                while await reader.read(1 << 16):
+                    pass
+                writer.transport.abort()
+            except OSError as error:
+                answers[type(error).__name__] += 1
+            await asyncio.sleep(0.5)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(1300):
+            group.create_task(follow(number))
+            if number % 50 == 0:
+                await asyncio.sleep(0.02)
+
+
 async def dry_runs(port: int, answers: Answers) -> None:
     """1,500 dry runs of a change of mode, four at once."""
     body = msgspec.json.encode({"kind": "degrade", "dry_run": True})
@@ -256,6 +281,6 @@ ATTACKS: dict[str, Attack] = {
     "large rows": large_rows, "refused rows": refused_rows, "refused batches": refused_batches, "many values": many_values,
     "arrow bombs": arrow_bombs, "coded bombs": coded_bombs, "few coded bombs": few_coded_bombs,
     "endless bodies": endless_bodies, "endless trailers": endless_trailers, "idle connections": idle_connections,
-    "idle crowd": idle_crowd,
+    "idle crowd": idle_crowd, "event streams": event_streams,
     "dry runs": dry_runs,
 }

@@ -32,6 +32,7 @@ MSGPACK = "application/x-msgpack"
 ARROW = "application/vnd.apache.arrow.stream"
 DEADLINE_HEADER = "twinlog-deadline-s"
 IDEMPOTENCY_KEY_LENGTH_MAX = 128
+FOLLOW = "twinlog.follow"  # in the scope of a request: called with True where a stream of events begins, False where it ends
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 VERSION_DIGITS_MAX = 20
 VERSION_MAX = (1 << 63) - 1  # what a database's bigint holds: the year 6429

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.problems import Answer, answer_for, plain_problem
-from gateway.api.request import is_write_method
+from gateway.api.request import FOLLOW, is_write_method
 from gateway.http.flow import Flow
 from gateway.http.lingering import LingeringTransport
 from gateway.http.places import Places
@@ -66,6 +66,7 @@ class DoorProtocol(HttpToolsProtocol):
         self._explained = 0  # of the piece that is being parsed: its body, and these frames
         self._is_upgrade = False  # the parser stops behind this head
         self._held = b""  # came behind pipelined requests, and waits for them
+        self._followed_since: float | None = None  # since this moment the answer is a stream of events
         self._idle_s: float | None = None  # since this moment nothing is asked; None: a request is under way
         self._last_answer: Answer | None = None  # of a refusal, when those under way are answered; nothing is parsed any more
         self._address = self.client[0] if self.client else ""
@@ -204,6 +205,7 @@ class DoorProtocol(HttpToolsProtocol):
         if is_old:
             self.expect_100_continue = False
         self._read_target()
+        self.scope[FOLLOW] = self._follow  # type: ignore[literal-required]
         super().on_headers_complete()
         self._in_head = False
 
@@ -275,27 +277,34 @@ class DoorProtocol(HttpToolsProtocol):
 
     # ---- places
     def waits_since(self) -> float | None:
-        """As Guest's. One that is closing is the first to go: its client has its answer, or does not read it."""
+        """As Guest's. One that is closing is the first to go: its client has its answer, or does not read it. A stream of
+        events waits since it began."""
         if self.transport.is_closing():
             return 0.0
         if self.flow.unread_since is not None or self._idle_s is not None:
             return self._idle_s if self.flow.unread_since is None else self.flow.unread_since
         cycle: Any = self.cycle
-        is_served = cycle is not None and not cycle.response_complete and (self._in_head or not self._arriving)
-        if is_served or self._timer is None or self.flow.read_paused:
+        if cycle is not None and not cycle.response_complete and (self._in_head or not self._arriving):
+            return self._followed_since
+        if self._timer is None or self.flow.read_paused:
             return None
         return self._timer.when() - self.limits.request_read_s
 
     def give_way(self) -> None:
-        """As Guest's. Half a request is answered, and an idle connection is closed as if its time was over."""
+        """As Guest's. Half a request is answered, an idle connection is closed as if its time was over, and a stream of
+        events is cut: its client asks again."""
         self.places.leave(self._address, self)
         self._is_served = False
-        if self.transport.is_closing() or self.flow.unread_since is not None:
+        if self.transport.is_closing() or self.flow.unread_since is not None or self._followed_since is not None:
             self.transport.abort()
         elif self._idle_s is not None:
             self.transport.close()
         else:
             self._refuse_a_place()
+
+    def _follow(self, is_followed: bool) -> None:
+        """The answer is a stream of events from here on, or was one."""
+        self._followed_since = self.loop.time() if is_followed else None
 
     def _refuse_a_place(self) -> None:
         self._lingers = self.places.linger()

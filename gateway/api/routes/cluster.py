@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import examples
@@ -33,8 +34,8 @@ def router(context: ApiContext) -> APIRouter:
         summary="Follow the cluster document: now and at each change, as server-sent events called `cluster`",
         responses=api.answers({200: api.events("the stream never ends by itself", "cluster", examples.CLUSTER)}, 503),
     )
-    async def cluster_events() -> Response:
-        return await event_stream("cluster", service.cluster.events(), context.closing)
+    async def cluster_events(request: Request) -> Response:
+        return await event_stream(request, "cluster", service.cluster.events(), context.closing)
 
     @routes.get(
         "/receipts/{receipt}", operation_id="getReceipt", summary="Look up what became of an acknowledged write",

@@ -67,8 +67,9 @@ def router(context: ApiContext) -> APIRouter:
         summary="Follow an operation: now and at each step, as server-sent events called `operation`",
         responses=api.answers({200: api.events("ends with the operation", "operation", examples.OPERATION)}, 404, 503),
     )
-    async def operation_events(operation_id: OperationId) -> Response:
-        return await event_stream("operation", operations.follow(decoded_part(operation_id)), context.closing)
+    async def operation_events(operation_id: OperationId, request: Request) -> Response:
+        followed = operations.follow(decoded_part(operation_id))
+        return await event_stream(request, "operation", followed, context.closing)
 
     changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 413, 415, 503)
 

@@ -210,10 +210,14 @@ async def _unread_row(crowd: Crowd, number: int) -> None:
     await _unread(crowd, number, SCAN.replace(b"/rows", b"/rows/UA,1"))
 
 
+async def _stream(crowd: Crowd, number: int) -> None:
+    await crowd.says(number, LIVE.replace(b"/health/live", b"/v1/cluster/events") + (b"", LIVE[:-2], LIVE)[number % 3], b"200")
+
+
 STATES: dict[str, Callable[[Crowd, int], Awaitable[None]]] = {
     "silent": _silent, "idle": _idle, "half a head": _half_a_head, "half a body": _half_a_body, "half a batch": _half_a_batch,
     "refused, and kept open": _refused, "an answer that is not read": _unread,
-    "a row that is not read": _unread_row,
+    "a row that is not read": _unread_row, "a stream of events": _stream,
 }
 
 
