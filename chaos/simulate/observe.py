@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chaos.history.history import (
@@ -30,6 +30,7 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
+from chaos.simulate.inside import wrong_inside
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.watch import Watch
@@ -94,8 +95,10 @@ def needless(begun: Sequence[SegmentInfo], durable_seq: int) -> tuple[str, ...]:
 
 
 class Observer:
-    def __init__(self, world: World, recorder: Recorder) -> None:
-        self._world, self._recorder = world, recorder
+    def __init__(self, world: World, recorder: Recorder, broken: Callable[[str], None]) -> None:
+        """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
+        self._world, self._recorder, self._broken = world, recorder, broken
+        self._wrong: set[str] = set()
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -124,6 +127,10 @@ class Observer:
         """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""
         now_s, engine = self._world.loop.now_s, self._world.machines[name].engine
         epoch = site.active_epoch
+        for sentence in wrong_inside(site):
+            if sentence not in self._wrong:
+                self._wrong.add(sentence)
+                self._broken(sentence)
         if site.role != "SWITCHING":
             committed = epoch.core.committed if epoch is not None else 0
             applied = engine.applied

@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, get_args
 
 import msgspec
 import structlog
@@ -29,6 +30,7 @@ from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
+from chaos.simulate.inside import left_inside
 from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
@@ -37,7 +39,7 @@ from chaos.simulate.twins.steps import Steps
 from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
-from gateway.service.documents import BarrierDocument
+from gateway.service.documents import BarrierDocument, EngineName
 from storage.invariants import watched
 from twinlog.errors import TwinlogError
 
@@ -51,6 +53,7 @@ MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect
 DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
+ENGINES = get_args(EngineName)
 WHOLE = {"sync": "ACTIVE", "async": "DOWNGRADE_ACTIVE"}  # mode that is wanted -> the active's role then
 
 
@@ -78,7 +81,7 @@ class Run:
         if any(fault.kind == STEP.name for fault in plan.faults):
             self.world.steps = {site: Steps(self.note) for site in SITES}
         RegisterNotes(self.loop, self.recorder, self.world.watch)
-        self.observer = Observer(self.world, self.recorder)
+        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"))
         self.world.before_kill = self.observer.look
         self.world.heard = self.recorder.note
         self.world.before_wipe = self.observer.last_look
@@ -95,6 +98,8 @@ class Run:
         self.trace.append(f"{self.loop.now_s:10.4f} {what}")
 
     def _taken(self, taken: BarrierDocument) -> None:
+        if taken.engine not in ENGINES:
+            self.broken("barriers", f"Barrier {taken.name} names an engine {taken.engine!r}, and there is none such.")
         self.recorder.note(BarrierLine(taken.name, taken.epoch, taken.seq, self.loop.now_s))
 
     def broken(self, promise: str, sentence: str) -> None:
@@ -225,6 +230,9 @@ class Run:
         self.recorder.note(Moment("drained", self.loop.now_s))
         for again in self._again:
             again.ask_last()
+        if not await until(lambda: not self._left(), HELD_S, 0.05):
+            for sentence in self._left():
+                self.broken("internal", sentence)
         if not await until(lambda: not self._holding(), HELD_S, 0.05):
             self.broken("I8", f"No request is under way, and site {' and '.join(self._holding())} still holds what one held.")
         for site in SITES:
@@ -277,6 +285,10 @@ class Run:
         """The sites at which a request holds a place in admission, or a key."""
         lives = [self.world.alive(site) for site in SITES]
         return [life.site.site for life in lives if life is not None and life.site is not None and not life.site.rows.is_idle]
+
+    def _left(self) -> list[str]:
+        lives = [self.world.alive(site) for site in SITES]
+        return [found for life in lives if life is not None and life.site is not None for found in left_inside(life.site)]
 
     async def _drained(self) -> bool:
         target = max(self.world.machines[site].engine.applied.seq for site in SITES)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import islice
 
+from storage import invariants
+from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
 from twinlog.errors import LogGap
 
@@ -40,6 +42,15 @@ class MemoryTail:
         keep = max(self._start, bisect_right(self._seqs, seq))
         self._bytes -= sum(len(frame.data) + _OBJECT_BYTES for frame in self._frames[keep:] if frame is not None)
         del self._frames[keep:], self._seqs[keep:]
+        if invariants.costly:
+            self._check(seq)
+
+    def _check(self, seq: int) -> None:
+        held = self._frames[self._start :]
+        if any(frame is None or frame.last_seq > seq for frame in held):
+            raise InvariantBroken(f"wal tail: frames above {seq} were taken back; it holds {held}")
+        if self._bytes != (size := sum(len(frame.data) + _OBJECT_BYTES for frame in held if frame is not None)):
+            raise InvariantBroken(f"wal tail: it counts {self._bytes} bytes of memory, and holds {size}")
 
     def clear(self) -> None:
         self._frames.clear()

@@ -48,6 +48,9 @@ def check(before: PairState | None, after: PairState) -> None:
             raise _broken(before, after, "only the plan that has the pair opens, its own epoch at its own site, and lets it go")
     if running is not None and planned is not None and after.mode != old.mode:
         raise _broken(before, after, "the mode does not change while a plan has the pair")
+    is_spell = (after.active, after.mode) == (old.active, old.mode)
+    if after.beat is not None and after.beat == old.beat and not is_spell:
+        raise _broken(before, after, "a beat is of one asynchronous spell of one active")
 
 
 def _broken(before: PairState | None, after: PairState, rule: str) -> InvariantBroken:

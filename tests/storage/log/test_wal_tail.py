@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import nullcontext
 
 import pytest
 
+from storage.invariants import InvariantBroken, watched
+from storage.log import wal_tail
 from storage.log.frame import Frame
 from storage.log.wal_tail import MemoryTail
+from tests.planting import planted
 from tests.storage.engines.engine_rig import Log, upsert
 from tests.storage.log.frames import a_frame, run
 from twinlog.errors import LogGap
@@ -84,3 +88,19 @@ def test_what_failed_leaves_and_frees_its_room() -> None:
 def test_the_newest_frame_stays_however_large_it_is() -> None:
     frames = run(1, 2)
     assert held(*frames, bytes_max=1).read(1, 99, MIB) == frames[1:]
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), [
+    ("keep = max(self._start, bisect_right(self._seqs, seq))", "keep = max(self._start, bisect_right(self._seqs, seq + 1))",
+     "frames above 4 were taken back"),
+    ("        self._bytes -= sum(len(frame.data) + _OBJECT_BYTES for frame in self._frames[keep:] if frame is not None)\n", "",
+     "bytes of memory"),
+])
+def test_a_planted_mistake_is_seen_when_frames_are_taken_back(right: str, wrong: str, message: str) -> None:
+    for module, broken in ((wal_tail, False), (planted(wal_tail, right, wrong), True)):
+        tail = module.MemoryTail(MIB)
+        for frame in run(1, 6):
+            tail.append(frame)
+        with watched() as seen, pytest.raises(InvariantBroken, match=message) if broken else nullcontext():
+            tail.forget_after(4)
+        assert len(seen) == broken

@@ -9,8 +9,10 @@ import pytest
 
 from storage.invariants import InvariantBroken, watched
 from switchover.register import transitions
-from switchover.register.port import PairState
+from switchover.register.port import Beat, PairState
 from tests.planting import planted
+
+BEAT = Beat(30, 1, 1.0)
 
 
 def opened(steps: Any, mode: str = "sync") -> PairState:
@@ -25,6 +27,13 @@ def taken(steps: Any) -> PairState:
     return state
 
 
+def lost(steps: Any) -> PairState:
+    """Site b has the pair, to take over by force from a, whose asynchronous spell has a beat."""
+    told = steps.renew_lease(opened(steps, "async"), "a", 1, BEAT)
+    state: PairState = steps.begin_plan(told, "p2", "b", "takeover", 2, accept_data_loss=True)
+    return state
+
+
 def stories(steps: Any) -> list[Callable[[], object]]:
     return [
         lambda: steps.open_plan(taken(steps), "p2", "async", 7),
@@ -34,6 +43,8 @@ def stories(steps: Any) -> list[Callable[[], object]]:
         lambda: steps.downgrade(taken(steps), "a", 1, 40),
         lambda: steps.downgrade_closed(taken(steps), "a", 40, {1}),
         lambda: steps.renew_lease(opened(steps, "async"), "a", 1),
+        lambda: steps.open_plan(lost(steps), "p2", "async", 99),
+        lambda: steps.downgrade(steps.renew_lease(opened(steps), "a", 1, BEAT), "a", 1, 40),
         lambda: steps.begin_plan(None, "p1", "b", "bootstrap", 1, accept_data_loss=True, highest_claim=5, lost_epoch=5),
     ]
 
@@ -58,6 +69,8 @@ def test_the_steps_as_they_are_break_none() -> None:
     ("        epoch_allocated=epoch,", "        epoch_allocated=epoch - 1,", "a plan has an epoch of its own"),
     ("max(current.epoch_allocated, highest_claim)", "max(current.epoch, highest_claim)", "given to one plan only"),
     ("running.plan_id != plan_id:\n        raise PlanS", "False:\n        raise PlanS", "only the plan"),
+    ("beat = state.beat if stays else None", "beat = state.beat", "a beat is of one asynchronous spell"),
+    ("async_since_seq=async_since_seq, beat=None,", "async_since_seq=async_since_seq,", "a beat is of one asynchronous spell"),
     ("        active=running.site,", '        active="a",', "only the plan"),
     ("beat=beat,\n        switching=None,", "beat=beat,\n        switching=running,", "a plan has an epoch"),
     ('mode="sync", async_since_seq=None,', 'mode="sync",', "no acknowledgement is asynchronous"),

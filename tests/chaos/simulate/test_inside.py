@@ -1,0 +1,73 @@
+"""What is wrong inside a site fails the run, also where no answer and no row shows it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.simulate.inside import left_inside, wrong_inside
+from chaos.simulate.plan import parse
+from chaos.simulate.run import Run, collect
+from gateway.epoch.modes import Modes
+from remote_log.replication.sink import Sink
+
+
+def a_site(*, role: str = "STANDBY", followed: int = 3, noted: bytes | None = b"3", as_of_s: float | None = None) -> Any:
+    return SimpleNamespace(
+        site="b", role=role, sink=SimpleNamespace(followed_epoch=followed, as_of_s=as_of_s),
+        parts=SimpleNamespace(engine=SimpleNamespace(meta=lambda name: noted)),
+    )
+
+
+@pytest.mark.parametrize(("site", "said"), [
+    (a_site(), []), (a_site(followed=0, noted=None), []), (a_site(as_of_s=7.0), []), (a_site(role="ACTIVE"), []),
+    (a_site(followed=4), ["Site b follows epoch 4, and its storage notes 3."]),
+    (a_site(role="ACTIVE", as_of_s=7.0), ["Site b is ACTIVE, and its storage still has the age of a standby's."]),
+])
+def test_what_must_not_be_so_at_any_moment(site: Any, said: list[str]) -> None:
+    assert wrong_inside(site) == said
+
+
+def at_rest(**changes: Any) -> Any:
+    modes: dict[str, Any] = {"making_remote": False, "degrades_waiting": 0, "unsettled": False}
+    lease = SimpleNamespace(aside_s=changes.pop("aside_s", None))
+    return SimpleNamespace(site="a", active_epoch=SimpleNamespace(lease=lease, modes=SimpleNamespace(**modes | changes)))
+
+
+def test_what_is_left_at_rest() -> None:
+    assert left_inside(at_rest()) == left_inside(SimpleNamespace(active_epoch=None)) == []  # type: ignore[arg-type]
+    for change, said in (
+        ({"aside_s": 0.0}, "aside"), ({"making_remote": True}, "in the making"), ({"degrades_waiting": 1}, "waits"),
+        ({"unsettled": True}, "not settled"),
+    ):
+        [sentence] = left_inside(at_rest(**change))
+        assert said in sentence
+
+
+def sentences(text: str) -> str:
+    result = Run(parse(text)).execute()
+    collect()
+    return " ".join(one.sentence for one in result.violations)
+
+
+def test_a_run_reports_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A standby that becomes the active keeps its age; a resync never ends the making of its writer."""
+    plan = "seed 3\nat 2.0 switchover standby\nat 6.0 degrade active\n"
+    assert sentences(plan) == ""
+
+    async def settle(self: Sink) -> None:
+        return None
+
+    switch_on = Modes._switch_on
+
+    async def leaves(self: Modes) -> None:
+        await switch_on(self)
+        self.making_remote = True
+
+    monkeypatch.setattr(Sink, "settle", settle)
+    monkeypatch.setattr(Modes, "_switch_on", leaves)
+    found = sentences(plan)
+    assert "still has the age of a standby's" in found
+    assert "has a writer of the remote log in the making" in found
