@@ -40,6 +40,9 @@ def _ack(call: Call) -> Ack | None:
 def _judged(call: Call, told: ReceiptLine) -> list[Violation]:
     ack = _ack(call)
     assert ack is not None
+    if told.said == "survived" and told.held_seq is not None and told.held_seq < ack.seq:
+        sentence = f"Site {told.site} says that call {call.id} survived, at {_place(ack)}, and it holds {told.held_seq} only."
+        return [Violation("P1", NAME, sentence, (call.id,), (told.at_s,))]
     wrong = told.said == "lost" or (told.last and told.said != "survived")
     if ack.mode != "sync" or not wrong:
         return []

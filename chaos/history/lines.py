@@ -76,13 +76,14 @@ class Repeat(Line, tag="repeat", frozen=True, omit_defaults=True):
 
 class ReceiptLine(Line, tag="receipt", frozen=True, omit_defaults=True):
     """`site` said at `at_s` what became of the write of `call`, by its receipt: survived, lost or unknown. `last`: nothing was
-    under way any more."""
+    under way any more. `held_seq`: the most that its storage had applied around the answer; None: nobody looked."""
 
     call: int
     site: str
     said: str
     at_s: float
     last: bool = False
+    held_seq: int | None = None
 
 
 class Served(Line, tag="served", frozen=True, omit_defaults=True):

@@ -5,18 +5,43 @@ What always holds: a look changes nothing and draws nothing; each sentence names
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gateway.site.site import Site
 from remote_log.replication.sink import FOLLOWED_EPOCH
+from remote_log.writing.writer import RemoteWriter
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 
 
-def wrong_inside(site: Site) -> list[str]:
-    """Returns what must not be so at any moment."""
+class KeptSegments:
+    """What a writer of a remote log had at an earlier look, and must have as long as it lives (trimmer.py)."""
+
+    def __init__(self) -> None:
+        self._writer: RemoteWriter | None = None
+        self._had = (False, False)
+
+    def lost(self, site: str, writer: RemoteWriter | None) -> list[str]:
+        """Returns what this writer had and has no more."""
+        begun = [segment for segment in writer.segments if segment.begun] if writer is not None else []
+        has = (bool(begun), any(segment.last_seq >= segment.first_seq for segment in begun))
+        had = self._had if writer is self._writer else (False, False)
+        self._writer, self._had = writer, has
+        names = ("header", "frame")
+        return [
+            f"The remote log of site {site} has no segment with a {name} any more, while its writer lives."
+            for name, before, now in zip(names, had, has, strict=True) if before and not now
+        ]
+
+
+def wrong_inside(site: Site, running: str | None, journaled: Collection[str]) -> list[str]:
+    """Returns what must not be so at any moment. `running`: the operation that runs there, `journaled` those in its journal."""
     found: list[str] = []
     durable = int(site.parts.engine.meta(FOLLOWED_EPOCH) or b"0")
     if site.sink.followed_epoch > durable:
         found.append(f"Site {site.site} follows epoch {site.sink.followed_epoch}, and its storage notes {durable}.")
+    if running is not None and running not in journaled:
+        found.append(f"Operation {running} runs at site {site.site}, and its journal has nothing of it.")
     if site.role in SERVES and site.sink.as_of_s is not None:
         found.append(f"Site {site.site} is {site.role}, and its storage still has the age of a standby's.")
     return found

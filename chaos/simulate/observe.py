@@ -30,7 +30,7 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import wrong_inside
+from chaos.simulate.inside import KeptSegments, wrong_inside
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.watch import Watch
@@ -99,6 +99,7 @@ class Observer:
         """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
         self._world, self._recorder, self._broken = world, recorder, broken
         self._wrong: set[str] = set()
+        self._writers = {name: KeptSegments() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -126,8 +127,11 @@ class Observer:
     def look_at(self, name: str, site: Site) -> None:
         """A site in the middle of a takeover is not looked at: it holds what is about to be committed anew."""
         now_s, engine = self._world.loop.now_s, self._world.machines[name].engine
-        epoch = site.active_epoch
-        for sentence in wrong_inside(site):
+        epoch, remote = site.active_epoch, site.active_epoch.remote if site.active_epoch is not None else None
+        operations = self._world.lives[name].operations
+        running = operations.running_id if operations is not None else None
+        journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
+        for sentence in [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)
                 self._broken(sentence)

@@ -143,7 +143,10 @@ class CommitCore:
     def set_mode(self, mode: CommitMode) -> Committed | None:
         """Changes the rule. Tightening comes before the coordinator records it, loosening only after (P8)."""
         self.mode = mode
-        return self._advance()
+        committed = self._advance()
+        if mode is CommitMode.SYNC and self.committed > self.remote:
+            raise self._broken("the rule is synchronous once both logs hold all that is committed (P8)")
+        return committed
 
     def _advance(self) -> Committed | None:
         limit = min(self.local, self.remote) if self.needs_remote else self.local

@@ -26,6 +26,7 @@ from remote_log.dfs.retrying import RetryingDfs, retrying
 from remote_log.fencing.claims import ClaimContent, check_not_fenced, claim, claimed_epochs
 from remote_log.fencing.fence import fence
 from remote_log.fencing.reading import missing_from, read_frames
+from storage.invariants import InvariantBroken
 from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
@@ -391,7 +392,12 @@ class Activation:
         """Writes what the WAL lacks. Nobody could read across a hole; so what stands before one goes first: it is left of an
         older copy, or of an attempt, and the storage has it durably. What stands behind it stays in its file, for no other
         place may have it. A loss that is accepted takes nothing away."""
-        wal, held = self.parts.wal, {frame.position for frame in local}
+        wal, engine, held = self.parts.wal, self.parts.engine, {frame.position for frame in local}
+        if engine.durable_seq < engine.applied.seq:
+            raise InvariantBroken(
+                f"epoch {self.epoch}: the storage is durable before its log goes, and the next one continues from it; it is so "
+                f"up to {engine.durable_seq} of {engine.applied.seq}"
+            )
         kept = staying(local, frames)
         is_mixed = any(frame.position in held for frame in frames[len(kept) :])
         if not self.request.accept_data_loss and (is_mixed or is_broken([*local, *frames], end)):

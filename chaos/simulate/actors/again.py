@@ -45,9 +45,12 @@ class Again:
         receipt = _receipt(call)
         if receipt and self._chance.random() < 0.4:
             site = self._chance.choice(SITES)
+            engine = self._world.machines[site].engine
+            before = engine.applied.seq
             said = await self._client.ask_receipt(site, receipt)
             if said:
-                self._recorder.note(ReceiptLine(call.id, site, said, self._world.loop.now_s))
+                held = max(before, engine.applied.seq)
+                self._recorder.note(ReceiptLine(call.id, site, said, self._world.loop.now_s, held_seq=held))
             return
         from_s = self._world.loop.now_s
         outcome = await self._client.repeat(call.operation, key)

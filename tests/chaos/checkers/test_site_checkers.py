@@ -127,7 +127,8 @@ CLEAN: dict[str, dict[str, Build]] = {
         ),
         "no answer": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "not_applied", "unavailable")),
         "a receipt": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
-            ReceiptLine(1, "b", "unknown", 3), ReceiptLine(1, "a", "survived", 4), ReceiptLine(1, "b", "survived", 9, last=True)
+            ReceiptLine(1, "b", "unknown", 3), ReceiptLine(1, "a", "survived", 4, held_seq=5),
+            ReceiptLine(1, "b", "survived", 9, last=True)
         ),
         "lost with an epoch that was given up": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
             GivenUp(1, 3), ReceiptLine(1, "b", "lost", 4), Repeat(1, 5, 6, "ok", "", 9, 2, 9)
@@ -271,6 +272,10 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
         ),
         "not known at the end": (
             lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(ReceiptLine(1, "b", "unknown", 9, last=True)), "is unknown.",
+        ),
+        "said to survive before it arrived": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(ReceiptLine(1, "b", "survived", 3, held_seq=4)),
+            "Site b says that call 1 survived, at version 5 at 1:5, and it holds 4 only.",
         ),
     },
     "proved": {

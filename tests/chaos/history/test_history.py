@@ -52,7 +52,7 @@ LINES: list[st.SearchStrategy[Any]] = [
     ),
     st.builds(h.TableUse, TEXT, st.dictionaries(TEXT, VALUE, max_size=2), TEXT, st.booleans(), st.just(("a", "b"))),
     st.builds(Repeat, NUMBER, TIME, TIME, TEXT, TEXT, NUMBER, NUMBER, NUMBER),
-    st.builds(ReceiptLine, NUMBER, TEXT, TEXT, TIME, st.booleans()),
+    st.builds(ReceiptLine, NUMBER, TEXT, TEXT, TIME, st.booleans(), st.none() | NUMBER),
     st.builds(Served, TEXT, NUMBER, TIME, TIME),
     st.builds(Unheard, TEXT, TIME, TIME), st.builds(Blind, TEXT, TIME, TIME),
     st.builds(h.Limits, TIME, st.none() | TIME, TIME, TIME, TIME),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.simulate.inside import left_inside, wrong_inside
+from chaos.simulate.inside import KeptSegments, left_inside, wrong_inside
 from chaos.simulate.plan import parse
 from chaos.simulate.run import Run, collect
 from gateway.epoch.modes import Modes
@@ -27,7 +27,27 @@ def a_site(*, role: str = "STANDBY", followed: int = 3, noted: bytes | None = b"
     (a_site(role="ACTIVE", as_of_s=7.0), ["Site b is ACTIVE, and its storage still has the age of a standby's."]),
 ])
 def test_what_must_not_be_so_at_any_moment(site: Any, said: list[str]) -> None:
-    assert wrong_inside(site) == said
+    assert wrong_inside(site, None, ()) == said
+
+
+def test_an_operation_that_runs_is_in_its_journal() -> None:
+    assert wrong_inside(a_site(), "b7", ["b6", "b7"]) == []
+    assert wrong_inside(a_site(), "b7", ["b6"]) == ["Operation b7 runs at site b, and its journal has nothing of it."]
+
+
+def test_a_writer_keeps_a_segment_with_a_header_and_one_with_a_frame() -> None:
+    def writer(*segments: tuple[int, int]) -> Any:
+        made = [SimpleNamespace(begun=True, first_seq=first, last_seq=last) for first, last in segments]
+        return SimpleNamespace(segments=made)
+
+    one, kept = writer((1, 5), (6, 5)), KeptSegments()
+    assert kept.lost("a", one) == []
+    one.segments.pop(0)
+    assert kept.lost("a", one) == ["The remote log of site a has no segment with a frame any more, while its writer lives."]
+    assert kept.lost("a", one) == []
+    one.segments.clear()
+    assert kept.lost("a", one) == ["The remote log of site a has no segment with a header any more, while its writer lives."]
+    assert kept.lost("a", writer((1, 5))) == kept.lost("a", writer()) == kept.lost("a", None) == [], "another writer"
 
 
 def at_rest(**changes: Any) -> Any:

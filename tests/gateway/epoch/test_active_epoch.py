@@ -62,17 +62,18 @@ async def test_a_lease_is_confirmed_where_nobody_can_have_fenced_it(register: An
 
 async def test_a_renewal_at_the_register_proves_the_lease_as_of_its_start() -> None:
     """There is no other proof without a remote log, and reads would end with the first lease."""
-    clock, beats = SimpleNamespace(monotonic_s=lambda: next(times), wall_ms=lambda: 5), []
     times = iter([STARTED_S, STARTED_S + 3])
+    clock, beats = SimpleNamespace(monotonic_s=lambda: next(times), wall_ms=lambda: 5), []
 
     async def renew(*given: object) -> None:
         clock.monotonic_s()
         beats.append(given)
 
+    epoch: Any
     epoch, confirmed = active(OURS, AWAY)
     epoch.parts = SimpleNamespace(site="a", clock=clock, coordinator=SimpleNamespace(renew=renew))
-    epoch.core = SimpleNamespace(committed=41)  # type: ignore[assignment]
-    epoch.settings = SimpleNamespace(lease=SimpleNamespace(lease_s=2.0))  # type: ignore[assignment]
+    epoch.core = SimpleNamespace(committed=41)
+    epoch.settings = SimpleNamespace(lease=SimpleNamespace(lease_s=2.0))
     await epoch._renew()
     assert beats == [("a", EPOCH, Beat(41, 5, 2.0))]
     assert confirmed == [STARTED_S]

@@ -21,6 +21,7 @@ def walk(rule: Any, seed: int) -> None:
     chance, modes = Random(seed), rule.CommitMode
     core = rule.CommitCore(epoch=3, standing=10, next_seq=11, mode=modes.SYNC)
     local, remote = deque[Any](), deque[Any]()
+    goal = 0
     for _ in range(60):
         match chance.choice(EVENTS):
             case "make":
@@ -43,7 +44,8 @@ def walk(rule: Any, seed: int) -> None:
                 core.switch_remote_on()
             case "tighten" if core.mode is modes.CATCHING:
                 core.set_mode(modes.TIGHTENING)
-            case "sync" if core.mode is modes.TIGHTENING and not core.frames_in_flight:
+                goal = core.committed  # without the remote log
+            case "sync" if core.mode is modes.TIGHTENING and core.remote >= goal:
                 core.set_mode(modes.SYNC)
 
 
@@ -69,6 +71,7 @@ def test_the_rule_as_it_is_breaks_none() -> None:
     ("frames.append(self._in_flight.popleft())", "frames.insert(0, self._in_flight.popleft())", True, "continues"),
     ("previous=self.standing", "previous=self.committed", True, "continues"),
     ("self.standing = failed[0].previous", "pass", True, "which is what stands"),
+    ("self.mode in (CommitMode.SYNC, CommitMode.TIGHTENING)", "self.mode is CommitMode.SYNC", False, "once both logs hold"),
     ("self._in_flight = deque(kept)", "pass", True, "which is what stands"),
     ("self._in_flight = deque(kept)", "self._in_flight = deque(failed)", True, "which is what stands"),
 ])
