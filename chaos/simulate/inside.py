@@ -15,7 +15,7 @@ SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 
 
 class KeptSegments:
-    """What a writer of a remote log had at an earlier look, and must have as long as it lives (trimmer.py)."""
+    """The kinds of segments that a writer of a remote log had at the look before, and keeps while it lives (trimmer.py)."""
 
     def __init__(self) -> None:
         self._writer: RemoteWriter | None = None

@@ -9,10 +9,12 @@ from tools.sources import repository_files
 CRITICAL = (
     "gateway/epoch", "gateway/service", "gateway/site", "storage/log", "storage/disk", "storage/engines/entries",
     "storage/engines/rocks", "storage/engines/sql", "storage/engines/applying.py", "storage/engines/unshown.py",
+    "storage/engines/flushing.py", "storage/engines/kept_snapshots.py",
     "storage/rows/stored.py",
     "remote_log/writing", "remote_log/fencing", "remote_log/replication", "remote_log/dfs/directory.py",
-    "remote_log/dfs/directory_lease.py", "switchover/register", "switchover/activation", "switchover/operations",
-    "switchover/plans", "switchover/roles", "switchover/preflight", "switchover/rejoin.py",
+    "remote_log/dfs/directory_lease.py", "remote_log/dfs/queued_writer.py", "remote_log/dfs/retrying.py",
+    "switchover/register", "switchover/activation", "switchover/operations", "switchover/plans", "switchover/roles",
+    "switchover/preflight", "switchover/rejoin.py",
 )
 QUIET = ("metrics.py", "cluster_document.py", "documents.py", "settings.py", "port.py")  # what is shown, or only declared
 

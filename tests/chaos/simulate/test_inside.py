@@ -1,4 +1,4 @@
-"""What is wrong inside a site fails the run, also where no answer and no row shows it."""
+"""A fault inside a site fails the run, also where no answer and no row shows it."""
 
 from __future__ import annotations
 

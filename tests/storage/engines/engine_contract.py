@@ -14,6 +14,7 @@ from storage.engine import EngineState, EpochEntry, RequestOutcome, StoredRow
 from storage.log.frame import make_frame, parse_frame
 from storage.log.record import Record, RecordKind
 from tests.storage.engines.engine_rig import (
+    SECOND,
     TRICKY,
     Log,
     Rig,
@@ -104,6 +105,15 @@ class EngineContract:
         assert list(rig.engine.applied.epochs) == expected
         assert (rig.engine.applied.seq, rig.engine.applied.epoch) == (6, 5)
         assert rig.engine.applied.timestamp == later.timestamp + 1
+
+    async def test_the_largest_timestamp_stays_the_largest(self, rig: Rig) -> None:
+        """The next frame of this site comes behind it, whatever the clock of another active was."""
+        log, engine = Log(), rig.engine
+        first = log.frame(noop(), noop())
+        await engine.apply([first])
+        log.timestamp -= SECOND
+        await engine.apply([log.frame(noop())])
+        assert (engine.applied.seq, engine.applied.timestamp) == (3, first.timestamp + 1)
 
     @pytest.mark.parametrize("kind", [RecordKind.NOOP, RecordKind.BARRIER, RecordKind.MODE, RecordKind.CURSOR])
     async def test_marks_move_only_the_watermark(self, rig: Rig, kind: RecordKind) -> None:
