@@ -23,7 +23,7 @@ from gateway.cli.screens import (
 from twinlog.cli import completion
 from twinlog.cli.status import leading
 from twinlog.errors import Conflict, InvalidInput, PeerError, Refused
-from twinlog.sites import VALID_S, Sites
+from twinlog.sites import ALIVE, VALID_S, Sites
 from twinlog.terminal import (
     EXIT_CODES,
     ConfigOption,
@@ -73,6 +73,7 @@ def validate(
     pair = connected(context, config)
     target = _checked_site(pair, to) if to else _other_than_active(pair)
     try:
+        pair.ask(target, "GET", ALIVE)  # a site that hangs costs a second; its checks may take long for good reasons
         found = pair.ask(target, "GET", f"/v1/checks?for={kind}")
     except PeerError as error:
         if error.fields.get("status") is not None:

@@ -80,7 +80,7 @@ async def _problem(look: Callable[[], Awaitable[None]]) -> str | None:
 
 
 async def _seen(look: Awaitable[T]) -> T | None:
-    """Returns what a look at a DFS sees; None when it fails: the probe says why."""
+    """Returns what a look at a DFS, or a disk, sees; None when it fails: another fact says why."""
     try:
         return await within(LOOK_TIMEOUT_S, look)
     except TwinlogError:
@@ -123,4 +123,5 @@ async def _open_leases(site: Site) -> int | None:
 
 
 async def _free(site: Site) -> int | None:
-    return None if site.parts.free_bytes is None else await site.parts.free_bytes()
+    """A disk that hangs holds up no check."""
+    return None if site.parts.free_bytes is None else await _seen(site.parts.free_bytes())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,20 @@ def logs() -> Iterator[list[Any]]:
     """All that is logged from before the pair opens: a site logs what it serves only when that changes."""
     with capture_logs() as captured:
         yield captured
+
+
+async def test_a_disk_that_hangs_holds_up_no_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room on it is unknown then: the preflight of a takeover would have waited for it for ever."""
+    async def never() -> int:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with open_pair(tmp_path) as pair:
+        monkeypatch.setattr("gateway.site.facts.LOOK_TIMEOUT_S", 0.5)
+        b = site(pair, "b")
+        monkeypatch.setattr(b, "parts", replace(b.parts, free_bytes=never))
+        async with asyncio.timeout(60):
+            assert (await own_facts(b)).free_bytes is None
 
 
 async def test_a_standbys_dfs_that_is_gone_is_seen_everywhere_and_is_over_when_it_is_back(

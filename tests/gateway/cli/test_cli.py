@@ -19,6 +19,8 @@ from twinlog.cli.status import blockers
 from twinlog.errors import Conflict
 from twinlog.flow import Patience
 from twinlog.sites import who
+from twinlog.wire.exchange import Broken, Reply, SiteRequest
+from twinlog.wire.http import Http
 
 VERBS = [
     "serve", "demo", "load", "status", "tables", "put", "get", "scan", "delete", "drop-table", "restore-table",
@@ -125,6 +127,25 @@ def test_validate_shows_every_check_with_its_fix_and_begins_nothing(run: Run, si
     assert (silent.exit_code, silent.stdout.split()[:2]) == (1, ["failed", "site.answers"])
     sites.stop("a")
     assert run("validate").exit_code == 4
+
+
+def test_a_site_that_hangs_is_not_waited_for_by_validate(
+    run: Run, sites: TwoSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checks may take half a minute, so it is asked first whether it is there."""
+    asked: list[str] = []
+    send = Http.send
+
+    def hangs_at_b(self: Http, request: SiteRequest) -> Reply | Broken:
+        if not request.url.startswith(sites.urls["b"]):
+            return send(self, request)
+        asked.append(request.url.removeprefix(sites.urls["b"]))
+        return Broken(True, "no answer in time")
+
+    monkeypatch.setattr(Http, "send", hangs_at_b)
+    result = run("validate", "--for", "failover", "--to", "b")
+    assert (result.exit_code, result.stdout.split()[:2]) == (1, ["failed", "site.answers"])
+    assert asked == ["/health/live"]
 
 
 def test_a_failed_operation_says_how_to_go_on(run: Run, sites: TwoSites) -> None:
