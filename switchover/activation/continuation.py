@@ -84,9 +84,9 @@ def check_told(site: str, state: PairState, held: int) -> None:
     if told > held:
         raise LogGap(
             f"site {site} acknowledged alone, and reported to the register that it had committed {told}, but its "
-            f"storage and log end at {held}: they are an older copy, or lack a part; put the newest one back. If there is none, "
-            f"see in `twinlog status` whether the other site has applied more than {held}: if so, `twinlog failover --to` that "
-            f"one, else give up what is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`",
+            f"storage and log end at {held}: an older copy, or without a part; put the newest one back. If there is none, "
+            f"see in `twinlog status` whether the other site has applied more than {held}: if so, `twinlog failover --to` it, "
+            f"else give up what is missing: `twinlog failover --to {site} --accept-data-loss --count unknown`",
             held_seq=held,
         )
 
