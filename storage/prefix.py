@@ -10,6 +10,7 @@ from storage.engine import StorageEngine
 
 BASE_WANTED = "base_wanted"  # a note: what the storage holds cannot be repaired, base data must replace it
 FLOOR = "rejoin_floor"  # a note: below this sequence some rows are later than others, and the storage is no prefix
+NO_FLOOR = 2**62 - 1  # as the floor: above every sequence; it is not known yet
 
 
 def floor_of(engine: StorageEngine) -> int:

@@ -9,35 +9,39 @@ What always holds:
   for the quarantine, the rejoin stops and says so, until an operator accepts that loss;
 - rows that diverging frames had changed are fetched again from the active, if the own log still has all these frames; until the
   log has brought this site past the point of that fetch (the floor) it may not take over;
-- a log that is an older copy, or has a hole, proves nothing by what it lacks: nothing in front of a hole is replayed.
+- a log that is an older copy, or has a hole, proves nothing by what it lacks: nothing in front of a hole is replayed;
+- the log is read several times rather than held: what is in memory of it has a bound, whatever its length.
 Source: protocol.md section 8 (Rejoin a).
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from remote_log.replication.epoch_history import common_end, contains
-from remote_log.replication.messages import RowsRequest, unpack_history
+from remote_log.replication.messages import RowsReply, RowsRequest, unpack_history
 from remote_log.replication.sink import Sink
 from storage.disk.port import Files
 from storage.engine import EpochEntry, StorageEngine, StoredRow
 from storage.engines.applying import FrameApplier
 from storage.failpoints import Failpoints
-from storage.log.chain import gaps, remaining, unbroken
-from storage.log.frame import Flags, Frame
-from storage.log.record import RecordKind
+from storage.log.frame import Frame
 from storage.log.wal import Wal
-from storage.prefix import FLOOR, needs_base
+from storage.prefix import FLOOR, NO_FLOOR, floor_of, needs_base
+from switchover.diverging import ROW_KINDS, Attested, Diverging
 from switchover.other_site import OtherSite
 from switchover.preflight.loss import UNKNOWN
-from switchover.quarantine import ROW_KINDS, Quarantine
+from switchover.quarantine import Quarantine
 from twinlog.errors import Diverged, Refused
 
 ASYNC_EPOCH = "async_epoch"  # in this epoch the site acknowledged asynchronously what it had written while it was synchronous
 CALL_TIMEOUT_S = 10.0
 ROWS_PER_CALL = 1_000
+REFETCH_ROWS = 20_000  # rows that are fetched before they are written, and their bytes
+REFETCH_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -74,10 +78,10 @@ class Rejoin:
         await self._sink.settle()
         await self.learn()
         await self._wal.settle()
-        frames = await self._wal.read_all()
-        await self._replay_own(frames)
+        attested = await self._attested()
+        await self._replay_own(attested)
         self._failpoints.hit("rejoin.replayed")
-        await self._cut(frames)
+        await self._cut(attested)
         await self._applier.forget_after(self.report.end_seq)
         self._failpoints.hit("rejoin.cut")
         await self._wal.clear()
@@ -100,62 +104,82 @@ class Rejoin:
     def _shared(self, frame: Frame) -> bool:
         return contains(self._history, frame.epoch, frame.last_seq)
 
-    async def _replay_own(self, frames: list[Frame]) -> None:
+    async def _attested(self) -> int:
+        attested, standing = Attested(self._history), self._wal.standing()
+        async for frames in self._wal.every_frame():
+            for frame in frames:
+                attested.note(frame, leads_to_end=standing.leads_to_end(frame))
+        return attested.seq
+
+    async def _replay_own(self, attested: int) -> None:
         """Applies what a crash took from the storage and the own log still has, as far as it is known to be committed."""
-        attested = self._attested(frames)
-        at = self._engine.applied.seq
-        good: list[Frame] = []
-        for frame in unbroken(frames):
-            if frame.last_seq <= at:
-                continue
-            if frame.last_seq > attested or not self._shared(frame) or frame.previous != (good[-1].last_seq if good else at):
-                break
-            good.append(frame)
-        if good:
-            await self._applier.replay(good)
+        async with aclosing(self._own_tail(attested)) as groups:
+            async for frames in groups:
+                await self._applier.replay(frames)
+                self.report.replayed_frames += len(frames)
+        if self.report.replayed_frames:
             await self._engine.flush()
-        self.report.replayed_frames = len(good)
 
-    def _attested(self, frames: list[Frame]) -> int:
-        """Everything that stands up to here was committed: a later frame says so, or the active's history ends an epoch with
-        the very frame that is here, and so with all that it links to."""
-        ends = {(before.epoch, after.previous) for before, after in pairwise(self._history)}
-        known = [frame.last_seq for frame in unbroken(frames) if (frame.epoch, frame.last_seq) in ends]
-        opened = {entry.epoch for entry in self._history}  # the start of an epoch that never opened attests nothing
-        return max([frame.committed for frame in frames if frame.epoch in opened] + known, default=0)
+    async def _own_tail(self, attested: int) -> AsyncGenerator[list[Frame], None]:
+        at, standing = self._engine.applied.seq, self._wal.standing()
+        async with aclosing(self._wal.every_frame(at)) as groups:
+            async for frames in groups:
+                unbroken = [frame for frame in frames if standing.leads_to_end(frame)]
+                good = list(takewhile(lambda frame: frame.last_seq <= attested and self._shared(frame), unbroken))
+                for place, frame in enumerate(good):
+                    if frame.previous != (good[place - 1].last_seq if place else at):
+                        good = good[:place]
+                        break
+                if good:
+                    at = good[-1].last_seq
+                    yield good
+                if len(good) < len(unbroken):
+                    return
 
-    async def _cut(self, frames: list[Frame]) -> None:
+    async def _diverging(self) -> AsyncGenerator[list[Frame], None]:
+        """The frames that stand here and that the active's log does not contain, in order, a group at a time."""
+        standing = self._wal.standing()
+        async with aclosing(self._wal.every_frame()) as groups:
+            async for frames in groups:
+                diverging = [frame for frame in frames if not self._shared(frame) and standing.has(frame)]
+                if diverging:
+                    yield diverging
+
+    async def _cut(self, attested: int) -> None:
         """Quarantine or drop what diverges; bring the storage back to the common end."""
         engine = self._engine
-        end, why = 0, ""
+        end, why, at = 0, "", engine.applied.seq
         try:
-            end = common_end(self._history, engine.applied.epoch, engine.applied.seq)
+            end = common_end(self._history, engine.applied.epoch, at)
         except Refused as error:
             why = error.message
-        diverging, at = [frame for frame in remaining(frames) if not self._shared(frame)], engine.applied.seq
-        touched = [frame for frame in diverging if frame.last_seq <= at] if end < at else []
-        common = self._last_common_end() if why else end
-        leads = bool(touched) and touched[-1].last_seq == at and not gaps(touched) and touched[0].previous <= common
+        diverging = Diverging(at, max(at, attested), int(engine.meta(ASYNC_EPOCH) or b"0"))
+        async for frames in self._diverging():
+            for frame in frames:
+                diverging.note(frame)
+        leads = end < at and diverging.leads_from(self._last_common_end() if why else end)
         reaches_back = leads and not why
         if end < at and not leads:
             self._check_not_lost(end, UNKNOWN if why else at - end)
         if why:
             await self._ask_for_base(why)
-        await self._quarantine(diverging, self._attested(frames))
-        if reaches_back:  # what this site's WAL failed to keep, and continued without, the active may have from the remote log
-            end = touched[0].previous
+        await self._quarantine(diverging)
+        if reaches_back and diverging.touched_previous is not None:
+            end = diverging.touched_previous  # what this site's WAL failed to keep, the active may have from the remote log
         self.report.end_seq = end
-        if end == engine.applied.seq and not needs_base(engine):
+        if end == at and not needs_base(engine):
             if not self._holds:
                 await self._ask_for_base("the active's log does not hold what is applied here, though the numbers agree")
             elif end < self._begins_after:
                 await self._ask_for_base(f"the active's log begins after {self._begins_after}")
-        if end >= engine.applied.seq or self.report.base_needed:
+            elif floor_of(engine) == NO_FLOOR:
+                await self._ask_for_base("nobody knows to which point of the log the rows belong that a rejoin had fetched")
+        if end >= at or self.report.base_needed:
             return
-        if not reaches_back or any(r.kind == RecordKind.DDL for frame in touched for r in frame.records):
+        if not reaches_back or diverging.touched_tables:
             await self._ask_for_base("the own log does not reach back to the common end, or tables changed since")
             return
-        await self._refetch(touched, end)
+        await self._refetch(end)
 
     def _last_common_end(self) -> int:
         """The end that this site shares with the active's log, by the epochs that its storage knows, where the active does not
@@ -190,50 +214,75 @@ class Rejoin:
         self.report.base_needed = True
         self.report.notes.append(f"filled with base data: {why}")
 
-    async def _refetch(self, touched: list[Frame], end: int) -> None:
-        keys = sorted({(r.table, r.key) for f in touched for r in f.records if r.kind in ROW_KINDS})
-        rows: list[tuple[int, bytes, StoredRow | None]] = []
-        floor, last_timestamp = end, 0
-        while len(rows) < len(keys):
-            part = keys[len(rows) : len(rows) + ROWS_PER_CALL]
-            asked = RowsRequest(part)
+    async def _refetch(self, end: int) -> None:
+        """Sets the rows that the touched frames had changed to those of the active, and the storage back to `end`.
+
+        More than fit into one transaction go in several. The storage stays where it is until the last of them, so that a rejoin
+        that was cut off finds the same frames, and nothing vouches for its rows meanwhile.
+        """
+        engine = self._engine
+        at, floor, last_timestamp, in_parts = engine.applied, end, 0, False
+        rows: dict[tuple[int, bytes], StoredRow | None] = {}
+        size = 0
+        async with aclosing(self._touched_keys(at.seq)) as groups:
+            async for keys in groups:
+                async for asked, reply in self._fetched([key for key in keys if key not in rows]):
+                    floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
+                    for (table, key), row in zip(asked.keys, reply.rows, strict=False):  # an answer has its bound
+                        rows[table, key] = None if row is None else StoredRow(key, row[0], row[1])
+                        size += len(key) + (len(row[0]) if row is not None else 0)
+                    self.report.refetched_rows += len(reply.rows)
+                    if size >= REFETCH_BYTES or len(rows) >= REFETCH_ROWS:
+                        in_parts = True
+                        await engine.set_meta(FLOOR, str(NO_FLOOR).encode())
+                        await engine.replace_rows(_listed(rows), at.seq, at.epoch, last_timestamp)
+                        self._failpoints.hit("rejoin.fetched")
+                        rows, size = {}, 0
+        if not in_parts:
+            await engine.set_meta(FLOOR, str(floor).encode())
+        epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
+        await engine.replace_rows(_listed(rows), end, epoch, last_timestamp)
+        if in_parts:
+            self._failpoints.hit("rejoin.set_back")
+            await engine.set_meta(FLOOR, str(floor).encode())
+
+    async def _touched_keys(self, applied_seq: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        """The (table, key) of every row that the touched frames change; some of them again in a later group."""
+        keys: set[tuple[int, bytes]] = set()
+        async with aclosing(self._diverging()) as groups:
+            async for frames in groups:
+                touched = [frame for frame in frames if frame.last_seq <= applied_seq]
+                keys |= {(r.table, r.key) for frame in touched for r in frame.records if r.kind in ROW_KINDS}
+                if len(keys) >= ROWS_PER_CALL:
+                    yield sorted(keys)
+                    keys = set()
+        yield sorted(keys)
+
+    async def _fetched(self, keys: list[tuple[int, bytes]]) -> AsyncGenerator[tuple[RowsRequest, RowsReply], None]:
+        """The active's answers, each about the first rows that were asked for."""
+        while keys:
+            asked = RowsRequest(keys[:ROWS_PER_CALL])
             reply = await self._other.rows(asked, CALL_TIMEOUT_S)
             self._sink.check_rows(asked, reply)
-            floor, last_timestamp = max(floor, reply.seq), max(last_timestamp, reply.last_timestamp)
-            for (table, key), row in zip(part, reply.rows, strict=False):  # an answer has its bound
-                rows.append((table, key, None if row is None else StoredRow(key, row[0], row[1])))
-        await self._engine.set_meta(FLOOR, str(floor).encode())
-        epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
-        await self._engine.replace_rows(rows, end, epoch, last_timestamp)
-        self.report.refetched_rows = len(rows)
+            yield asked, reply
+            keys = keys[len(reply.rows) :]
 
-    async def _quarantine(self, diverging: list[Frame], attested: int) -> None:
+    async def _quarantine(self, diverging: Diverging) -> None:
         """Frames that may have been acknowledged, as a file with a manifest; the others only counted."""
-        if not diverging:
+        if not diverging.frames:
             return
-        # a downgrade acknowledges what was waiting, so everything that diverges counts once one frame is asynchronous
-        noted = int(self._engine.meta(ASYNC_EPOCH) or b"0")
-        held = max(self._engine.applied.seq, attested)
-        acknowledged = any(frame.epoch == noted or _asynchronous(frame) or _was_committed(frame, held) for frame in diverging)
-        kept = diverging if acknowledged else []
-        self.report.dropped_frames = len(diverging) - len(kept)
-        if not kept:
+        if not diverging.acknowledged:
+            self.report.dropped_frames = diverging.frames
             self.report.notes.append(
-                f"dropped {len(diverging)} frames that were never acknowledged "
-                f"(sequences {diverging[0].first_seq} to {diverging[-1].last_seq})"
+                f"dropped {diverging.frames} frames that were never acknowledged "
+                f"(sequences {diverging.first_seq} to {diverging.last_seq})"
             )
             return
         # one that is there is whole since an attempt that had begun to clear
-        name = await Quarantine(self._site, self._files, self._engine).put(kept)
-        self.report.quarantined_frames = len(kept)
+        name = await Quarantine(self._site, self._files, self._engine).put(self._diverging)
+        self.report.quarantined_frames = diverging.frames
         self.report.quarantine = name
 
 
-def _asynchronous(frame: Frame) -> bool:
-    return bool(frame.flags & Flags.ASYNC) or any(r.kind == RecordKind.MODE and r.value == b"async" for r in frame.records)
-
-
-def _was_committed(frame: Frame, held_seq: int) -> bool:
-    """It was acknowledged, in whatever mode, and the active has gone on without it: from a log or a register of earlier.
-    Starts and marks are nobody's loss. `held_seq`: the storage here, or a later frame, says that so much was committed."""
-    return frame.last_seq <= held_seq and any(r.kind in ROW_KINDS for r in frame.records)
+def _listed(rows: dict[tuple[int, bytes], StoredRow | None]) -> list[tuple[int, bytes, StoredRow | None]]:
+    return [(table, key, row) for (table, key), row in rows.items()]

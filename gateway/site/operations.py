@@ -101,7 +101,9 @@ class SiteOperations:
                 return await PeerApi(site).merge(request)
             return await other.merge(request, MERGE_TIMEOUT_S)
 
-        found = await merge_quarantine(site.parts.files, merge, put_absent=put_absent)
+        found = await merge_quarantine(
+            site.parts.files, merge, site.parts.engine.applied.schemas(), put_absent=put_absent
+        )
         if site.active_epoch is not None:
             site.active_epoch.quarantine.left_out = None
         return found

@@ -18,6 +18,8 @@ from storage.log.frame import Frame
 from storage.log.segment import frames_before_damage
 from twinlog.errors import DamagedLog
 
+GATHERED_BYTES = 64 << 20  # some segments of the usual size; the frames that a later one cuts off are then kept, too
+
 
 class Aside(Protocol):
     """The place of the site for what its log does not contain."""
@@ -30,21 +32,24 @@ class Aside(Protocol):
 
 
 class LeftOut:
-    """Gathers what is to be kept of several segments, so that all of it is kept at once."""
+    """Gathers what is to be kept of several segments, so that all of it is kept at once; or, above `GATHERED_BYTES`, as often
+    as so much has come together."""
 
     def __init__(self, dfs: Dfs, layout: RemoteLayout, aside: Aside) -> None:
         self._dfs, self._layout, self._aside = dfs, layout, aside
         self._cut_off: list[Frame] = []
         self._damaged: dict[str, bytes] = {}
+        self._bytes = 0
 
     async def look(self, path: str) -> int:
         """Reads a closed segment of an older epoch; its last sequence, 0: it has no frame. Raises DamagedLog, DfsError."""
-        return self._note(await read_segment(self._dfs, self._layout, path))
+        return await self._note(await read_segment(self._dfs, self._layout, path))
 
     async def look_at_damaged(self, path: str) -> None:
         """The same of a damaged one, as far as it can be read. Its bytes are kept, too."""
         self._damaged[path] = data = await self._dfs.read(path)
-        self._note(frames_before_damage(data, path))
+        self._bytes += len(data)
+        await self._note(frames_before_damage(data, path))
 
     async def look_anyhow(self, path: str) -> None:
         """The same of one that may be damaged."""
@@ -57,7 +62,12 @@ class LeftOut:
         """From here on what was looked at may be deleted."""
         if self._cut_off or self._damaged:
             await self._aside.keep(self._cut_off, self._damaged)
+        self._cut_off, self._damaged, self._bytes = [], {}, 0
 
-    def _note(self, frames: Sequence[Frame]) -> int:
-        self._cut_off += self._aside.cut_off(frames)
+    async def _note(self, frames: Sequence[Frame]) -> int:
+        cut_off = self._aside.cut_off(frames)
+        self._cut_off += cut_off
+        self._bytes += sum(len(frame.data) for frame in cut_off)
+        if self._bytes >= GATHERED_BYTES:
+            await self.keep()
         return max((frame.last_seq for frame in frames), default=0)

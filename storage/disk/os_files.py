@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -100,6 +100,20 @@ class OsFiles:
 
         await self._change("write", path, write)
 
+    async def write_parts(self, path: str, parts: AsyncIterable[bytes]) -> None:
+        def begin() -> _WholeFile:
+            self._make_folders((self._root / path).parent)
+            return _WholeFile(self._root / path)
+
+        file = await self._change("write", path, begin)
+        try:
+            async for part in parts:
+                await self._change("write", path, partial(file.write, part))
+            await self._change("write", path, file.finish)
+        except BaseException:
+            await self._change("write", path, file.give_up)
+            raise
+
     async def truncate_tail(self, path: str, offset: int) -> None:
         await self._change("cut", path, lambda: _zero_from(self._root / path, offset))
 
@@ -181,15 +195,41 @@ class OsFiles:
 def write_whole(target: Path, data: bytes) -> None:
     """Blocking: a whole file, atomically and durably, in place of one that exists."""
     make_folders(target.parent)
-    beside = target.with_name(target.name + ".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    file = _WholeFile(target)
     try:
-        _write_at(descriptor, [data], 0)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(beside, target)
-    sync_folder(target.parent)
+        file.write(data)
+        file.finish()
+    except OSError:
+        file.give_up()
+        raise
+
+
+class _WholeFile:
+    """Blocking: a file that is written beside `target`, and takes its place once it is whole and durable."""
+
+    def __init__(self, target: Path) -> None:
+        self._target, self._beside = target, target.with_name(target.name + ".new")
+        self._descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        self._end = 0
+
+    def write(self, data: bytes) -> None:
+        self._end += _write_at(self._descriptor, [data], self._end)
+
+    def finish(self) -> None:
+        os.fsync(self._descriptor)
+        self._close()
+        os.replace(self._beside, self._target)
+        sync_folder(self._target.parent)
+
+    def give_up(self) -> None:
+        """Gives the space back: the disk may be full because of this very file."""
+        self._close()
+        self._beside.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

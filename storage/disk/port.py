@@ -7,7 +7,7 @@ retried on that descriptor). Source: protocol.md sections 3 and 4.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterable, Awaitable
 from typing import Protocol
 
 
@@ -41,6 +41,10 @@ class Files(Protocol):
 
     async def write_new(self, path: str, data: bytes) -> None:
         """A small whole file, atomically and durably; replaces one that exists."""
+
+    async def write_parts(self, path: str, parts: AsyncIterable[bytes]) -> None:
+        """A whole file of any size, atomically and durably; replaces one that exists. Each part is written before the next one
+        is asked for, and not kept. Nothing changes when `parts` raises; its error passes through."""
 
     async def truncate_tail(self, path: str, offset: int) -> None:
         """Zero everything from `offset` on and sync: a torn tail is cut."""

@@ -33,6 +33,7 @@ _HEADER = struct.Struct("<4sBBHIQQQQQII")
 HEADER_BYTES = _HEADER.size
 _CRC_OFFSET = HEADER_BYTES - 4
 PAYLOAD_BYTES_MAX = 64 << 20  # as records, before it is compressed
+FRAME_BYTES_MAX = HEADER_BYTES + PAYLOAD_BYTES_MAX
 COMPRESS_BYTES_MIN = 8 << 10  # a smaller payload costs more time than it saves (docs/decisions: one record format)
 _WORTH_IT = 0.75  # of the size it had
 _LENGTH_BYTES = 4

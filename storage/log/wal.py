@@ -11,6 +11,7 @@ Source: protocol.md sections 3 to 5 and 7.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,9 +20,9 @@ from storage.disk.port import Files
 from storage.invariants import InvariantBroken
 from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, check_order, encode_header, scan_segment, wal_name
-from storage.log.wal_reading import find_frame, read_segments
+from storage.log.wal_reading import find_frame, read_runs, read_segments
 from storage.log.wal_recovery import recover
-from storage.log.wal_segments import WalSegment, held, trimmable
+from storage.log.wal_segments import StandingFrames, WalSegment, held, standing_frames, trimmable
 from storage.log.wal_tail import MemoryTail
 from storage.settings import KIB, MIB, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
@@ -166,6 +167,15 @@ class Wal:
             check_order(scan, segment.path)
             frames.extend(frame for frame in scan.frames if frame.last_seq > after_seq)
         return frames
+
+    def every_frame(self, after_seq: int = 0) -> AsyncGenerator[list[Frame], None]:
+        """The frames of `read_all` by (epoch, sequence), a group at a time: about 256 KiB of them, or one larger frame. Raises
+        DamagedLog."""
+        return read_runs(self._files, self._segments, after_seq)
+
+    def standing(self) -> StandingFrames:
+        """Says which frames of `every_frame` stand, as the log is now."""
+        return standing_frames(self._segments)
 
     async def read(self, after_seq: int, upto_seq: int, bytes_max: int) -> list[Frame]:
         """Standing frames in (after_seq, upto_seq], the first linking to `after_seq`: at least one if there is one, else

@@ -1,19 +1,22 @@
 """Reading the local log's files in pieces, along the chain, without holding up the event loop for long.
 
-What always holds: what is returned stands and links to where the reader is; excluded frames are passed over, also when
-what excludes them lies far behind; a frame that should be there and cannot be read is an error, never the end.
+What always holds: what `read_segments` returns stands and links to where the reader is; excluded frames are passed over, also
+when what excludes them lies far behind; a frame that should be there and cannot be read is an error, never the end; no reader
+has more in memory than what it gives, and one piece of a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from storage.disk.port import Files
-from storage.log.frame import Frame, parse_frame
-from storage.log.wal_segments import WalSegment, excluder
+from storage.log.frame import FRAME_BYTES_MAX, Frame, parse_frame
+from storage.log.wal_segments import WalSegment, excluder, runs_in_order
 from twinlog.errors import BrokenFrame, DamagedLog, LogError, LogGap
 
 _CHUNK_BYTES = 256 << 10  # parsed in a few milliseconds
+_REMEDY = "restore the file from a copy, or rejoin this site from the other one"
 
 
 async def read_segments(
@@ -35,8 +38,7 @@ async def read_segments(
             for frame in frames:
                 if frame.previous != last_seq and not segment.begins_at(offset, frame):
                     raise DamagedLog(
-                        f"{path}: {frame!r} at offset {offset} is not the frame that was written there; restore the file from a"
-                        " copy, or rejoin this site from the other one",
+                        f"{path}: {frame!r} at offset {offset} is not the frame that was written there; {_REMEDY}",
                         file=path, offset=offset,
                     )
                 last_seq = frame.last_seq
@@ -55,8 +57,7 @@ async def read_segments(
                 at = frame.last_seq
     if not read and at < upto_seq:
         raise DamagedLog(
-            f"{path}: no frame can be read at offset {offset}, where sequence {at + 1} should follow; restore the file from a"
-            " copy, or rejoin this site from the other one",
+            f"{path}: no frame can be read at offset {offset}, where sequence {at + 1} should follow; {_REMEDY}",
             file=path, offset=offset,
         )
     return read
@@ -75,6 +76,47 @@ async def find_frame(files: Files, segments: Sequence[WalSegment], seq: int) -> 
             if frames[-1].first_seq > seq:
                 break
     return None
+
+
+async def frames_of(files: Files, path: str, begin: int, end: int) -> AsyncGenerator[list[Frame], None]:
+    """The frames that stand back to back in [begin, end) of a file, in groups of about 256 KiB, or one larger frame. Raises
+    BrokenFrame, with file and offset, where no whole frame follows."""
+    offset, length = begin, _CHUNK_BYTES
+    while offset < end:
+        data = await files.read(path, offset, min(length, end - offset))
+        frames = _whole_frames(data)
+        if frames:
+            yield frames
+            offset, length = offset + sum(len(frame.data) for frame in frames), _CHUNK_BYTES
+        elif len(data) < length or length >= FRAME_BYTES_MAX:
+            raise BrokenFrame(f"{path}: no whole frame begins at offset {offset}", file=path, offset=offset)
+        else:
+            length *= 2
+
+
+async def read_runs(files: Files, segments: Sequence[WalSegment], after_seq: int = 0) -> AsyncGenerator[list[Frame], None]:
+    """Every frame that ends above `after_seq`, standing or not, in the order of (epoch, sequence), a group at a time. A copy of
+    one that was given is passed over. Raises DamagedLog where the files do not hold what was written there."""
+    reached = (-1, -1)
+    for run, segment in runs_in_order(segments):
+        if run.last_seq <= after_seq:
+            continue
+        end = 0
+        async with aclosing(frames_of(files, segment.path, run.offset, run.end)) as groups:
+            try:
+                async for frames in groups:
+                    end = frames[-1].last_seq
+                    new = [frame for frame in frames if frame.last_seq > after_seq and frame.position > reached]
+                    if new:
+                        reached = new[-1].position
+                        yield new
+            except BrokenFrame as error:
+                raise DamagedLog(f"{error.message}; {_REMEDY}", **error.fields) from error
+        if end != run.last_seq:
+            raise DamagedLog(
+                f"{segment.path}: the frames from offset {run.offset} on end at sequence {end}, and {run.last_seq} was written"
+                f" there; {_REMEDY}", file=segment.path, offset=run.offset,
+            )
 
 
 async def _next_frames(files: Files, segments: Sequence[WalSegment], segment: WalSegment, offset: int) -> list[Frame]:

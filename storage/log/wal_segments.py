@@ -119,6 +119,32 @@ def excluder(segments: Sequence[WalSegment]) -> Excluder:
 
 
 @dataclass(frozen=True, slots=True)
+class StandingFrames:
+    """Says of each frame of a log whether it stands, without the others. `unbroken_from`: the (epoch, sequence) of the first
+    frame from which on no link is missing up to the end; None: no frame stands."""
+
+    excluder: Excluder
+    unbroken_from: tuple[int, int] | None
+
+    def has(self, frame: Frame) -> bool:
+        return not self.excluder.excludes(frame)
+
+    def leads_to_end(self, frame: Frame) -> bool:
+        """Returns True for a frame that stands, with no hole behind it."""
+        return self.unbroken_from is not None and frame.position >= self.unbroken_from and self.has(frame)
+
+
+def standing_frames(segments: Sequence[WalSegment]) -> StandingFrames:
+    unbroken = _unbroken(segments)
+    return StandingFrames(excluder(segments), unbroken[0].run.position if unbroken else None)
+
+
+def runs_in_order(segments: Sequence[WalSegment]) -> list[tuple[FrameRun, WalSegment]]:
+    """Every run with its file, in the order of (epoch, sequence)."""
+    return [(run, segments[place]) for run, place in _in_order(segments)]
+
+
+@dataclass(frozen=True, slots=True)
 class _Standing:
     run: FrameRun
     place: int  # index of its segment
@@ -149,15 +175,17 @@ def held(segments: Sequence[WalSegment]) -> tuple[int, int] | None:
 
     A site that followed another one in between has a hole before the epoch in which it was active again.
     """
+    kept = _unbroken(segments)
+    return (kept[0].run.previous, kept[-1].last_seq) if kept else None
+
+
+def _unbroken(segments: Sequence[WalSegment]) -> list[_Standing]:
+    """The last runs that stand, as far back as no link is missing between them."""
     kept = _standing(segments)
-    if not kept:
-        return None
-    first = kept[-1]
-    for before in reversed(kept[:-1]):
-        if first.run.previous != before.last_seq:
-            break
-        first = before
-    return first.run.previous, kept[-1].last_seq
+    first = len(kept) - 1
+    while first > 0 and kept[first].run.previous == kept[first - 1].last_seq:
+        first -= 1
+    return kept[max(first, 0) :]
 
 
 @dataclass(frozen=True, slots=True)

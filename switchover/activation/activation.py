@@ -30,7 +30,7 @@ from storage.invariants import InvariantBroken
 from storage.log.chain import unbroken
 from storage.log.frame import Flags, Frame, make_frame
 from storage.log.record import EpochStart, Record, RecordKind
-from storage.prefix import floor_of
+from storage.prefix import NO_FLOOR, floor_of
 from switchover.activation.continuation import (
     check_told,
     ends_before,
@@ -332,7 +332,8 @@ class Activation:
         if end < floor:
             raise LogGap(
                 f"site {self.parts.site} rejoined and was still behind: it holds {engine.applied.seq}, the log leads to {end}, "
-                f"and {floor} is needed to be consistent; bring site {self.parts.peer} back",
+                f"and {'an unknown one' if floor == NO_FLOOR else floor} is needed to be consistent; bring site"
+                f" {self.parts.peer} back",
                 held_seq=engine.applied.seq,
             )
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
+import pytest
+
+from remote_log.writing.left_out import LeftOut
 from storage.engine import EpochEntry
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
 from switchover.quarantine import QUARANTINE, Quarantine
+from tests.remote_log.dfs.memory_dfs import MemoryDfs
+from tests.remote_log.fencing.segments import closed_segment, segment
+from tests.remote_log.writing.remote_rig import LAYOUT
 from tests.storage.disk.memory_files import MemoryFiles
-from tests.storage.log.frames import a_frame, run
+from tests.storage.log.frames import a_frame, run, segment_bytes
 
 
 def quarantine(files: MemoryFiles) -> Quarantine:
@@ -61,3 +68,24 @@ async def test_marks_are_nobodys_loss_and_a_damaged_segment_is_kept_as_it_is() -
     assert await files.list(QUARANTINE) == ["000000000001-1-2.3.damaged"]
     assert await files.read(f"{QUARANTINE}/000000000001-1-2.3.damaged") == b"bytes"
     assert found.left_out is None
+
+
+async def test_what_many_segments_held_is_kept_before_too_much_of_it_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, dfs = MemoryFiles(), MemoryDfs()
+    aside, kept_bytes = quarantine(files), list[int]()
+    keep = aside.keep
+
+    async def counted(cut_off: Sequence[Frame], damaged: Mapping[str, bytes]) -> None:
+        kept_bytes.append(sum(len(frame.data) for frame in cut_off))
+        await keep(cut_off, damaged)
+
+    monkeypatch.setattr(aside, "keep", counted)
+    monkeypatch.setattr("remote_log.writing.left_out.GATHERED_BYTES", 500)
+    gathered = LeftOut(dfs, LAYOUT, aside)
+    for number in range(9):
+        await closed_segment(dfs, segment(1, number), segment_bytes(run(9 + number * 3, 3), zeros=0))
+        assert await gathered.look(segment(1, number)) == 11 + number * 3
+    await gathered.keep()
+    assert len(kept_bytes) > 2
+    assert max(kept_bytes) < 500 + 3 * len(run(9, 1)[0].data)
+    assert sorted(seq for several in await kept(files) for seq in several) == list(range(9, 36))

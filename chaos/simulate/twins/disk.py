@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -284,6 +284,9 @@ class SimFiles:
             disk.stored[f"{path}.new"] = Stored(bytearray(begun), len(begun), len(begun))
 
         await self._change(happen, half)
+
+    async def write_parts(self, path: str, parts: AsyncIterable[bytes]) -> None:
+        await self.write_new(path, b"".join([part async for part in parts]))
 
     async def truncate_tail(self, path: str, offset: int) -> None:
         disk = self._disk

@@ -82,11 +82,11 @@ FILES = "storage.disk.os_files"
 
 @pytest.mark.parametrize("plant", [
     pytest.param(
-        without(FILES, "        _write_at(descriptor, [data], 0)\n", "        os.fsync(descriptor)\n"),
+        without(FILES, "    def finish(self) -> None:\n", "        os.fsync(self._descriptor)\n"),
         id="a whole file is renamed before it is synced",
     ),
     pytest.param(
-        without(FILES, "    os.replace(beside, target)\n", "    sync_folder(target.parent)\n"),
+        without(FILES, "        os.replace(self._beside, self._target)\n", "        sync_folder(self._target.parent)\n"),
         id="the folder of a whole file is not synced",
     ),
     pytest.param(

@@ -240,8 +240,8 @@ class PairCommands(SiteCommands):
         """conflicts SITE: keys of the quarantined rows that the active did not have at the last merge, or `none`."""
         table = self._at(words[0]).site.catalog.get("t")
         _, any_value = self._encode(table, "", "")
-        manifests = [json.loads(path.read_text()) for path in sorted((self.pair.root / words[0] / "quarantine").glob("*.json"))]
-        rows = [row for manifest in manifests for row in manifest["absent_at_the_active"]]
+        lists = [json.loads(path.read_text()) for path in sorted((self.pair.root / words[0] / "quarantine").glob("*.absent"))]
+        rows = [row for listed in lists for row in listed["rows"]]
         return " ".join(RowCodec(table).decode_row(bytes.fromhex(row["key"]), any_value)["k"] for row in rows) or "none"
 
     # ---- barriers

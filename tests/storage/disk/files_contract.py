@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -62,6 +63,23 @@ class FilesContract:
         await files.write_new("x", b"new and longer")
         assert await files.read("x") == b"new and longer"
         assert await files.list("") == ["x"]
+
+    async def test_a_file_in_parts_is_whole_or_not_there(self, files: Files) -> None:
+        async def parts(count: int, *, fails: bool = False) -> AsyncGenerator[bytes, None]:
+            for number in range(count):
+                assert (await files.read("deep/x") == b"old") if "x" in await files.list("deep") else count == 1
+                yield b"part %d " % number
+            if fails:
+                raise SyncFailed("injected")
+
+        await files.write_parts("deep/x", parts(1))
+        assert await files.read("deep/x") == b"part 0 "
+        await files.write_new("deep/x", b"old")
+        with pytest.raises(SyncFailed, match="injected"):
+            await files.write_parts("deep/x", parts(3, fails=True))
+        assert (await files.read("deep/x"), await files.list("deep")) == (b"old", ["x"])
+        await files.write_parts("deep/x", parts(3))
+        assert (await files.read("deep/x"), await files.list("deep")) == (b"part 0 part 1 part 2 ", ["x"])
 
     async def test_a_tail_is_cut_with_zeros(self, files: Files) -> None:
         log = await files.create_log("x", HEADER, 500)

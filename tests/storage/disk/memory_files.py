@@ -8,7 +8,7 @@ the rest whatever the caller's `choose` picks, write by write, as a disk may.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from twinlog.errors import LogError, SyncFailed
@@ -123,6 +123,9 @@ class MemoryFiles:
         if self.full:
             raise SyncFailed(f"disk full: cannot write {path}")
         self.files[path] = MemoryFile(bytearray(data), len(data))
+
+    async def write_parts(self, path: str, parts: AsyncIterable[bytes]) -> None:
+        await self.write_new(path, b"".join([part async for part in parts]))
 
     async def truncate_tail(self, path: str, offset: int) -> None:
         durable = self.files[path].durable

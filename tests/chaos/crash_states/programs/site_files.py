@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from tests.chaos.crash_states.programs.planted import Marks, plant
@@ -27,7 +28,12 @@ async def main(root: Path, marks: Marks) -> None:
     for state in range(1, 4):
         await files.write_new(PATH, seal(PairState(state, state, state, reason="because " * 90 * state)))
         marks.say(f"met {state}")
-    await files.write_new("quarantine/one.frames", b"frames" * 200)
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        for _ in range(4):
+            yield b"frames" * 50
+
+    await files.write_parts("quarantine/one.frames", parts())
     marks.say("quarantined")
     await files.rename("quarantine/one.frames", "quarantine/one.frames.merged")
     marks.say("merged")
