@@ -29,7 +29,7 @@ from remote_log.replication.messages import (
 from remote_log.replication.shipper import Shipper, ShipperPorts, ShipperSettings
 from remote_log.replication.sink import Sink
 from remote_log.replication.verification import Verifier
-from storage.engine import StoredRow
+from storage.engine import StorageEngine, StoredRow
 from storage.engines.applying import BarrierLimits, FrameApplier
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.record import Record
@@ -68,8 +68,8 @@ async def confirmed(epoch: int) -> None:
 
 
 class Standby:
-    def __init__(self, clock: Clock) -> None:
-        self.engine, self._clock = MemoryEngine(), clock
+    def __init__(self, clock: Clock, engine: StorageEngine | None = None) -> None:
+        self.engine, self._clock = engine or MemoryEngine(), clock
         self._nonces = map(str, count())
         self.restart()
 
@@ -94,12 +94,13 @@ class Standby:
 
 
 class World:
-    """An active with a table of ROWS rows and as many outcomes, and a standby that has nothing."""
+    """An active with a table of ROWS rows and as many outcomes, and a standby that has nothing. Both on the memory engine, or
+    on those that are given."""
 
-    def __init__(self) -> None:
+    def __init__(self, active: StorageEngine | None = None, standby: StorageEngine | None = None) -> None:
         self.clock = Clock()
-        self.standby = Standby(self.clock)
-        self.engine, self.log, self.files = MemoryEngine(), Log(), MemoryFiles()
+        self.standby = Standby(self.clock, standby)
+        self.engine, self.log, self.files = active or MemoryEngine(), Log(), MemoryFiles()
         self.parts_left = 1_000_000  # of base data; then the link breaks
         self.lose_answer = False  # it breaks behind the part that it still takes
         self.broken = asyncio.Event()
@@ -207,11 +208,11 @@ class World:
         await self.open()
 
 
-async def rows(engine: MemoryEngine, as_of: int | None = None) -> list[StoredRow]:
+async def rows(engine: StorageEngine, as_of: int | None = None) -> list[StoredRow]:
     return list(await engine.scan(T, None, None, reverse=False, limit=1_000, as_of=as_of))
 
 
-async def content(engine: MemoryEngine) -> dict[str, Any]:
+async def content(engine: StorageEngine) -> dict[str, Any]:
     snapshot = await engine.snapshot()
     return {
         "rows": await rows(engine), "schemas": engine.applied.schemas(), "epochs": engine.applied.epochs,
