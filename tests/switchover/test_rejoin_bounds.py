@@ -151,7 +151,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [4, 20])
 async def test_a_rejoin_that_dies_at_any_step_ends_as_one_that_did_not(count: int) -> None:
-    """With rows of one transaction, and of several. What a crash leaves never passes for a prefix of a log."""
+    """Rows of one transaction, and of several: a crash never leaves them as what passes for a prefix of a log."""
     frames = diverging(count, b"only at a")
     fetched = {b"k%d" % (COMMON + 1 + n) for n in range(count)}
     dies_at, died, needed_base = 0, True, 0
@@ -194,7 +194,7 @@ async def check_quarantine(files: Files, frames: list[Frame]) -> None:
 
 @pytest.fixture
 def counts_objects() -> Iterator[None]:
-    """What was there before is not looked through: that would take a second each time."""
+    """Objects that were there before are not looked through: that would take a second each time."""
     gc.collect()
     gc.freeze()
     yield

@@ -166,7 +166,7 @@ async def test_a_merge_that_was_cut_off_continues_behind_the_rows_that_it_had_me
 
 @pytest.fixture
 def counts_objects() -> Iterator[None]:
-    """What was there before is not looked through: that would take a second each time."""
+    """Objects that were there before are not looked through: that would take a second each time."""
     gc.collect()
     gc.freeze()
     yield
@@ -174,7 +174,7 @@ def counts_objects() -> Iterator[None]:
 
 
 def held_bytes() -> int:
-    """Of all frames and changes in memory."""
+    """The bytes of all frames and changes in memory."""
     found = 0
     for each in gc.get_objects():
         if isinstance(each, Frame):
