@@ -22,7 +22,7 @@ from storage.log.frame import Frame
 from storage.log.segment import SegmentHeader, check_order, encode_header, scan_segment, wal_name
 from storage.log.wal_reading import find_frame, read_runs, read_segments
 from storage.log.wal_recovery import recover
-from storage.log.wal_segments import StandingFrames, WalSegment, held, standing_frames, trimmable
+from storage.log.wal_segments import StandingFrames, WalSegment, held, is_unbroken, standing_frames, trimmable
 from storage.log.wal_tail import MemoryTail
 from storage.settings import KIB, MIB, Within
 from twinlog.errors import LogError, LogGap, SyncFailed
@@ -245,6 +245,11 @@ class Wal:
         """The oldest sequence that `read` can continue from; None when no frame is held."""
         known = held(self._segments)
         return known[0] if known else None
+
+    @property
+    def is_unbroken(self) -> bool:
+        """True when no link is missing between its standing frames."""
+        return is_unbroken(self._segments)
 
     @property
     def last_seq(self) -> int:

@@ -179,6 +179,11 @@ def held(segments: Sequence[WalSegment]) -> tuple[int, int] | None:
     return (kept[0].run.previous, kept[-1].last_seq) if kept else None
 
 
+def is_unbroken(segments: Sequence[WalSegment]) -> bool:
+    """Returns True when no link is missing between the frames that stand."""
+    return len(_unbroken(segments)) == len(_standing(segments))
+
+
 def _unbroken(segments: Sequence[WalSegment]) -> list[_Standing]:
     """The last runs that stand, as far back as no link is missing between them."""
     kept = _standing(segments)

@@ -45,6 +45,7 @@ from switchover.activation.continuation import (
     unopened_starts,
 )
 from switchover.activation.opening import Opening
+from switchover.activation.own_log import frames_from
 from switchover.activation.ports import ActivationRequest, ActivationSettings, MakeRemote, OpenedEpoch, RemoteLogOpener
 from switchover.operations.plan import Progress
 from switchover.register.homes import UNSEEN_STEP, stale_takeover
@@ -232,7 +233,9 @@ class Activation:
             return
         remote = await self._read_remote()
         await self.parts.wal.settle()
-        local = [frame for frame in await self.parts.wal.read_all() if frame.epoch < self.epoch]
+        wal = self.parts.wal
+        local = await (wal.read_all() if self._needs_arbiter else frames_from(wal, self.parts.engine.applied.seq))
+        local = [frame for frame in local if frame.epoch < self.epoch]
         if self._takes_over:
             await self._check_remote_log_is_there(remote, local)
         self._high_seq = max([frame.last_seq for frame in [*remote, *local]] + [self.parts.engine.applied.seq])

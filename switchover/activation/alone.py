@@ -8,6 +8,7 @@ Source: protocol.md section 5 (A part that comes back older).
 from __future__ import annotations
 
 from switchover.activation.continuation import ends_before, frames_after, older_wal
+from switchover.activation.own_log import frames_from
 from switchover.roles.table import Role
 from switchover.site_parts import SiteParts
 from twinlog.errors import LogGap, PeerError
@@ -19,7 +20,7 @@ async def check_whole_alone(parts: SiteParts) -> None:
     """Raises LogGap, which counts what is missing, when storage and log of this site are known to lack acknowledged records."""
     state, peer = parts.engine.applied, parts.peer
     await parts.wal.settle()
-    frames = await parts.wal.read_all()
+    frames = await frames_from(parts.wal, state.seq)
     try:
         tail = frames_after(frames, state.seq, state.epoch)
     except LogGap as error:

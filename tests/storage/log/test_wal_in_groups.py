@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from storage.log import wal_reading
 from storage.log.chain import remaining, unbroken
 from storage.log.frame import Frame
+from storage.log.wal import Wal
 from tests.storage.disk.memory_files import MemoryFiles
 from tests.storage.log.frames import a_frame, run
 from tests.storage.log.wal_rig import SMALL, append_all, started
@@ -19,13 +20,9 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(STEPS, st.integers(80, 600), st.integers(0, 40))
-async def test_what_stands_is_known_of_each_frame_without_the_others(
-    steps: list[tuple[str, int]], chunk_bytes: int, after_seq: int
-) -> None:
+async def a_log(files: MemoryFiles, steps: list[tuple[str, int]]) -> Wal:
     """Links, failed frames that a later one cuts off, holes, and epochs that use sequences again."""
-    wal = await started(MemoryFiles(), SMALL)
+    wal = await started(files, SMALL)
     epoch, at, next_seq = 1, 0, 1
     ends = [0]  # of frames
     for what, size in steps:
@@ -44,6 +41,15 @@ async def test_what_stands_is_known_of_each_frame_without_the_others(
             await wal.start(epoch, next_seq)
         else:
             await wal.roll(next_seq)
+    return wal
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(80, 600), st.integers(0, 40))
+async def test_what_stands_is_known_of_each_frame_without_the_others(
+    steps: list[tuple[str, int]], chunk_bytes: int, after_seq: int
+) -> None:
+    wal = await a_log(MemoryFiles(), steps)
     everything = sorted(await wal.read_all(after_seq), key=lambda frame: frame.position)
     standing = wal.standing()
     found: list[Frame] = []

@@ -22,8 +22,8 @@ def parts(frames: Sequence[Frame], applied_seq: int, told: StatusReply | None) -
     async def settle() -> None:
         return None
 
-    async def read_all() -> list[Frame]:
-        return list(frames)
+    async def read_all(after_seq: int = 0) -> list[Frame]:
+        return [frame for frame in frames if frame.last_seq > after_seq]
 
     async def status(timeout_s: float) -> StatusReply:
         if told is None:
@@ -32,7 +32,8 @@ def parts(frames: Sequence[Frame], applied_seq: int, told: StatusReply | None) -
 
     return SimpleNamespace(
         site="a", peer="b", engine=SimpleNamespace(applied=SimpleNamespace(seq=applied_seq, epoch=1)),
-        wal=SimpleNamespace(settle=settle, read_all=read_all), other_site=SimpleNamespace(status=status),
+        wal=SimpleNamespace(settle=settle, read_all=read_all, is_unbroken=True, last_seq=frames[-1].last_seq),
+        other_site=SimpleNamespace(status=status),
     )
 
 
