@@ -230,6 +230,11 @@ class PairCommands(SiteCommands):
     async def do_local_records(self, words: list[str]) -> str:
         return str(sum(frame.count for frame in await self._at(words[0]).site.parts.wal.read_all()))
 
+    async def do_trimmed(self, words: list[str]) -> str:
+        """trimmed SITE: `yes` once its own log does not reach back to the start of its epoch."""
+        parts = self._at(words[0]).site.parts
+        return "yes" if (parts.wal.first_previous or 0) >= parts.engine.applied.epochs[-1].first_seq else "no"
+
     async def do_quarantine(self, words: list[str]) -> str:
         """quarantine SITE: the rows in its quarantine's manifests by operation, or `empty`."""
         folder = self.pair.root / words[0] / "quarantine"
