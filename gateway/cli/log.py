@@ -106,6 +106,13 @@ def _read(config: Path, place: LogKind) -> Iterator[SegmentFile]:
     return read_all(segment_files(site, place), RemoteLayout(site.pair))
 
 
+def _each(config: Path, place: LogKind) -> Iterator[SegmentFile]:
+    """The files one after the other; the one before is forgotten, for a log may be longer than the memory."""
+    for file in _read(config, place):
+        yield file
+        file.data, file.scan, file.frames = None, None, []
+
+
 def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
@@ -143,9 +150,9 @@ def read_all(files: list[SegmentFile], layout: RemoteLayout) -> Iterator[Segment
 def list_segments(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, as_json: JsonOption = False) -> None:
     """The segments: epoch, sequences, size, and how each one ends."""
     site = load_site_config(config)
-    files = list(_read(config, place))
+    files = [(_segment_document(file), _segment_row(file)) for file in _each(config, place)]
     if as_json:
-        print_json({"pair": site.pair, "site": site.site, "segments": [_segment_document(file) for file in files]})
+        print_json({"pair": site.pair, "site": site.site, "segments": [document for document, _ in files]})
         return
     of = f"pair {site.pair}, as site {site.site} sees it"  # two pairs may share a DFS, and their segments have the same names
     if not files:
@@ -156,13 +163,17 @@ def list_segments(config: _SiteConfigOption, place: _PlaceOption = LogKind.ALL, 
     for title in ("where", "segment", "epoch", "sequences", "frames", "written", "end"):
         justify: Literal["left", "right"] = "right" if title in ("epoch", "frames", "written") else "left"
         table.add_column(title, justify=justify, no_wrap=title != "segment", overflow="fold")
-    for file in files:
-        epoch = str(file.scan.header.epoch) if file.scan and file.scan.header else "?"
-        table.add_row(
-            file.place, escape(file.path.name), epoch, _sequences(file.frames), f"{len(file.frames):,}",
-            size(file.scan.end if file.scan else 0), _ending(file),
-        )
+    for _, row in files:
+        table.add_row(*row)
     out().print(table)
+
+
+def _segment_row(file: SegmentFile) -> tuple[str, ...]:
+    epoch = str(file.scan.header.epoch) if file.scan and file.scan.header else "?"
+    return (
+        file.place, escape(file.path.name), epoch, _sequences(file.frames), f"{len(file.frames):,}",
+        size(file.scan.end if file.scan else 0), _ending(file),
+    )
 
 
 def _segment_document(file: SegmentFile) -> dict[str, Any]:
@@ -198,7 +209,7 @@ def cat(
 ) -> None:
     """Shows the frames, in the order of the files."""
     shown, schemas = 0, dict[int, bytes]()
-    for file in _read(config, place):
+    for file in _each(config, place):
         for frame in file.frames:
             for record in frame.records if records else ():
                 if record.kind == RecordKind.DDL:

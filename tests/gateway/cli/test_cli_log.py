@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from gateway.cli import log
 from gateway.demo.files import write_files
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind, SchemaChange
-from storage.log.segment import SegmentHeader, encode_header, remote_name, wal_name
+from storage.log.segment import SegmentHeader, SegmentScan, encode_header, remote_name, wal_name
 from storage.rows.codec import RowCodec
 from storage.rows.schema import encode_schema, parse_table
 from tests.gateway.cli.cli_rig import invoke
 
 
+def whole(seq: int, epoch: int = 1) -> Frame:
+    return make_frame(
+        epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
+        records=[Record(RecordKind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
+    )
+
+
 def frames(count: int, epoch: int = 1) -> list[Frame]:
-    return [
-        make_frame(
-            epoch=epoch, first_seq=seq, previous=seq - 1, timestamp=(1_700_000_000_000 << 16) + seq, committed=seq - 1,
-            records=[Record(RecordKind.UPSERT, 1, b"k%d" % seq, b"\x81\x03\xa1x")],
-        )
-        for seq in range(1, count + 1)
-    ]
+    return [whole(seq, epoch) for seq in range(1, count + 1)]
 
 
 def segment(path: Path, index: int, stored: list[Frame]) -> None:
@@ -59,6 +63,32 @@ def test_logs_are_listed_shown_and_verified_without_a_gateway(logs: Path, monkey
     assert invoke("log", "cat", *config, "--limit", "2").stdout.count("epoch 1") == 2
     result = invoke("log", "verify", *config)
     assert (result.exit_code, "sound: 3 segments, 10 frames" in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("verb", [("ls",), ("cat", "--limit", "0")])
+def test_a_log_is_looked_into_a_file_at_a_time(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    """Frames that are in memory whenever the next file is read: of the file before, at most."""
+    held: list[int] = []
+    scan = log.scan_segment
+
+    def counted(*args: Any) -> SegmentScan:
+        held.append(sum(isinstance(each, Frame) for each in gc.get_objects()))
+        return scan(*args)
+
+    wal = tmp_path / "a/data/wal"
+    for index in range(3, 9):
+        segment(wal / wal_name(1, index), index, [whole(7 + 4 * (index - 3) + n) for n in range(4)])
+    monkeypatch.setattr(log, "scan_segment", counted)
+    gc.collect()
+    gc.freeze()
+    try:
+        assert invoke("log", *verb, "--config", str(logs), "--place", "wal").exit_code == 0
+    finally:
+        gc.unfreeze()
+    assert len(held) == 8
+    assert max(held) <= 4
 
 
 def test_verify_names_file_and_offset_of_damage_and_tells_it_from_a_torn_tail(logs: Path, tmp_path: Path) -> None:
