@@ -87,6 +87,9 @@ class RocksEngine:
             for worker in (self._applier, self._reader):  # an iterator that is still in use would keep the folder locked
                 await worker.submit(lambda: None)
             await self._upkeep.submit(self._reopen)
+        except EngineFailed as error:
+            self.failure = error.message  # what failed before may be mended by now
+            raise
         finally:
             self._reopening = False
 

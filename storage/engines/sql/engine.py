@@ -100,7 +100,11 @@ class SqlEngine:
         self.failure = self.failure or "it is being opened anew"
         await self._end_snapshots()
         await self._applier.submit(lambda: None)
-        await self._upkeep.submit(self._reopen)
+        try:
+            await self._upkeep.submit(self._reopen)
+        except EngineFailed as error:
+            self.failure = error.message  # what failed before may be mended by now
+            raise
 
     def _reopen(self) -> None:
         with self._writing:

@@ -112,9 +112,10 @@ class EngineReopenContract:
         await engine.apply(frames[2:3])
         await fail(rig)
         for _ in range(2):
-            with pytest.raises(EngineFailed):
+            with pytest.raises(EngineFailed) as why:
                 await engine.reopen()
             assert engine.failure
+            assert engine.failure in why.value.message, "it shows what keeps it closed, and not what failed before"
             with pytest.raises(EngineFailed):
                 await engine.apply(frames[3:])
             engine.counters()

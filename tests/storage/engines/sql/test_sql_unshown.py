@@ -110,6 +110,24 @@ async def test_a_new_table_that_is_refused_holds_its_rows(rig: PostgresRig, data
     assert seen(database, "SELECT k, c FROM flights") == [(1, 1)]
 
 
+async def test_a_storage_that_cannot_be_opened_anew_says_why(rig: PostgresRig, database: str) -> None:
+    """It said what had failed before: after `twinlog log skip`, that the change waits for `twinlog log skip`."""
+    log = Log()
+    person(database, "REVOKE CREATE ON SCHEMA public FROM PUBLIC, twinlog", ADMIN)
+    frame = log.frame(ddl(FIRST), row(FIRST, {"k": 1, "a": "one", "b": 1}))
+    with pytest.raises(EngineFailed, match="permission denied for schema public"):
+        await rig.engine.apply([frame])
+    assert rig.engine.refused is not None
+    await leave_unshown(rig.engine, rig.engine.refused)
+    with pytest.raises(EngineFailed, match="may not make tables"):
+        await rig.engine.reopen()
+    assert "GRANT CREATE, USAGE ON SCHEMA public TO twinlog" in str(rig.engine.failure)
+    person(database, "GRANT CREATE ON SCHEMA public TO twinlog", ADMIN)
+    await rig.engine.reopen()
+    await rig.engine.apply([frame])
+    assert len(await held(rig.engine)) == 1
+
+
 async def test_a_drop_that_is_refused_forgets_the_table(rig: PostgresRig, database: str) -> None:
     log = Log()
     await rig.engine.apply([log.frame(ddl(FIRST), row(FIRST, {"k": 1, "a": "one"}))])
