@@ -25,8 +25,9 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `mistake`: a sentence; a drawn one may do without. `tests`: what pytest runs, and must find it; () if none does. `seeds`:
     the simulator must find it in so many from seed 0 on with its default draw; 0: it did not in the first `seeds_run`, or was
-    not asked. `drawn`: by the rules (propose.py), and so not of anybody's choice. `survives`: why nothing has to find it.
-    `missed`: nothing finds it yet, and why.
+    not asked. `unreached`: it changes no value and no step in any of these seeds, so the simulator cannot run it. `drawn`: by
+    the rules (propose.py), and so not of anybody's choice. `survives`: why nothing has to find it. `missed`: nothing finds it
+    yet, and why.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tests: tuple[str, ...] = ()
     seeds: int = 0
     seeds_run: int = 0
+    unreached: bool = False
     drawn: bool = False
     survives: str = ""
     missed: str = ""

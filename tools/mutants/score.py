@@ -29,7 +29,7 @@ def score(mutants: Sequence[Mutant]) -> str:
     for mutant in mutants:
         rooms.setdefault(str(Path(mutant.file).parent), []).append(mutant)
     lines = [
-        "| room | mutants | equivalent | found | by a test | simulator asked | it found | missed |",
+        "| room | mutants | equivalent | found | by a test | the simulator runs | and found | missed |",
         "|---|---|---|---|---|---|---|---|",
         *(_row(f"`{room}`", rooms[room]) for room in sorted(rooms)),
         _row("by hand", [each for each in mutants if not each.drawn]), _row("drawn", [each for each in mutants if each.drawn]),
@@ -55,7 +55,7 @@ def is_found(mutant: Mutant) -> bool:
 def _row(name: str, mutants: Sequence[Mutant]) -> str:
     judged = [each for each in mutants if not each.survives]
     found = sum(is_found(each) for each in judged)
-    asked = [each for each in judged if each.seeds or each.seeds_run]
+    asked = [each for each in judged if each.seeds or (each.seeds_run and not each.unreached)]
     by_simulator = sum(0 < each.seeds <= SEEDS_MARK for each in asked)
     cells = (
         name, len(mutants), len(mutants) - len(judged), f"{found} of {len(judged)} ({_share(found, len(judged))})",

@@ -21,7 +21,7 @@ from remote_log.dfs.directory import AHEAD_BYTES, DirectoryDfs
 from tests.failing_folders import FailingFolders
 from tests.remote_log.dfs.dfs_contract import DfsContract, close_by_recovery, content
 from tools.sources import ROOT
-from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput, LeaseLost
 
 
 @pytest.fixture
@@ -408,6 +408,35 @@ async def test_zeros_ahead_are_few_and_end_with_the_close(dfs: DirectoryDfs) -> 
     assert len(await dfs.read("/p/0/s")) <= 4 * AHEAD_BYTES + 1
     await writer.close()
     assert await dfs.read("/p/0/s") == b"x" * (3 * AHEAD_BYTES) + b"y"
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+async def test_nothing_is_left_of_a_file_that_was_deleted(root: Path, dfs: DirectoryDfs, recovered: bool) -> None:
+    """A mark that stays would close the next file of that name under its writer."""
+    writer = await dfs.create("/folder/segment")
+    if recovered:
+        await close_by_recovery(dfs, "/folder/segment")
+        with pytest.raises(LeaseLost):
+            await writer.close()
+    else:
+        await writer.close()
+    await dfs.delete("/folder/segment")
+    assert list((root / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_writer_that_was_closed_holds_no_descriptor(dfs: DirectoryDfs, fails: bool) -> None:
+    """A site makes segments for years, and its process has a bound of open files."""
+    writer = await dfs.create("/segment")
+    await writer.append(b"x")
+    if fails:
+        await dfs.recover_lease("/segment")
+        with pytest.raises(LeaseLost):
+            await writer.close()
+    else:
+        await writer.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writer._fd)
 
 
 async def test_exists_and_not_found_are_told_apart(dfs: DirectoryDfs) -> None:

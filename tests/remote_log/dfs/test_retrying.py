@@ -7,7 +7,8 @@ from math import inf
 
 import pytest
 
-from remote_log.dfs.retrying import RETRY_FOR_S, retrying, within
+from remote_log.dfs.retrying import RETRY_FOR_S, RetryingDfs, retrying, within
+from tests.remote_log.dfs.memory_dfs import Fault, MemoryDfs
 from tests.remote_log.writing.remote_rig import JumpingClock
 from twinlog.errors import DfsError, DfsExists
 
@@ -57,3 +58,19 @@ async def test_the_last_failure_is_raised_when_the_time_is_over(for_s: float | N
         await retrying(clock, Failing(DfsError("no answer"), inf), until_s=None if for_s is None else begun_s + for_s)
     allowed_s = for_s or RETRY_FOR_S
     assert allowed_s <= clock.now_s - begun_s < allowed_s + 1.1
+
+
+async def test_each_call_of_a_retrying_dfs_reaches_the_dfs() -> None:
+    inner = MemoryDfs()
+    dfs = RetryingDfs(inner, JumpingClock())
+    inner.faults["create_file", 1] = Fault(DfsError("no answer"))
+    await dfs.create_file("/p/claim", b"content")
+    assert await dfs.read("/p/claim") == b"content"
+    await dfs.create("/p/s")
+    assert not await dfs.is_closed("/p/s")
+    await dfs.recover_lease("/p/s")
+    assert [entry.name for entry in await dfs.list("/p")] == ["claim", "s"]
+    await dfs.delete("/p/claim")
+    assert inner.calls == {
+        "create_file": 2, "read": 1, "create": 1, "is_closed": 1, "recover_lease": 1, "list": 1, "delete": 1,
+    }

@@ -26,6 +26,7 @@ def test_a_mutant_changes_its_file_and_has_tests(mutant: Mutant) -> None:
 def test_a_mutant_is_found_or_says_why_it_is_not(mutant: Mutant) -> None:
     assert [bool(mutant.tests or mutant.seeds), bool(mutant.survives), bool(mutant.missed)].count(True) == 1
     assert mutant.mistake or mutant.drawn
+    assert not (mutant.unreached and (mutant.seeds or not mutant.seeds_run)), "nothing finds what is not reached"
 
 
 def test_the_list_is_long_enough() -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from storage.engine import StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.engine import RocksEngine
 from storage.engines.rocks.layout import Range
 from storage.engines.rocks.opening import RocksSettings
 from storage.log.frame import COUNTER_BITS, Frame
-from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, update, upsert, value
+from tests.storage.engines.engine_rig import SECOND, Log, T, noop, put_table, request, scan, schema_of, update, upsert, value
 from twinlog.errors import DataDirectoryError, EngineFailed
 
 DAY_MS = 24 * 3600 * 1000
@@ -55,6 +56,25 @@ async def test_a_stalled_write_is_repeated_in_a_thread(tmp_path: Path, inline_ma
     assert Counting.stalls > 0, "nothing stalled, so nothing was tested"
     assert len(await scan(engine, limit=100_000)) == 20_000
     assert engine.applied.seq == 20_000
+    await engine.close()
+
+
+async def test_a_move_that_the_database_holds_back_is_made_all_the_same(tmp_path: Path) -> None:
+    class Stalling(RocksEngine):
+        stalls = 0
+
+        def _write(self, ranges: Iterable[Range], entries: Iterable[tuple[bytes, bytes | None]]) -> bool:
+            if Stalling.stalls:
+                Stalling.stalls -= 1
+                return False
+            return super()._write(ranges, entries)
+
+    engine = await Stalling.open(tmp_path, TINY)
+    for part, is_first in ((b"1", True), (b"2", False)):
+        Stalling.stalls = 2
+        await engine.load_base([(T, StoredRow(part, value(c1=1), 5))], [], part, is_first, {T: schema_of(T)})
+        assert (Stalling.stalls, engine.applied.base) == (0, part)
+    assert [found.key for found in await engine.scan(T, None, None, reverse=False, limit=9)] == [b"1", b"2"]
     await engine.close()
 
 
