@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 import httptools
 import msgspec
 
-from remote_log.replication.messages import REPLY_BYTES_MAX, decode_reply
+from remote_log.replication.messages import decode_reply, reply_bytes_max
 from twinlog.errors import PeerError, words
 from twinlog.problem_documents import error_from_problem
 
@@ -53,7 +53,7 @@ class HttpTransport:
             async with asyncio.timeout(timeout_s), self._calls:
                 connection = self._kept_one() or await self._connect()
                 try:
-                    status, answer = await connection.ask(head, body)
+                    status, answer = await connection.ask(head, body, reply_bytes_max(method))
                 finally:
                     self._keep(connection)
         except (OSError, TimeoutError) as error:
@@ -109,12 +109,12 @@ class _Connection(asyncio.Protocol):
             and transport.get_write_buffer_size() == 0 and self._loop.time() - self._idle_s < idle_max_s
         )
 
-    def ask(self, head: bytes, body: bytes) -> asyncio.Future[tuple[int, bytes]]:
+    def ask(self, head: bytes, body: bytes, answer_bytes_max: int) -> asyncio.Future[tuple[int, bytes]]:
         """Send a request; the future has the answer's status and body. Raises ConnectionError."""
         if self._transport is None:
             raise ConnectionResetError("it was closed at once")
         self._parser = httptools.HttpResponseParser(self)
-        self._body, self._taken = bytearray(), 0
+        self._body, self._taken, self._most = bytearray(), 0, answer_bytes_max + _AROUND_BYTES_MAX
         answer = self._answer = self._loop.create_future()
         self._transport.writelines((head, body))
         return answer
@@ -140,7 +140,7 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(ConnectionAbortedError(f"its answer is no HTTP: {words(error)}"))
             self.abort()
-        if self._taken > REPLY_BYTES_MAX + _AROUND_BYTES_MAX:
+        if self._taken > self._most:
             self._fail(ConnectionAbortedError("its answer is too long"))
             self.abort()
 

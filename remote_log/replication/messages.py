@@ -47,7 +47,8 @@ OutcomeRow = tuple[Name, Digest, Epoch, Seq, Version, Seq, bool]  # idempotency 
 
 
 ROWS_BYTES = 16 << 20  # an answer with rows ends with the one that reaches it
-REPLY_BYTES_MAX = 64 << 20
+ROWS_REPLY_BYTES_MAX = 64 << 20
+REPLY_BYTES_MAX = 8 << 20  # of any other answer: EPOCHS_MAX epochs are the longest
 _T = TypeVar("_T")
 
 
@@ -299,11 +300,17 @@ def decode_request(kind: type[_T], method: str, data: bytes) -> _T:
     return found
 
 
+def reply_bytes_max(method: str) -> int:
+    """Returns the length that no answer to `method` has: several calls are under way, and a false site answers all of them."""
+    return ROWS_REPLY_BYTES_MAX if method == ROWS else REPLY_BYTES_MAX
+
+
 def decode_reply(kind: type[_T], method: str, data: bytes) -> _T:
     """The peer's answer to `method` as the struct. As for a request, nothing is made of what the struct does not name. Raises
     PeerError."""
-    if len(data) > REPLY_BYTES_MAX:
-        raise PeerError(f"the other site's answer to {method} is longer than {REPLY_BYTES_MAX >> 20} MiB")
+    most = reply_bytes_max(method)
+    if len(data) > most:
+        raise PeerError(f"the other site's answer to {method} is longer than {most >> 20} MiB")
     found: _T = decoded(
         partial(msgspec.msgpack.decode, type=kind), data,
         lambda what: PeerError(f"the other site's answer to {method} is no {kind.__name__}: {what}"),

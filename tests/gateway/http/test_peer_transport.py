@@ -250,7 +250,7 @@ async def test_an_answer_that_ends_its_connection_is_followed_by_a_new_one() -> 
 
 
 async def test_a_head_that_never_ends_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_transport, "REPLY_BYTES_MAX", 1000)
+    monkeypatch.setattr(peer_transport, "reply_bytes_max", lambda method: 1000)
     monkeypatch.setattr(peer_transport, "_AROUND_BYTES_MAX", 1000)
     async with answers(b"HTTP/1.1 200 OK\r\n" + b"x-more: 1\r\n" * 300, OK) as (transport, calls):
         with pytest.raises(PeerError, match="its answer is too long"):

@@ -79,7 +79,7 @@ class TransportContract:
 
     async def test_an_answer_has_a_bound(self, wire: Wire) -> None:
         wire.peer.words = msgspec.msgpack.encode({"last_seq": 5, "epoch": 2, "more": bytes(REPLY_BYTES_MAX)})
-        with pytest.raises(PeerError, match="the other site's answer to say is longer than 64 MiB"):
+        with pytest.raises(PeerError, match="the other site's answer to say is longer than 8 MiB"):
             await wire.transport.call("say", {}, DrainReply, 60.0)
 
     async def test_an_answer_that_is_no_map_is_a_peer_error(self, wire: Wire) -> None:
