@@ -40,7 +40,7 @@ Place = tuple[int, bytes]  # table, key
 OPERATIONS: dict[int, MergeOp] = {RecordKind.UPSERT: "upsert", RecordKind.UPDATE: "update", RecordKind.DELETE: "delete"}
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """A quarantined change; they sort by version."""
 
     version: int
@@ -65,7 +65,7 @@ class Absent(msgspec.Struct):
     rows: list[Place] = []
 
 
-class Progress(msgspec.Struct):
+class MergeProgress(msgspec.Struct):
     """A merge under way: of these files, up to the row at `after`."""
 
     files: list[str]
@@ -139,13 +139,13 @@ async def _pieces(files: Files, name: str) -> AsyncGenerator[Piece, None]:
             begin = end
 
 
-async def _begun(files: Files, names: list[str], put_absent: bool) -> Progress:
+async def _begun(files: Files, names: list[str], put_absent: bool) -> MergeProgress:
     """The progress of a merge of the same files that was cut off; else that of a new one."""
     if POSITION.rpartition("/")[2] in await files.list(QUARANTINE):
-        known = or_none(msgspec.msgpack.Decoder(Progress).decode, await files.read(POSITION))
+        known = or_none(msgspec.msgpack.Decoder(MergeProgress).decode, await files.read(POSITION))
         if known is not None and (known.files, known.put_absent) == (names, put_absent):
             return known
-    return Progress(names, put_absent)
+    return MergeProgress(names, put_absent)
 
 
 class Window:
@@ -155,10 +155,10 @@ class Window:
         self._bytes_max = bytes_max
         self._size = 0
         self.upto: Place | None = None  # rows behind it did not fit; None: all did
-        self.changes: dict[Place, list[Change]] = {}
+        self.changes: dict[Place, list[RowChange]] = {}
         self.files: dict[Place, tuple[str, ...]] = {}
 
-    def add(self, name: str, place: Place, change: Change) -> None:
+    def add(self, name: str, place: Place, change: RowChange) -> None:
         changes = self.changes.setdefault(place, [])
         if name not in (names := self.files.get(place, ())):
             self.files[place] = (*names, name)
@@ -186,11 +186,11 @@ class Window:
         self.upto = places[-1]
 
 
-def _bytes_of(place: Place, changes: Iterable[Change]) -> int:
+def _bytes_of(place: Place, changes: Iterable[RowChange]) -> int:
     return sum(CHANGE_BYTES + len(place[1]) + len(change.value) for change in changes)
 
 
-async def _window(files: Files, pieces: Iterable[Piece], progress: Progress) -> Window | None:
+async def _window(files: Files, pieces: Iterable[Piece], progress: MergeProgress) -> Window | None:
     """The next rows, from all files. None: there are no more. `pieces`: in order, so those that are not needed are not read."""
     window, after = Window(WINDOW_BYTES), progress.after
     for piece in pieces:
@@ -211,10 +211,10 @@ def _add(window: Window, name: str, frame: Frame, after: Place | None) -> None:
         op, place = OPERATIONS.get(record.kind), (record.table, record.key)
         if op is None or (after is not None and place <= after) or (window.upto is not None and place > window.upto):
             continue
-        window.add(name, place, Change(frame.timestamp + index, op, record.value))
+        window.add(name, place, RowChange(frame.timestamp + index, op, record.value))
 
 
-async def _merge_window(window: Window, merge: Merge, progress: Progress) -> None:
+async def _merge_window(window: Window, merge: Merge, progress: MergeProgress) -> None:
     places = sorted(window.changes)
     for part in _parts(places, window.changes):
         rows: list[MergeRow] = [
@@ -233,7 +233,7 @@ async def _merge_window(window: Window, merge: Merge, progress: Progress) -> Non
     progress.after = places[-1]
 
 
-def _parts(places: Iterable[Place], changes: Mapping[Place, list[Change]]) -> Iterable[list[Place]]:
+def _parts(places: Iterable[Place], changes: Mapping[Place, list[RowChange]]) -> Iterable[list[Place]]:
     """All changes of one row stand in one part: they are merged together or not at all."""
     part: list[Place] = []
     count = size = 0

@@ -132,7 +132,7 @@ async def _open_slowly(self: Activation) -> OpenedEpoch:
 
 
 # ---- rejoin
-async def _keep_rows(self: Rejoin, touched: Any, end: int) -> None:
+async def _keep_rows(self: Rejoin, end: int) -> None:
     epoch = max(entry.epoch for entry in self._history if entry.first_seq <= end)
     await self._engine.replace_rows([], end, epoch, self._engine.applied.timestamp)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx
 import pytest
 import uvicorn
 from hypothesis import given, settings
@@ -226,6 +227,7 @@ async def test_connections_that_only_wait_shut_nobody_out(state: str) -> None:
     """From as many addresses as there are places, and more: each newcomer is answered."""
     async with _crowd(ConnectionLimits(connections_max=12, per_address_max=12)) as crowd:
         if "not read" in state:
+            crowd.door.http.timeout = httpx.Timeout(60)  # a busy machine takes long to read a large row
             await crowd.door.put("UA,1", {"note": "x" * LARGE_BYTES})
         for number in range(2, 20):
             await STATES[state](crowd, number)

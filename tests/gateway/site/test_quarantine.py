@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.site import quarantine as merging
-from gateway.site.quarantine import Change, Merge, merge_quarantine
+from gateway.site.quarantine import Merge, RowChange, merge_quarantine
 from remote_log.replication.messages import MergeReply, MergeRequest
 from storage.engines.memory.engine import MemoryEngine
 from storage.log.frame import Frame, make_frame
@@ -179,7 +179,7 @@ def held_bytes() -> int:
     for each in gc.get_objects():
         if isinstance(each, Frame):
             found += len(each.data)
-        elif isinstance(each, Change):
+        elif isinstance(each, RowChange):
             found += len(each.value)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from storage.engine import StoredRow
 from storage.log.frame import Frame, make_frame
 from storage.log.record import Record, RecordKind
 from storage.rows.codec import RowCodec
-from switchover.quarantine import _manifest
+from switchover.quarantine import _Content
 from tests.spark_jobs.log_rig import Silent, write_wal
 from tests.spark_jobs.snapshots.snapshot_rig import barrier, frames, request, storage, table
 
@@ -65,9 +66,26 @@ OUTCOMES = {
 def put_aside(folder: Path, *kept: Frame) -> Path:
     """As rejoin.py writes it: frames, and a manifest beside them."""
     folder.mkdir()
-    (folder / "000000000001-12.frames").write_bytes(b"".join(each.data for each in kept))
-    (folder / "000000000001-12.json").write_text(json.dumps(_manifest("a", list(kept), {})))
+
+    async def at_once() -> AsyncGenerator[list[Frame], None]:
+        yield list(kept)
+
+    content = _Content("a", kept[0])
+    (folder / "000000000001-12.frames").write_bytes(_whole(content.bytes_of(at_once)))
+    (folder / "000000000001-12.json").write_bytes(_whole(content.manifest_of(at_once, {})))
     return folder
+
+
+def _whole(parts: AsyncGenerator[bytes, None]) -> bytes:
+    """All parts, which wait for nothing: no loop is needed."""
+    async def joined() -> bytes:
+        return b"".join([part async for part in parts])
+
+    try:
+        joined().send(None)
+    except StopIteration as end:
+        return bytes(end.value)
+    raise AssertionError("it waits")
 
 
 def run(spark: SparkSession, asked: JobRequest, **settings: str) -> tuple[Outcome, dict[Any, dict[str, Any]]]:
