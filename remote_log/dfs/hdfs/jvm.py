@@ -52,12 +52,44 @@ _MET = {
     "java.nio.ByteBuffer": ("clear", "get"),
     "java.nio.DirectByteBuffer": ("clear", "get"),
     "java.lang.Class": ("getName",),
-    **dict.fromkeys(
-        ("java.lang.Throwable", "java.io.IOException", "java.io.FileNotFoundException", "java.net.ConnectException",
-         "java.net.SocketTimeoutException", "org.apache.hadoop.ipc.RemoteException",
-         "org.apache.hadoop.fs.FileAlreadyExistsException"),
-        ("getCause", "getClass", "getMessage")),
 }
+# What a call may end with, and the causes within it: which one is first met is chance, and a fault meets many threads at once.
+_THROWN = {
+    "java.lang": (
+        "Throwable", "Exception", "RuntimeException", "Error", "ExceptionInInitializerError", "IllegalArgumentException",
+        "IllegalStateException", "InterruptedException", "LinkageError", "NoClassDefFoundError", "NullPointerException",
+        "OutOfMemoryError", "StackOverflowError", "UnsatisfiedLinkError", "UnsupportedOperationException"),
+    "java.lang.reflect": ("InvocationTargetException", "UndeclaredThrowableException"),
+    "java.io": ("EOFException", "FileNotFoundException", "IOException", "InterruptedIOException", "UncheckedIOException"),
+    "java.net": (
+        "BindException", "ConnectException", "NoRouteToHostException", "SocketException", "SocketTimeoutException",
+        "UnknownHostException"),
+    "java.nio.channels": (
+        "AsynchronousCloseException", "ClosedByInterruptException", "ClosedChannelException", "UnresolvedAddressException"),
+    "java.security": ("PrivilegedActionException",),
+    "java.util.concurrent": (
+        "CancellationException", "CompletionException", "ExecutionException", "RejectedExecutionException", "TimeoutException"),
+    "javax.security.auth.login": ("LoginException",),
+    "javax.security.sasl": ("SaslException",),
+    "org.apache.hadoop.fs": (
+        "ChecksumException", "ClosedIOException", "ClusterStorageCapacityExceededException", "FSError",
+        "FileAlreadyExistsException", "ParentNotDirectoryException", "PathIsNotDirectoryException", "PathIOException",
+        "UnresolvedLinkException"),
+    "org.apache.hadoop.hdfs": ("BlockMissingException", "CannotObtainBlockLengthException"),
+    "org.apache.hadoop.hdfs.protocol": (
+        "AlreadyBeingCreatedException", "DSQuotaExceededException", "NSQuotaExceededException", "QuotaExceededException",
+        "UnresolvedPathException"),
+    "org.apache.hadoop.hdfs.security.token.block": ("InvalidBlockTokenException",),
+    "org.apache.hadoop.hdfs.server.namenode": ("NotReplicatedYetException", "SafeModeException"),
+    "org.apache.hadoop.ipc": (
+        "RemoteException", "RetriableException", "RpcException", "RpcNoSuchMethodException", "RpcNoSuchProtocolException",
+        "RpcServerException", "StandbyException"),
+    "org.apache.hadoop.io": ("MultipleIOException",),
+    "org.apache.hadoop.net": ("ConnectTimeoutException",),
+    "org.apache.hadoop.security": ("AccessControlException", "KerberosAuthException"),
+    "org.ietf.jgss": ("GSSException",),
+}
+_THROWN_METHODS = ("getCause", "getClass", "getMessage")
 _lock = threading.Lock()
 _started: Java | None = None
 
@@ -120,6 +152,9 @@ def _start(heap_bytes: int, setting: str) -> Java:
     _send_log_to_stderr(jpype)
     for name, methods in _MET.items():
         _meet(jpype, jpype.JClass(name), methods)
+    for package, names in _THROWN.items():
+        for name in names:
+            _meet(jpype, jpype.JClass(f"{package}.{name}"), _THROWN_METHODS)
     return Java(jpype)
 
 
