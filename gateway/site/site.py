@@ -210,6 +210,7 @@ class Site:
             on_applied=self.catalog.applied, on_end=self._epoch_ended, on_mode=self._mode_changed, auto_resync=auto_resync,
         )
         # no await from here to the end: an open epoch and its role come together, whatever fails meanwhile
+        self._reports = None  # else they would keep the epoch, and the frames that it never wrote, behind its end
         self.waiting_for = None
         self.event(Event.OPENED_SYNC if opened.mode == "sync" else Event.OPENED_ASYNC)
         epoch.start()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 from remote_log.replication.messages import STEP_DOWN
-from tests.pair.pair_rig import Moments, caught_up, open_pair, put, rows
+from tests.pair.pair_rig import Moments, caught_up, epoch, open_pair, put, rows
 from twinlog.errors import Conflict, PeerError
 
 
@@ -77,3 +79,14 @@ async def test_a_switchover_stops_when_the_old_active_holds_more_than_arrived(tm
         assert (await late[0]).mode == "async"
         assert last.steps[5].detail["confirmed"], last
         assert (last.state, last.error.code) == ("failed", "log-gap"), last
+
+
+async def test_nothing_keeps_an_epoch_behind_its_end(tmp_path: Path) -> None:
+    """A standby that had been the active kept its old write path, with the frames that the remote log never took."""
+    async with open_pair(tmp_path) as pair:
+        await put(pair, "a", 1, "x")
+        ended = weakref.ref(epoch(pair, "a").commit)
+        assert (await pair.operate("b", "switchover", "b")).state == "succeeded"
+        await pair.until(lambda: pair.role("a") == "STANDBY" and caught_up(pair, "b", "a"))
+        gc.collect()
+        assert ended() is None
