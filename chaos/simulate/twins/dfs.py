@@ -13,7 +13,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -65,7 +64,17 @@ class SimDfsCluster:
         self._hung = False
         self._armed: dict[str, deque[DfsFault]] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._writers: list[SimDfsWriter] = []
         self.made: Callable[[str, bytes], None] = lambda path, content: None  # told of each file's path and first content
+        self.appends: Callable[[Process, str], None] = lambda process, path: None  # told of each append as it is asked for
+
+    def open_by(self, process: Process) -> list[SimDfsWriter]:
+        """Returns the files that `process` has open for appending."""
+        self._writers = [writer for writer in self._writers if writer.is_open]
+        return [writer for writer in self._writers if writer.process is process]
+
+    def opened(self, writer: SimDfsWriter) -> None:
+        self._writers.append(writer)
 
     def client(self, process: Process, src: str, dst: str, network: Network, timeout_s: float = 10.0) -> SimDfs:
         """Returns a client for one life of `process` at the place `src`; this cluster is at `dst`."""
@@ -258,7 +267,9 @@ class SimDfs:
 
     async def create(self, path: str) -> SimDfsWriter:
         file = await self.call("create", lambda: self.cluster.make(path, b"", closed=False))
-        return SimDfsWriter(self, path, file)
+        writer = SimDfsWriter(self, path, file)
+        self.cluster.opened(writer)
+        return writer
 
     async def list(self, folder: str) -> list[DfsEntry]:
         entries: list[DfsEntry] = await self.call("list", lambda: self.cluster.entries(folder))
@@ -293,8 +304,18 @@ class SimDfsWriter:
         self._there = Connection(network, dfs.src, dfs.dst, self._broke)
         self._back = Connection(network, dfs.dst, dfs.src, self._broke)
         self._outstanding: deque[tuple[asyncio.Future[None], float]] = deque()  # with their deadlines
+        self._closing: asyncio.Future[None] | None = None  # until no append is outstanding, also none that its caller gave up
         self._watch: Handle | None = None
         self._failure: DfsError | None = None
+
+    @property
+    def process(self) -> Process:
+        return self._dfs.process
+
+    @property
+    def is_open(self) -> bool:
+        """It can still append, as far as its process knows."""
+        return self._failure is None and not self.process.killed
 
     def append(self, data: bytes) -> asyncio.Future[None]:
         dfs, loop = self._dfs, self._dfs.network.loop
@@ -302,6 +323,7 @@ class SimDfsWriter:
         if self._failure is not None:
             end(future, dfs.process, None, self._failure)
             return future
+        dfs.cluster.appends(dfs.process, self.path)
         self._outstanding.append((future, loop.now_s + dfs.timeout_s))
         if self._watch is None:
             self._watch = loop.call_later(dfs.timeout_s, self._look)
@@ -310,8 +332,9 @@ class SimDfsWriter:
 
     async def close(self) -> None:
         if self._outstanding:
-            with suppress(DfsError):
-                await asyncio.shield(self._outstanding[-1][0])
+            if self._closing is None:
+                self._closing = self._dfs.network.loop.create_future()
+            await asyncio.shield(self._closing)
         if self._failure is None:
             self._failure = DfsError(f"{self.path} was closed by its writer")
             self._stop_watching()
@@ -329,6 +352,11 @@ class SimDfsWriter:
             future, until_s = self._outstanding.popleft()
             process.proved_s = max(process.proved_s, until_s - self._dfs.timeout_s)
             end(future, process, None, None)
+            self._nothing_is_outstanding()
+
+    def _nothing_is_outstanding(self) -> None:
+        if self._closing is not None and not self._outstanding:
+            end(self._closing, self._dfs.process, None, None)
 
     def _broke(self, why: str) -> None:
         self._fail(DfsError(f"{self.path}: {why}"))
@@ -352,6 +380,7 @@ class SimDfsWriter:
         outstanding, self._outstanding = self._outstanding, deque()
         for future, _ in outstanding:
             end(future, self._dfs.process, None, error)
+        self._nothing_is_outstanding()
 
     def _stop_watching(self) -> None:
         if self._watch is not None:
