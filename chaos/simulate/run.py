@@ -31,6 +31,8 @@ from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.inside import left_inside
+from chaos.simulate.looks.held import Hold, held
+from chaos.simulate.looks.openers import Openers
 from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
@@ -47,6 +49,7 @@ START_S = 60.0
 RECOVERY_S = 90.0
 DRAIN_S = 30.0
 HELD_S = 30.0  # a request has ended by its deadline; what it holds goes when the log says what became of it
+HELD_POLL_S = 0.07  # in step with none of the sites' rounds
 TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by the deadline of a call without an answer
 MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back, once the site is answered
 # a site that is stopped, or is not told what became of its change of the register, does so later
@@ -82,6 +85,7 @@ class Run:
             self.world.steps = {site: Steps(self.note) for site in SITES}
         RegisterNotes(self.loop, self.recorder, self.world.watch)
         self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"))
+        Openers(self.world, partial(self.broken, "P2", checker="openers"))
         self.world.before_kill = self.observer.look
         self.world.heard = self.recorder.note
         self.world.before_wipe = self.observer.last_look
@@ -102,8 +106,8 @@ class Run:
             self.broken("barriers", f"Barrier {taken.name} names an engine {taken.engine!r}, and there is none such.")
         self.recorder.note(BarrierLine(taken.name, taken.epoch, taken.seq, self.loop.now_s))
 
-    def broken(self, promise: str, sentence: str) -> None:
-        self.violations.append(Violation(promise, "liveness", sentence, (), (self.loop.now_s,)))
+    def broken(self, promise: str, sentence: str, checker: str = "liveness") -> None:
+        self.violations.append(Violation(promise, checker, sentence, (), (self.loop.now_s,)))
 
     def execute(self) -> Result:
         """To the end, whatever happens."""
@@ -233,8 +237,7 @@ class Run:
         if not await until(lambda: not self._left(), HELD_S, 0.05):
             for sentence in self._left():
                 self.broken("internal", sentence)
-        if not await until(lambda: not self._holding(), HELD_S, 0.05):
-            self.broken("I8", f"No request is under way, and site {' and '.join(self._holding())} still holds what one held.")
+        await self._check_released()
         for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
         await self.observer.final(str(self.world.find("active")))
@@ -281,10 +284,27 @@ class Run:
         busy = [life.operations is not None and life.operations.running_id for life in (one, other)]
         return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
 
-    def _holding(self) -> list[str]:
-        """The sites at which a request holds a place in admission, or a key."""
-        lives = [self.world.alive(site) for site in SITES]
-        return [life.site.site for life in lives if life is not None and life.site is not None and not life.site.rows.is_idle]
+    async def _check_released(self) -> None:
+        """What is held at one look after the other has leaked: nothing is under way that lasts so long."""
+        leaked = self._held()
+
+        def is_nothing_left() -> bool:
+            there = self._held()
+            for hold in [hold for hold in leaked if hold not in there]:
+                del leaked[hold]
+            return not leaked
+
+        await until(is_nothing_left, HELD_S, HELD_POLL_S)
+        for what in sorted(set(leaked.values())):
+            self.broken("I8", f"Nothing is under way, and {what} is still held.", "held")
+        await self._drained()
+
+    def _held(self) -> dict[Hold, str]:
+        found: dict[Hold, str] = {}
+        for site in SITES:
+            if (life := self.world.alive(site)) is not None:
+                found |= held(life, self.world.open_by(site, life.process))
+        return found
 
     def _left(self) -> list[str]:
         lives = [self.world.alive(site) for site in SITES]

@@ -17,9 +17,9 @@ from typing import Any
 from chaos.simulate.plan import SITES, Knobs, SeedPlan
 from chaos.simulate.twins.clock import SimClock
 from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
-from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster
-from chaos.simulate.twins.disk import SimDisk
-from chaos.simulate.twins.engine import SimEngine
+from chaos.simulate.twins.dfs import SimDfs, SimDfsCluster, SimDfsWriter
+from chaos.simulate.twins.disk import SimDisk, SimLogFile
+from chaos.simulate.twins.engine import SimEngine, SimSnapshot
 from chaos.simulate.twins.hearing import Hearing, Note
 from chaos.simulate.twins.http_door import HttpDoor
 from chaos.simulate.twins.journal import MemoryJournal
@@ -188,6 +188,11 @@ class World:
         """Its life, when it runs and has opened its files."""
         life = self.lives.get(name)
         return life if life is not None and not life.process.killed and life.site is not None else None
+
+    def open_by(self, name: str, process: Process) -> list[SimLogFile | SimDfsWriter | SimSnapshot]:
+        """Returns what the living `process` of this site has open: logs on its disk and on both DFSs, snapshots."""
+        here, remote = self.machines[name], [each for one in self.machines.values() for each in one.dfs.open_by(process)]
+        return [*here.disk.open_logs(), *remote, *here.engine.open_snapshots()]
 
     def _listening(self, name: str) -> Listening | None:
         life = self.alive(name)

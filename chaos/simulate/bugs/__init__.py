@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from chaos.simulate.bugs import logs, reads, roles, wire
+from chaos.simulate.bugs import leaks, logs, reads, roles, wire
 from chaos.simulate.bugs.bug import Bug
 from twinlog.errors import InvalidInput
 
-BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for bug in (*logs.BUGS, *roles.BUGS, *reads.BUGS, *wire.BUGS)})
+_ROOMS = (logs, roles, reads, wire, leaks)
+BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for room in _ROOMS for bug in room.BUGS})
 
 
 def planted(name: str) -> AbstractContextManager[None]:

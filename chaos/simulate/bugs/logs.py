@@ -124,7 +124,7 @@ BUGS = (
     ),
     Bug(
         "settled-request-holds", "A request whose fate is settled keeps its place in admission, its keys and its rows.", "I8",
-        ("liveness",), 0, 5, ((Pending, "settle", _settle_nothing),),
+        ("held",), 0, 5, ((Pending, "settle", _settle_nothing),),
     ),
     Bug(
         "skip-fsync", "The WAL says that a frame is durable before it was synced.", "P1", ("two_copies",), 0, 10,

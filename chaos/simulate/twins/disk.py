@@ -41,6 +41,7 @@ class SimDisk:
         self.slow = 1.0
         self.full = False
         self.write_back_s = WRITE_BACK_S
+        self.appends: Callable[[Process, str], None] = lambda process, path: None  # told of each append as it is asked for
         self._hung = False
         self._failing_syncs: deque[Landed] = deque()
         self._failing_changes = 0
@@ -53,6 +54,10 @@ class SimDisk:
         files = SimFiles(self, process)
         self._lives.append(files)
         return files
+
+    def open_logs(self) -> list[SimLogFile]:
+        """Returns the log files that the living process has open."""
+        return [log for life in self._lives for log in life.logs if log.is_open]
 
     # ---- faults
     def fail_syncs(self, count: int, landed: Landed) -> None:
@@ -142,10 +147,15 @@ class SimLogFile:
 
     def append(self, data: bytes) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._disk.loop.create_future()
+        self._disk.appends(self._process, self.path)
         self._queue.append((data, future))
         if not self._group:
             self._begin()
         return future
+
+    @property
+    def is_open(self) -> bool:
+        return self._stored.is_open
 
     async def close(self) -> None:
         if self._group or self._queue:
@@ -217,7 +227,7 @@ class SimFiles:
     def __init__(self, disk: SimDisk, process: Process) -> None:
         self._disk, self._process = disk, process
         self._changes: deque[_Change] = deque()  # the first is under way, the others wait for it
-        self._logs: list[SimLogFile] = []
+        self.logs: list[SimLogFile] = []
         self._over = False
 
     def end(self) -> None:
@@ -230,7 +240,7 @@ class SimFiles:
                     change.happen()
             elif draw < HALF and change.half is not None:
                 change.half()
-        for log in self._logs:
+        for log in self.logs:
             log.die()
 
     async def create_log(self, path: str, header: bytes, size_bytes: int) -> SimLogFile:
@@ -251,8 +261,8 @@ class SimFiles:
 
         stored = await self._change(happen, half)
         log = SimLogFile(disk, self._process, path, stored)
-        self._logs = [each for each in self._logs if each._stored.is_open]
-        self._logs.append(log)
+        self.logs = [each for each in self.logs if each.is_open]
+        self.logs.append(log)
         return log
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:

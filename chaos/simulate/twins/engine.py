@@ -37,6 +37,16 @@ class StorageCopy:
     kept: dict[str, tuple[KeptSnapshot, MemoryState]]
 
 
+class SimSnapshot(MemorySnapshot):
+    """`is_open` until it is closed, whether it can still be read or not."""
+
+    path = "snapshot of the storage"
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 class SimEngine(MemoryEngine):
     """StorageEngine. `slow`: a factor. `slow_reads`: the share of reads of a row that take a while; what they answer was true
     at its beginning or at its end."""
@@ -49,6 +59,12 @@ class SimEngine(MemoryEngine):
         self._applying = False
         self._will_refuse = False
         self._refuses: RefusedChange | None = None
+        self._snapshots: list[SimSnapshot] = []
+
+    def open_snapshots(self) -> list[SimSnapshot]:
+        """Returns the snapshots that the process has taken and not closed."""
+        self._snapshots = [snapshot for snapshot in self._snapshots if snapshot.is_open]
+        return self._snapshots
 
     def refuse_next_change(self) -> None:
         """The database behind it refuses the next schema change for ever, and whoever asks before does not learn it."""
@@ -91,6 +107,7 @@ class SimEngine(MemoryEngine):
     def crash(self, kept: int | None = None) -> None:
         """The process is gone. `kept`: transactions since the last flush that survive; None: as it happens."""
         self._applying = False
+        self._snapshots.clear()
         self.refused = None
         if kept is None:
             random = self._random
@@ -174,7 +191,9 @@ class SimEngine(MemoryEngine):
 
     async def snapshot(self) -> MemorySnapshot:
         await self._take(APPLY_S)
-        return await super().snapshot()
+        taken = await super().snapshot()
+        self._snapshots.append(SimSnapshot(taken._copy, taken._is_alive))
+        return self._snapshots[-1]
 
     async def keep_snapshot(self, name: str, taken_ms: int) -> None:
         before = self.applied
