@@ -340,6 +340,9 @@ class SimDfsWriter:
             self._stop_watching()
             await self._dfs.call("close", lambda: self._dfs.cluster.close(self))
 
+    def abandon(self) -> None:
+        self._failure = DfsError(f"{self.path} was made, and its writer never heard of it")
+
     def answer(self, error: DfsError | None) -> None:
         """The cluster has settled the oldest append; in no process."""
         self._back.send(self._settled, error)

@@ -164,6 +164,9 @@ class SimLogFile:
             await asyncio.shield(self._closing)
         self._stored.is_open = False
 
+    def abandon(self) -> None:
+        self._stored.is_open = False
+
     def die(self) -> None:
         """SIGKILL: what was written stays, or its beginning; whoever syncs it, and when, is the operating system's affair."""
         stored, disk = self._stored, self._disk

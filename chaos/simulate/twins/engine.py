@@ -46,6 +46,9 @@ class SimSnapshot(MemorySnapshot):
     def close(self) -> None:
         self.is_open = False
 
+    def abandon(self) -> None:
+        self.close()
+
 
 class SimEngine(MemoryEngine):
     """StorageEngine. `slow`: a factor. `slow_reads`: the share of reads of a row that take a while; what they answer was true

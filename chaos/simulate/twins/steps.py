@@ -11,12 +11,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.process import Process
 from storage.failpoints import Failpoints
 from twinlog.errors import DfsError, PeerError, SyncFailed, TwinlogError, Unavailable
+
+
+@runtime_checkable
+class Abandonable(Protocol):
+    """What a port has opened. One that fails, or is given up, closes what nobody got."""
+
+    def abandon(self) -> None: ...
+
 
 Strike = Callable[[Process], None]  # done to the world at the step; the process may be killed or paused by it
 
@@ -112,7 +120,12 @@ class Stepped:
             at = f"transport.{args[0]}" if by_method else point
             await steps.passed(f"{at}.before", process)
             result = await method(*args, **named)
-            await steps.passed(f"{at}.after", process)
+            try:
+                await steps.passed(f"{at}.after", process)
+            except BaseException:
+                if isinstance(result, Abandonable):
+                    result.abandon()
+                raise
             return result
 
         return call
