@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +29,7 @@ from remote_log.dfs import directory_lease as lease
 from remote_log.dfs.port import MARK, DfsEntry, path_parts, replaced
 from remote_log.dfs.queued_writer import QueuedWriter
 from storage.disk.os_files import write_synced
+from storage.disk.workers import take_back
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, reason
 
 T = TypeVar("T")
@@ -71,7 +73,7 @@ class DirectoryDfs:
                 raise
             return target, fd
 
-        target, fd = await self._call("create", path, work)
+        target, fd = await self._call("create", path, work, late=lambda made: os.close(made[1]))
         return DirectoryDfsWriter(path, target, fd, self._deadline_s)
 
     async def list(self, folder: str) -> list[DfsEntry]:
@@ -152,20 +154,28 @@ class DirectoryDfs:
                 self._durable.add((seen.st_dev, seen.st_ino))
         return target
 
-    async def _call(self, doing: str, path: str, work: Callable[[], T]) -> T:
+    async def _call(self, doing: str, path: str, work: Callable[[], T], late: Callable[[T], None] | None = None) -> T:
+        """`late` takes back what `work` made when nobody waits for it any more."""
         def guarded() -> T:
             self._check_root()
             return work()
 
+        running = self._threads.submit(guarded)
+        is_taken = False
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+                made = await asyncio.wrap_future(running)
+                is_taken = True
+                return made
         except TimeoutError as error:
             raise DfsError(
                 f"cannot {doing} {path} below {self._root}: no answer within {self._deadline_s} s; check that disk", path=path
             ) from error
         except OSError as error:
             raise _mapped(error, doing, f"{path} below {self._root}") from error
+        finally:
+            if late is not None and not is_taken:
+                running.add_done_callback(partial(take_back, late))
 
     def _check_root(self) -> None:
         try:

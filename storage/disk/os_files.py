@@ -9,6 +9,7 @@ Source: storage/disk/port.py, protocol.md sections 3 and 4.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -18,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from storage.disk.workers import GroupWorker, Worker
+from storage.disk.workers import GroupWorker, Worker, take_back
 from twinlog.errors import LogError, SyncFailed, reason
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class OsFiles:
         self._writes = Worker("files write")  # apart: nobody who reads waits for the zeroing of the next segment
 
     async def create_log(self, path: str, header: bytes, size_bytes: int) -> OsLogFile:
-        descriptor = await self._change("create", path, partial(self._create_log, path, header, size_bytes))
+        descriptor = await self._change("create", path, partial(self._create_log, path, header, size_bytes), late=os.close)
         return OsLogFile(path, descriptor, len(header))
 
     async def free_bytes(self) -> int:
@@ -183,13 +184,19 @@ class OsFiles:
         except OSError as error:
             raise LogError(f"cannot read {path}: {reason(error)}", file=path) from error
 
-    async def _change(self, what: str, path: str, call: Callable[[], T]) -> T:
+    async def _change(self, what: str, path: str, call: Callable[[], T], late: Callable[[T], None] | None = None) -> T:
+        """`late` takes back what `call` made when nobody waits for it any more."""
+        running = self._writes.submit(call)
         try:
-            return await self._writes.submit(call)
+            return await (running if late is None else asyncio.shield(running))
         except FileExistsError as error:
             raise LogError(f"cannot {what} {path}: it exists already", file=path) from error
         except OSError as error:
             raise _sync_failed(what, path, error) from error
+        except asyncio.CancelledError:
+            if late is not None:
+                running.add_done_callback(partial(take_back, late))
+            raise
 
 
 def write_whole(target: Path, data: bytes) -> None:

@@ -9,6 +9,7 @@ event loop pays a few microseconds for each.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -85,6 +86,12 @@ class _Thread:
         self._inbox.put(None)
         await asyncio.shield(ended)
         thread.join()
+
+
+def take_back(late: Callable[[T], object], done: asyncio.Future[T] | concurrent.futures.Future[T]) -> None:
+    """Gives what a call has made to `late`: whoever had asked for it has gone meanwhile. Its error concerns nobody."""
+    if not done.cancelled() and done.exception() is None:
+        late(done.result())
 
 
 class Worker(_Thread):

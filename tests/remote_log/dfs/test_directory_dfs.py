@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 from remote_log.dfs import directory_lease
 from remote_log.dfs.directory import AHEAD_BYTES, DirectoryDfs
 from tests.failing_folders import FailingFolders
+from tests.open_files import open_below
 from tests.remote_log.dfs.dfs_contract import DfsContract, close_by_recovery, content
 from tools.sources import ROOT
 from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput, LeaseLost
@@ -475,3 +477,30 @@ async def test_a_folder_whose_name_could_not_be_synced_is_synced_by_the_next_cal
         except DfsError:
             assert (root / "p").is_dir()
     assert {root, root / "p", root / "p" / "q"} <= set(folders.synced)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_file_whose_maker_gave_up_is_not_left_open(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """By a deadline, or since the writer of the remote log was stopped."""
+    dfs = DirectoryDfs(root, "dfs.root", deadline_s=30.0 if is_cancelled else 0.05)
+    is_there, goes_on, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def slow(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            is_there.set()
+            goes_on.wait()
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    making = asyncio.create_task(dfs.create("/p/s"))
+    await asyncio.to_thread(is_there.wait)
+    assert len(open_below(root)) == 1
+    if is_cancelled:
+        making.cancel()
+    await asyncio.wait([making])
+    goes_on.set()
+    dfs._threads.shutdown()
+    assert (root / "p" / "s").exists()
+    assert open_below(root) == []

@@ -15,6 +15,7 @@ import pytest
 
 from storage.disk.os_files import OsFiles, make_folders
 from tests.failing_folders import FailingFolders
+from tests.open_files import open_below
 from tools.sources import ROOT
 from twinlog.errors import LogError, SyncFailed
 
@@ -124,6 +125,7 @@ from pathlib import Path
 from twinlog.errors import SyncFailed
 from storage.disk.os_files import OsFiles, make_folders
 from tests.failing_folders import FailingFolders
+from tests.open_files import open_below
 
 async def main():
     files = OsFiles(Path(sys.argv[1]))
@@ -282,3 +284,16 @@ def test_a_folder_whose_name_could_not_be_synced_does_not_stay(tmp_path: Path, m
         make_folders(tmp_path / "data")
     make_folders(tmp_path / "data")
     assert tmp_path in folders.synced
+
+
+async def test_a_log_whose_maker_gave_up_is_not_left_open(files: OsFiles, tmp_path: Path) -> None:
+    """The end of an epoch cancels the roll of its WAL: the file is deleted later, and an open one would keep its room."""
+    making = asyncio.create_task(files.create_log("wal/x", HEADER, 4096))
+    await asyncio.sleep(0)
+    making.cancel()
+    await asyncio.wait([making])
+    await files.list("wal")
+    await files.write_new("behind", b"")  # on the same thread
+    await asyncio.sleep(0)
+    assert (tmp_path / "wal" / "x").exists()
+    assert open_below(tmp_path) == []
