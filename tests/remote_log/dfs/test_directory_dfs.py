@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -20,10 +19,9 @@ import pytest
 from remote_log.dfs import directory_lease
 from remote_log.dfs.directory import AHEAD_BYTES, DirectoryDfs
 from tests.failing_folders import FailingFolders
-from tests.open_files import open_below
 from tests.remote_log.dfs.dfs_contract import DfsContract, close_by_recovery, content
 from tools.sources import ROOT
-from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput, LeaseLost
+from twinlog.errors import DfsError, DfsExists, DfsNotFound, InvalidInput
 
 
 @pytest.fixture
@@ -412,35 +410,6 @@ async def test_zeros_ahead_are_few_and_end_with_the_close(dfs: DirectoryDfs) -> 
     assert await dfs.read("/p/0/s") == b"x" * (3 * AHEAD_BYTES) + b"y"
 
 
-@pytest.mark.parametrize("recovered", [False, True])
-async def test_nothing_is_left_of_a_file_that_was_deleted(root: Path, dfs: DirectoryDfs, recovered: bool) -> None:
-    """A mark that stays would close the next file of that name under its writer."""
-    writer = await dfs.create("/folder/segment")
-    if recovered:
-        await close_by_recovery(dfs, "/folder/segment")
-        with pytest.raises(LeaseLost):
-            await writer.close()
-    else:
-        await writer.close()
-    await dfs.delete("/folder/segment")
-    assert list((root / "folder").iterdir()) == []
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_a_writer_that_was_closed_holds_no_descriptor(dfs: DirectoryDfs, fails: bool) -> None:
-    """A site makes segments for years, and its process has a bound of open files."""
-    writer = await dfs.create("/segment")
-    await writer.append(b"x")
-    if fails:
-        await dfs.recover_lease("/segment")
-        with pytest.raises(LeaseLost):
-            await writer.close()
-    else:
-        await writer.close()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(writer._fd)
-
-
 async def test_exists_and_not_found_are_told_apart(dfs: DirectoryDfs) -> None:
     await dfs.create_file("/p/a", b"")
     with pytest.raises(DfsExists):
@@ -477,30 +446,3 @@ async def test_a_folder_whose_name_could_not_be_synced_is_synced_by_the_next_cal
         except DfsError:
             assert (root / "p").is_dir()
     assert {root, root / "p", root / "p" / "q"} <= set(folders.synced)
-
-
-@pytest.mark.parametrize("is_cancelled", [True, False])
-async def test_a_file_whose_maker_gave_up_is_not_left_open(
-    root: Path, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
-) -> None:
-    """By a deadline, or since the writer of the remote log was stopped."""
-    dfs = DirectoryDfs(root, "dfs.root", deadline_s=30.0 if is_cancelled else 0.05)
-    is_there, goes_on, fsync = threading.Event(), threading.Event(), os.fsync
-
-    def slow(fd: int) -> None:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            is_there.set()
-            goes_on.wait()
-        fsync(fd)
-
-    monkeypatch.setattr(os, "fsync", slow)
-    making = asyncio.create_task(dfs.create("/p/s"))
-    await asyncio.to_thread(is_there.wait)
-    assert len(open_below(root)) == 1
-    if is_cancelled:
-        making.cancel()
-    await asyncio.wait([making])
-    goes_on.set()
-    dfs._threads.shutdown()
-    assert (root / "p" / "s").exists()
-    assert open_below(root) == []

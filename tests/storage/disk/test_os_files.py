@@ -125,7 +125,6 @@ from pathlib import Path
 from twinlog.errors import SyncFailed
 from storage.disk.os_files import OsFiles, make_folders
 from tests.failing_folders import FailingFolders
-from tests.open_files import open_below
 
 async def main():
     files = OsFiles(Path(sys.argv[1]))
