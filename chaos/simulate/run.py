@@ -285,7 +285,7 @@ class Run:
         return not any(busy) and self.operator.has_proof(one.site) and other.site.takeover_blocker() is None
 
     async def _check_released(self) -> None:
-        """What is held at one look after the other has leaked: nothing is under way that lasts so long."""
+        """Things that are held at one look after the other have leaked: nothing is under way that lasts so long."""
         leaked = self._held()
 
         def is_nothing_left() -> bool:

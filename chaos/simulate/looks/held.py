@@ -1,4 +1,4 @@
-"""What one life of a site still holds: walks every object of the product below it, and lists what is counted, locked, awaited.
+"""The look at what one life of a site still holds, in every object of the product: what is counted, locked, awaited.
 
 What always holds: rooms are found, not named, so that a new one is looked into by itself. What is full in a pair at rest is in
 KEPT and LASTING, with nothing else: a new container that stays full is put there, or it is a leak. A look changes nothing.

@@ -1,4 +1,4 @@
-"""Who writes which log: at most one writer of each, in each epoch.
+"""The look at who writes which log: at most one writer of each, in each epoch.
 
 What always holds: it sees each append as it is asked for, at the twins of disk and DFS, and does not ask the product. A writer
 fills its segments in the order of their numbers, which the writers of one epoch share, so an append to an older segment than

@@ -21,7 +21,7 @@ from twinlog.errors import DfsError, PeerError, SyncFailed, TwinlogError, Unavai
 
 @runtime_checkable
 class Abandonable(Protocol):
-    """What a port has opened. One that fails, or is given up, closes what nobody got."""
+    """A thing that a port has opened. One that fails, or is given up, closes what nobody got."""
 
     def abandon(self) -> None: ...
 

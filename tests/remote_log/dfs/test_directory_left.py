@@ -1,4 +1,4 @@
-"""What a directory DFS has open, and leaves: no descriptor of a file that was closed, given up or deleted, and no mark."""
+"""Files that a directory DFS has open, or leaves: no descriptor of a file that was closed, given up or deleted, and no mark."""
 
 from __future__ import annotations
 

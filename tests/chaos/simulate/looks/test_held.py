@@ -1,4 +1,4 @@
-"""What one look after the other finds is held; what a pair at rest has is named, and nothing else is."""
+"""Things that one look after the other finds are held; a pair at rest has what is named, and nothing else."""
 
 from __future__ import annotations
 
