@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run interpreters test check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
+.PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
 	audit-story log-story postgres hdfs lock
 
 help: ## this list
@@ -35,7 +35,11 @@ run: setup ## two sites on this machine, with a real table loaded (DIR=demo, DFS
 interpreters: setup ## .interpreters: the newer Pythons of this machine, on which the simulator must give the same traces
 	@$(BIN)/python -m tests.chaos.simulate.interpreters
 
-test: setup ## the whole test suite, on every core (ARGS="tests/storage -k chain" for a part)
+test: setup ## the tests that a commit needs, on every core: all but those marked `long` (ARGS="tests/storage -k chain" for a part)
+	-@$(BIN)/python -m tests.chaos.simulate.interpreters > /dev/null
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not long" $(ARGS)
+
+test-all: setup ## every test, as CI does, on every core (ARGS as above)
 	-@$(BIN)/python -m tests.chaos.simulate.interpreters > /dev/null
 	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -10,9 +9,9 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chaos.servers import hdfs_jars
 from chaos.servers.hdfs_cluster import HdfsCluster
 from storage.invariants import watched
+from tests.needs import need_hdfs
 
 _folders = count(1)
 
@@ -42,12 +41,8 @@ def every_answer_is_documented() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def hdfs_here() -> None:
-    """This machine can run an HDFS; else the test is skipped, or fails in CI."""
-    reason = hdfs_jars.missing()
-    if reason is not None:
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    """This machine can run an HDFS: the servers' jar is fetched when it is not there."""
+    need_hdfs()
 
 
 @pytest.fixture(scope="session")

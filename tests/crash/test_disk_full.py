@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.crash.processes import OTHER, Processes
+from tests.needs import need_root
 
 MIB = 1 << 20
 PADDING = 200_000
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 and not os.environ.get("CI"), reason="mounting a small disk needs root"
-)
 
 
 class SmallDisk:
@@ -54,6 +51,7 @@ class SmallDisk:
 def small_disk(tmp_path: Path) -> Iterator[Callable[..., SmallDisk]]:
     with ExitStack() as stack:
         def make(site: str, *, flushes_at_once: bool = True) -> SmallDisk:
+            need_root("mounting a small disk")
             pair = Processes(tmp_path)
             for config in pair.configs.values() if flushes_at_once else ():  # by need it meets the full disk minutes later
                 config.write_text(config.read_text().replace("[engine]\n", "[engine]\nflush_interval_s = 1.0\n"))

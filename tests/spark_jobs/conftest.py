@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.audit.session import open_session
-from tests.spark_jobs.needed import need_spark
+from tests.needs import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

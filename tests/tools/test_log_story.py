@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.spark_jobs.needed import need_spark
+from tests.needs import need_spark
 from tools import log_story
 
 

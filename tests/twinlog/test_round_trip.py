@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 
 from storage.rows.types import TYPES
 from tests.gateway.two_sites import TwoSites
+from tests.needs import need_program
 from tests.storage.rows.strategies import KEY_TYPES, STORED, same, stored_in_key
 from tests.twinlog.test_key_text import TEXTS, TRICKY
 from twinlog import AsyncClient, Client
@@ -162,9 +161,7 @@ def test_curl_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSite
 
 def test_java_sends_a_key_as_the_client_writes_it(client: Client, sites: TwoSites, tmp_path: Path) -> None:
     """Java's own client, and URI with its `normalize`."""
-    java = shutil.which("java")
-    if java is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no Java")
+    java = need_program("java", "openjdk-17-jre-headless")
     (tmp_path / "Put.java").write_text(PUT_JAVA)
     urls = [f"{sites.urls['a']}/v1/tables/by_string/rows/{key_path(key)}" for key in TRICKY]
     done = subprocess.run(

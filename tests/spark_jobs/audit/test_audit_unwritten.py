@@ -19,10 +19,10 @@ from spark_jobs import run
 from spark_jobs.audit import audit
 from spark_jobs.audit.audit import JOBS, JobKind
 from spark_jobs.report.folder import AuditFolder, history
+from tests.needs import need_root, need_spark
 from tests.spark_jobs.audit.pair_rig import given_session
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tests.spark_jobs.audit.test_spark_cluster import operator_file
-from tests.spark_jobs.needed import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +59,7 @@ def audited(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mounts half a mebibyte for the audits."""
-    if os.geteuid() != 0 and not os.environ.get("CI"):
-        pytest.skip("mounting a small disk needs root")
+    need_root("mounting a small disk")
     folder = tmp_path / "audits"
     folder.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], check=True)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.spark_jobs.needed import need_spark
+from tests.needs import need_spark
 
 PROGRAM = """
 import os, sys

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from chaos.servers.spark_cluster import SparkCluster
+from tests.needs import need_spark
 from tests.spark_jobs.audit.stub_sites import StubPair
-from tests.spark_jobs.needed import need_spark
 from tools.sources import ROOT
 
 DEADLINE_S = 360.0  # six Java machines on two cores, next to other tests

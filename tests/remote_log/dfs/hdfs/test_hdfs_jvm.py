@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import jpype
 import pytest
 
 from remote_log.dfs.hdfs import jvm as hdfs_jvm
@@ -30,8 +31,6 @@ def test_a_java_that_is_new_enough(tmp_path: Path, version: str) -> None:
 
 
 def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jpype = pytest.importorskip("jpype")
-
     def nothing() -> str:
         raise jpype.JVMNotFoundException("none")
 
@@ -46,7 +45,6 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    pytest.importorskip("jpype")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     return tmp_path
 
@@ -74,7 +72,6 @@ def test_the_jars_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_jars_come_behind_the_client() -> None:
-    pytest.importorskip("pyspark")
     jars = hdfs_jvm.client_jars()
     more = hdfs_jvm.client_jars(["log4j-1.2-api"])
     assert more[:-1] == jars

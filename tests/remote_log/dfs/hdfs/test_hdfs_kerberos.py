@@ -14,6 +14,7 @@ import pytest
 from chaos.servers import hdfs_secure
 from chaos.servers.hdfs_cluster import HdfsCluster
 from chaos.servers.hdfs_secure import SERVICE, SecureHdfsCluster
+from tests.needs import need
 from tools.sources import ROOT
 
 NOBODY = f"nobody@{hdfs_secure.REALM}"
@@ -24,11 +25,7 @@ LIFE_S = 12  # of BRIEF's tickets
 
 @pytest.fixture(scope="module")
 def secure_hdfs(hdfs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfsCluster]:
-    reason = hdfs_secure.missing()
-    if reason is not None:
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    need(hdfs_secure.missing())
     with SecureHdfsCluster(tmp_path_factory.mktemp("secure")) as cluster:
         yield cluster
 
