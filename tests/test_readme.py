@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.pair
+@pytest.mark.long
 def test_the_tour(tmp_path: Path) -> None:
     said = go((ROOT / "docs" / "api.md").read_text(encoding="utf-8") + README, tmp_path)
     assert "urn:twinlog:problem" not in said

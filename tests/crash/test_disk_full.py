@@ -12,6 +12,8 @@ import pytest
 from tests.crash.processes import OTHER, Processes
 from tests.needs import need_root
 
+pytestmark = pytest.mark.long
+
 MIB = 1 << 20
 PADDING = 200_000
 

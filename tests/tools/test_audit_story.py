@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.needs import need_spark
 from tools import audit_story
+
+pytestmark = pytest.mark.long
 
 
 def test_planted_rows_are_found_and_mended() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.needs import need_spark
 from tools import log_story
+
+pytestmark = pytest.mark.long
 
 
 def test_faults_in_the_logs_are_told_where_they_are() -> None:

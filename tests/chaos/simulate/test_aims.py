@@ -65,6 +65,7 @@ def test_nobody_accepts_a_loss_beside_the_disaster_of_a_course() -> None:
     assert not any(fault.how == "accept-data-loss" for plan in replaced for fault in plan.faults)
 
 
+@pytest.mark.long
 def test_the_courses_come_about_and_pass_their_points() -> None:
     """The runs pass every point that plans name, but for a few seldom ones; each course ends as it should in some run."""
     ended: Counter[str] = Counter()

@@ -24,6 +24,7 @@ def _clean(plan: SeedPlan) -> Result:
     return result
 
 
+@pytest.mark.long
 def test_every_promise_holds_when_commands_are_given_apart() -> None:
     results = [_clean(alone(plain(seed))) for seed in SEEDS]
     assert sum(bool(result.history.apart) for result in results) >= 1

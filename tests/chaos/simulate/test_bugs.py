@@ -23,6 +23,7 @@ def violations(plan: SeedPlan) -> tuple[Violation, ...]:
 clean = cache(violations)  # bugs with the same kinds of faults share seeds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_it_is_found(name: str) -> None:
     bug = BUGS[name]

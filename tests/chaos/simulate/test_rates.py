@@ -25,6 +25,7 @@ def test_a_bug_that_is_not_found_says_so() -> None:
     assert list(rates(["one"], range(3), 2, of_these(False, True, False, True))) == [Rate("one", 2, 1, 3)]
 
 
+@pytest.mark.long
 def test_a_find_is_what_the_bugs_own_checkers_notice() -> None:
     found = [seed for seed in range(30) if is_found("skip-fsync", seed)]
     assert 0 < len(found) < 30

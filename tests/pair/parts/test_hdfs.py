@@ -110,6 +110,7 @@ async def write_on(pair: Pair, acknowledged: set[int]) -> None:
             acknowledged.add(key)
 
 
+@pytest.mark.long
 async def test_writing_goes_on_whenever_a_part_of_the_hdfs_comes_back(pair: Pair, other_hdfs: HdfsCluster) -> None:
     """The NameNode dies while segments roll, then the DataNode under the open segment, then both: nothing that was acknowledged
     is lost, and nobody has to do anything at the gateway."""

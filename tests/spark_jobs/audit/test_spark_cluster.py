@@ -18,6 +18,9 @@ _MAIN = """
 import sys
 from spark_jobs.audit.audit import JOBS, JobKind
 from spark_jobs.run import main
+
+pytestmark = pytest.mark.long
+
 JOBS["probe"] = JobKind("tests.spark_jobs.audit.probe_job", True, "a test", {"where": ""})
 sys.exit(main())
 """

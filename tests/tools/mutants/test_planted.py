@@ -21,12 +21,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return Tree(ROOT, tmp_path_factory.mktemp("planted"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", GATE)
 def test_its_test_finds_it(tree: Tree, name: str) -> None:
     mutant = MUTANTS[name]
     assert hunt(tree, mutant, tests=mutant.tests, seeds=0).test in mutant.tests
 
 
+@pytest.mark.long
 def test_a_project_without_a_mutant_passes(tree: Tree) -> None:
     """The same tests, all in one: else a copy that cannot run would find everything."""
     nothing = Mutant("nothing", "gateway/service/key_gate.py", "KeyGate", "held = self._held", "held = self._held")

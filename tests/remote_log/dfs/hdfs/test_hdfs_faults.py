@@ -327,6 +327,7 @@ async def test_a_writer_that_sleeps_in_mid_append_is_fenced_before_it_wakes(
     assert await open_dfs().read("/p/0/s") == seen
 
 
+@pytest.mark.long
 async def test_the_soft_limit_of_a_lease_alone_closes_nothing(faulty_hdfs: HdfsCluster, hdfs_root: str, open_dfs: Open) -> None:
     """After a minute of silence HDFS lets others take the lease, and it takes somebody who asks for it. The writer cannot go on
     all the same, for its DataNode has given it up: that is no fence, and the file stays open until somebody closes it."""

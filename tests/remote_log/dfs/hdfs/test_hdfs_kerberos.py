@@ -17,6 +17,8 @@ from chaos.servers.hdfs_secure import SERVICE, SecureHdfsCluster
 from tests.needs import need
 from tools.sources import ROOT
 
+pytestmark = pytest.mark.long
+
 NOBODY = f"nobody@{hdfs_secure.REALM}"
 STRANGER = f"stranger@{hdfs_secure.REALM}"
 BRIEF = f"brief@{hdfs_secure.REALM}"
