@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from chaos.checkers import (
+    at_risk,
     barriers,
     bounded,
     convergence,
@@ -18,14 +19,14 @@ from chaos.checkers import (
     stale,
     two_copies,
 )
-from chaos.checkers.rows import acknowledged, batches, linearizable, phantom, scans
+from chaos.checkers.rows import acknowledged, allowed, batches, linearizable, phantom, scans, tokens
 from chaos.checkers.violation import Violation
 from chaos.history.history import History
 
 Checker = Callable[[History], list[Violation]]
 _MODULES = (
     linearizable, acknowledged, phantom, one_active, prefix, convergence, bounded, honest, deadline, batches, scans,
-    two_copies, barriers, stale, receipts, proved,
+    two_copies, barriers, stale, receipts, proved, at_risk, allowed, tokens,
 )
 CHECKERS: MappingProxyType[str, Checker] = MappingProxyType({module.NAME: module.check for module in _MODULES})
 

@@ -14,7 +14,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from chaos.history.lines import BarrierLine, Blind, Kept, Line, ReceiptLine, Repeat, Served, StaleLook, Unheard
+from chaos.history.lines import (
+    BarrierLine,
+    Blind,
+    Kept,
+    Line,
+    Misled,
+    ReceiptLine,
+    Repeat,
+    RiskLook,
+    Served,
+    StaleLook,
+    Unheard,
+)
 
 Kind = Literal["read", "write", "conditional", "batch", "scan", "schema"]
 Result = Literal["ok", "not_applied", "unknown"]
@@ -287,7 +299,8 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
 
     `answer_slack_s`: after a deadline. `recovery_s`: from healed to recovered. `trim_slack_s`: from needless to deleted.
     `mode_slack_s`: until a site acts on what the register says. `travel_slack_s`: an answer's way to its client.
-    `lease_s`: of a read lease, by the slower of the two sites' clocks.
+    `lease_s`: of a read lease, by the slower of the two sites' clocks. `risk_slack_s`: until a site no longer counts what
+    another one may have lost that it does not hear; `heard_slack_s`: what one has lost that it hears.
     """
 
     answer_slack_s: float = 0.5
@@ -296,12 +309,14 @@ class Limits(Line, tag="limits", frozen=True, omit_defaults=True):
     mode_slack_s: float = 1.0
     travel_slack_s: float = 0.0
     lease_s: float | None = None
+    risk_slack_s: float = 0.0
+    heard_slack_s: float = 0.0
 
 
 AnyLine = (
     Call | Opened | Closed | ModeRecorded | ReadsServed | RemoteLogLine | Copies | PositionLine | RoleChangeLine | GivenUp
     | Apart | Moment | Dump | SiteLog | Quarantine | TableUse | Limits | BarrierLine | Kept | Unheard | Blind | StaleLook
-    | Repeat | ReceiptLine | Served
+    | Repeat | ReceiptLine | Served | RiskLook | Misled
 )
 _GROUPS: dict[type[Line], str] = {
     Call: "calls", Opened: "opened", Closed: "closed", ModeRecorded: "modes", ReadsServed: "reads_served",
@@ -309,6 +324,7 @@ _GROUPS: dict[type[Line], str] = {
     GivenUp: "given_up", Moment: "moments", Dump: "dumps", SiteLog: "logs", Quarantine: "quarantines", TableUse: "tables",
     BarrierLine: "barriers", Kept: "kept", Unheard: "unheard", Blind: "blind", StaleLook: "stale_looks",
     Repeat: "repeats", ReceiptLine: "receipts", Served: "served",
+    RiskLook: "risk_looks", Misled: "misled",
 }
 _decoder: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
 
@@ -341,6 +357,8 @@ class History:
     repeats: tuple[Repeat, ...] = ()
     receipts: tuple[ReceiptLine, ...] = ()
     served: tuple[Served, ...] = ()
+    risk_looks: tuple[RiskLook, ...] = ()
+    misled: tuple[Misled, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def moment(self, name: str) -> float | None:

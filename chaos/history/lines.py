@@ -94,3 +94,28 @@ class Served(Line, tag="served", frozen=True, omit_defaults=True):
     epoch: int
     at_s: float
     proved_s: float
+
+
+class RiskLook(Line, tag="risk_look", frozen=True, omit_defaults=True):
+    """An open epoch at `at_s`: the records at risk and the lag that `site` shows (None: unknown), and what is so: `lacking`,
+    the committed records that the other site could not have if this one were lost now; `behind`, those that its storage lacks.
+    `heard`: it has just heard the other one, and reaches it."""
+
+    site: str
+    epoch: int
+    at_s: float
+    records: int | None
+    lag: int | None
+    lacking: int
+    behind: int
+    heard: bool
+
+
+class Misled(Line, tag="misled", frozen=True, omit_defaults=True):
+    """The page token of a scan was sent to `site` at `at_s` with another question than its own; `question` names what was
+    other, and `status` is that of the answer."""
+
+    site: str
+    at_s: float
+    question: str
+    status: int

@@ -49,14 +49,8 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
-    wanted = needs_base(there.engine)
-    if world.watch.says_sync(state.epoch, name) and not wanted and not there.is_rotten()[1]:
-        files = sorted(there.dfs.files.items())
-        remote = [
-            _frames(read, OTHER[name], path, file.data) for path, file in files
-            if isinstance(site.layout.parse(path), SegmentName)
-        ]
-        held_there = _reached(there.engine, remote)
+    if world.watch.says_sync(state.epoch, name) and not needs_base(there.engine) and not there.is_rotten()[1]:
+        held_there = reached_there(world, read, name, site)
     committed, held = epoch.core.committed, _reached(here.engine, wal)
     if there.hollow and held_there is not None:
         # its disk was replaced, or is older: one copy is left until it is filled, also with what it held that was committed
@@ -70,6 +64,15 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
     elif held_there is not None:
         there.led_to = held_there
     return Copies(name, epoch.epoch, world.loop.now_s, committed, held, held_there)
+
+
+def reached_there(world: World, read: Segments, name: str, site: Site) -> int:
+    """Returns the last sequence to which the durable bytes of the other site lead, whatever the mode."""
+    there = world.machines[OTHER[name]]
+    return _reached(there.engine, [
+        _frames(read, OTHER[name], path, file.data) for path, file in sorted(there.dfs.files.items())
+        if isinstance(site.layout.parse(path), SegmentName)
+    ])
 
 
 def _is_written(site: Site, there: Machine, path: str) -> bool:

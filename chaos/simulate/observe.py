@@ -31,6 +31,8 @@ from chaos.history.history import (
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
 from chaos.simulate.inside import KeptSegments, wrong_inside
+from chaos.simulate.looks.health import wrong_health
+from chaos.simulate.looks.risk import risk_look
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.watch import Watch
@@ -131,7 +133,8 @@ class Observer:
         operations = self._world.lives[name].operations
         running = operations.running_id if operations is not None else None
         journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
-        for sentence in [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]:
+        wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
+        for sentence in [*wrong, *wrong_health(self._world, name, site)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)
                 self._broken(sentence)
@@ -143,6 +146,8 @@ class Observer:
             self._recorder.note(StaleLook(name, engine.applied.epoch, engine.applied.seq, site.age_s(vouched_s), now_s))
         if (seen := copies(self._world, self._read, name, site)) is not None:
             self._recorder.note(seen)
+        if (risk := risk_look(self._world, self._read, name, site)) is not None:
+            self._recorder.note(risk)
         if epoch is not None and epoch.remote is not None:
             segments = [segment for segment in epoch.remote.segments if segment.begun]  # the next one is made beforehand
             durable = (epoch.shipper.view.durable_seq or 0) if self._can_trim(name, epoch.shipper.view) else -1

@@ -31,8 +31,10 @@ from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.inside import left_inside
+from chaos.simulate.looks.health import said_at_rest
 from chaos.simulate.looks.held import Hold, held
 from chaos.simulate.looks.openers import Openers
+from chaos.simulate.looks.risk import shown_at_rest
 from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
 from chaos.simulate.twins.loop import Stuck, VirtualLoop
@@ -42,6 +44,7 @@ from chaos.simulate.world import OTHER, World, until
 from chaos.workloads import WORKLOADS
 from chaos.workloads.workload import Workload, creations
 from gateway.service.documents import BarrierDocument, EngineName
+from gateway.site.metrics import SAMPLE_OLD_S
 from storage.invariants import watched
 from twinlog.errors import TwinlogError
 
@@ -54,6 +57,8 @@ TRIM_SLACK_S = 16.0  # the trimmer's round under way and two more, each ended by
 MODE_SLACK_S = 4.0  # a degrade of which the register has been told takes effect, or is taken back, once the site is answered
 # a site that is stopped, or is not told what became of its change of the register, does so later
 DEAF = ("pause", "cut", "isolate", "witness-down", "dfs-down", "hang-dfs")
+RISK_SLACK = 1.3  # clocks drift, and looks are a second apart
+HEARD_SLACK_S = 2.0  # its newest word may be of just before the loss
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
 ENGINES = get_args(EngineName)
@@ -156,6 +161,7 @@ class Run:
             lease_s=knobs.lease_s / (1 + min(knobs.drift_a, knobs.drift_b)),
             answer_slack_s=0.5, recovery_s=RECOVERY_S, trim_slack_s=TRIM_SLACK_S,
             mode_slack_s=MODE_SLACK_S + max((fault.for_s for fault in self.plan.faults if fault.kind in DEAF), default=0.0),
+            risk_slack_s=max(SAMPLE_OLD_S, knobs.lease_s) * RISK_SLACK, heard_slack_s=HEARD_SLACK_S,
         ))
         for use in self.workload.tables:
             self.recorder.note(use)
@@ -234,9 +240,15 @@ class Run:
         self.recorder.note(Moment("drained", self.loop.now_s))
         for again in self._again:
             again.ask_last()
-        if not await until(lambda: not self._left(), HELD_S, 0.05):
-            for sentence in self._left():
-                self.broken("internal", sentence)
+        left = set(self._left())
+
+        def is_nothing_left() -> bool:
+            left.intersection_update(self._left())
+            return not left
+
+        await until(is_nothing_left, HELD_S, 0.05)
+        for sentence in sorted(left):
+            self.broken("internal", sentence)
         await self._check_released()
         for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read
@@ -308,7 +320,8 @@ class Run:
 
     def _left(self) -> list[str]:
         lives = [self.world.alive(site) for site in SITES]
-        return [found for life in lives if life is not None and life.site is not None for found in left_inside(life.site)]
+        sites = [life.site for life in lives if life is not None and life.site is not None]
+        return [found for site in sites for found in (*left_inside(site), *shown_at_rest(site), *said_at_rest(site))]
 
     async def _drained(self) -> bool:
         target = max(self.world.machines[site].engine.applied.seq for site in SITES)

@@ -16,13 +16,12 @@ from gateway.service.documents import (
     AtRisk,
     ClusterDocument,
     RemoteLogDocument,
-    ReplicationLag,
     ResyncDocument,
     ServingDocument,
     SiteDocument,
 )
 from gateway.service.histogram import Histogram
-from gateway.site.metrics import site_metrics
+from gateway.site.metrics import replication_lag, site_metrics
 from gateway.site.serving_facts import lacks_base, site_condition
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
@@ -85,7 +84,7 @@ def cluster_document(site: Site, running_operation: str | None) -> ClusterDocume
             settings.peer.site: _peer(site, settings.peer.url),
         },
         committed_seq=committed, applied_seq=engine.applied.seq, durable_seq=engine.durable_seq,
-        replication_lag=_lag(site), remote_log=_remote_log(site), at_risk=_at_risk(site), resync=_resync(site),
+        replication_lag=replication_lag(site), remote_log=_remote_log(site), at_risk=at_risk(site), resync=_resync(site),
         operation=running_operation,
     )
 
@@ -110,15 +109,6 @@ def _peer(site: Site, url: str) -> SiteDocument:
     )
 
 
-def _lag(site: Site) -> ReplicationLag | None:
-    """Counts the records that the follower is behind; None at a site that does not know."""
-    view = _view(site)
-    if site.active_epoch is None or view is None or view.applied_seq is None:
-        return None
-    behind = max(0, site.active_epoch.core.committed - view.applied_seq)
-    return ReplicationLag(behind, _age_s(site, view))
-
-
 def _remote_log(site: Site) -> RemoteLogDocument | None:
     if site.active_epoch is None or site.active_epoch.remote is None:
         return None
@@ -129,7 +119,7 @@ def _remote_log(site: Site) -> RemoteLogDocument | None:
     )
 
 
-def _at_risk(site: Site) -> AtRisk | None:
+def at_risk(site: Site) -> AtRisk | None:
     """Acknowledged records that the other site may lack if this one is lost now; None when this site is not the active."""
     if site.active_epoch is None:
         return None
@@ -141,9 +131,8 @@ def _at_risk(site: Site) -> AtRisk | None:
         if setback is not None and not setback.is_over:  # the remote log may have been trimmed up to there
             return AtRisk(max(0, setback.had_seq - (view.applied_seq or 0)), exact=False)
         return AtRisk(0, exact=True)
-    if view.applied_seq is None or view.state != "following":
-        return AtRisk(None, exact=False)
-    return AtRisk(max(0, core.committed - view.applied_seq), exact=False)
+    lag = replication_lag(site)
+    return AtRisk(None if lag is None else lag.records, exact=False)
 
 
 def _has_remote_log(site: Site) -> bool:

@@ -1,16 +1,22 @@
-"""The gauges of a site by Prometheus name. Unknown figures are left out, never shown as 0."""
+"""The gauges of a site by Prometheus name, and the lag, which screens show, too.
+
+What always holds: unknown figures are left out, never shown as 0; what the other site only had in memory counts while it is
+heard, for it may have restarted since. Source: switchover-lessons.md (21, "misleading lag").
+"""
 
 from __future__ import annotations
 
 from math import isfinite
 
 from gateway.epoch.commit_rule import CommitMode
+from gateway.service.documents import ReplicationLag
 from gateway.service.histogram import Histogram
-from gateway.site.serving_facts import site_condition
+from gateway.site.serving_facts import lacks_base, site_condition
 from gateway.site.site import Site
 from switchover.roles.table import Role
 
 ROLE_NUMBERS = {role: number for number, role in enumerate(Role)}
+SAMPLE_OLD_S = 5.0  # ten of the shipper's idle rounds
 
 
 def site_metrics(site: Site) -> dict[str, float | Histogram]:
@@ -59,9 +65,22 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         figures["shipped_bytes_total"] = epoch.shipper.bytes_shipped
         figures["shipped_base_rows_total"] = epoch.shipper.base_rows_sent
         figures["standby_setbacks_total"] = epoch.shipper.setbacks.count
-        if epoch.shipper.view.applied_seq is not None:
-            figures["replication_lag_records"] = max(0, epoch.core.committed - epoch.shipper.view.applied_seq)
+        if (lag := replication_lag(site)) is not None:
+            figures["replication_lag_records"] = lag.records
         if epoch.remote is not None:
             figures["remote_log_bytes"] = sum(segment.bytes for segment in epoch.remote.segments)
             figures["remote_unsynced_frames"] = epoch.remote.unsynced().frames
     return figures
+
+
+def replication_lag(site: Site) -> ReplicationLag | None:
+    """Counts the committed records that the other site lacks, by its newest word; None: unknown, or this is not the active.
+
+    Of a site that does not follow, or was not heard for SAMPLE_OLD_S, only what it had stored durably counts."""
+    epoch = site.active_epoch
+    if epoch is None or (view := epoch.shipper.view).at_s is None or lacks_base(view, site.parts.wal.first_previous):
+        return None
+    age_s, committed = site.parts.clock.monotonic_s() - view.at_s, epoch.core.committed
+    is_heard = view.state == "following" and age_s <= SAMPLE_OLD_S
+    held_seq = view.applied_seq if is_heard else view.durable_seq
+    return None if held_seq is None else ReplicationLag(max(0, committed - held_seq), round(age_s, 3))

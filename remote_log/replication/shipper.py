@@ -64,7 +64,8 @@ async def holds(wal: Wal, end: int, at: LogPoint) -> bool:
 
 
 class PeerView(msgspec.Struct, frozen=True, gc=False):
-    """The active's knowledge of its follower, and when it learned it (`at_s`, monotonic)."""
+    """The active's knowledge of its follower, and when it learned it (`at_s`, monotonic). `durable_seq`: of this log, as of
+    when it last followed; None once it has said that it does not: what it holds then may be of another log."""
 
     state: str = "unknown"  # unknown | following | diverged | loading | busy | refused (by an answer) | unreachable
     applied_seq: int | None = None
@@ -154,7 +155,8 @@ class Shipper:
             self._see(PeerView("diverged", None, None, now_s, why))
             raise PeerError(why)
         self.setbacks.weigh(position.state, position.durable_seq, now_s)
-        self._see(PeerView(position.state, position.applied_seq, position.durable_seq, now_s, position.why))
+        durable_seq = position.durable_seq if position.state == "following" else None
+        self._see(PeerView(position.state, position.applied_seq, durable_seq, now_s, position.why))
         return position
 
     async def _disbelief(self, position: Position) -> str | None:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
-from chaos.history.lines import Served
+from chaos.history.lines import Misled, Served
 from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.http_door import ConnectionLost
 from chaos.simulate.twins.network import CallInFlight
@@ -46,6 +46,7 @@ class SimClient:
         self._world, self._name, self._random = world, name, random
         self._view = PairView({site: url for url, site in SITE_OF.items()})
         self._wire = world.stream(f"wire {name}")
+        self._pages = world.stream(f"pages {name}")
         self._asked = 0
         self.key = ""  # the idempotency key of the last request
         self._look_s = world.plan.knobs.lease_s * OLD_PROOF
@@ -146,9 +147,31 @@ class SimClient:
             token = page.next_page_token
             gave = (self.served_epoch or 0, self.served_s or 0.0, self.served_by)
             oldest = gave if oldest is None or gave[0] <= oldest[0] else oldest
+            if token is not None and self._pages.random() < self._world.plan.knobs.again:
+                await self._ask_otherwise(operation, token)
             if token is None or (operation.limit is not None and len(rows) >= operation.limit):
                 self.served_epoch, self.served_s, self.served_by = oldest
                 return self._outcome(rows=tuple(rows), complete=token is None)
+
+    async def _ask_otherwise(self, operation: Operation, token: str) -> None:
+        """Sends a page token with another question than the one that it came from, to the site that gave it."""
+        asked: dict[str, Any] = {
+            "start": operation.start, "end": operation.end, "where": (), "columns": None, "as_of": operation.as_of,
+            "reverse": operation.reverse, "snapshot": operation.snapshot,
+        }
+        others = {
+            "start": "x1" if operation.start is None else None, "end": "x3" if operation.end is None else None,
+            "where": ((KEY, ">", "x0"),), "columns": (KEY,), "reverse": not operation.reverse,
+        }
+        question = self._pages.choice(sorted(others))
+        scan = calls.scan(operation.table, **{**asked, question: others[question]}, limit=PAGE_ROWS, page_token=token).call
+        site = self.served_by
+        request = SiteRequest(f"http://{site}{scan.path}", scan.method, scan.headers, b"", PATIENCE.attempt_timeout_s)
+        served = self.served_by, self.served_s, self.served_epoch
+        reply = await self._exchange(request)
+        self.served_by, self.served_s, self.served_epoch = served
+        if isinstance(reply, Reply):
+            self._world.heard(Misled(site, self._world.loop.now_s, question, reply.status))
 
     # ---- the flow of the library
     async def _run(self, asked: TypedCall[Any]) -> Any:

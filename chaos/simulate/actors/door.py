@@ -69,11 +69,13 @@ async def _row(context: ApiContext, head: Head, table: str, key: str, query: str
 
 
 async def _scan(context: ApiContext, head: Head, table: str, query: str) -> Answer:
-    asked = {name: values[-1] for name, values in parse_qs(query).items()}
+    every = parse_qs(query)
+    asked = {name: values[-1] for name, values in every.items()}
     codec = context.codec(table)
     scan = plan_scan(codec, ScanParameters(
-        asked.get("start"), asked.get("end"), page_token=asked.get("page_token"), limit=int(asked.get("limit", 1000)),
-        as_of=asked.get("as_of"), reverse=asked.get("reverse") == "true", snapshot=asked.get("snapshot") == "true",
+        asked.get("start"), asked.get("end"), every.get("where", ()), asked.get("columns"),
+        limit=int(asked.get("limit", 1000)), page_token=asked.get("page_token"), as_of=asked.get("as_of"),
+        reverse=asked.get("reverse") == "true", snapshot=asked.get("snapshot") == "true",
     ), stale=None)
     rows, token = await read_page(context, codec, scan)
     kind = wanted_type(head, (JSON, MSGPACK))

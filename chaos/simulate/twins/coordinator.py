@@ -27,6 +27,7 @@ class SimRegister:
         self.history: list[PairState] = []
         self.down = False
         self.agrees = True
+        self.is_apart = False
         self._before_loss: PairState | None = None
         self._before_return: PairState | None = None
         self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from chaos.history.lines import Blind, Served, Unheard
+from chaos.history.lines import Blind, Misled, Served, Unheard
 from chaos.simulate.twins.process import Process
 from switchover.register.door import RegisterDoor
 from switchover.register.port import Beat, Coordinator, PairState
 from twinlog.errors import Unavailable
 
 _T = TypeVar("_T")
-Note = Callable[[Unheard | Blind | Served], None]
+Note = Callable[[Unheard | Blind | Served | Misled], None]
 
 
 class Hearing(RegisterDoor):

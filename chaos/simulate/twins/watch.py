@@ -45,6 +45,10 @@ class Watch(Protocol):
     def agrees(self) -> bool:
         """Wherever it is kept, it is the same."""
 
+    @property
+    def is_apart(self) -> bool:
+        """A command began a line of its own, and both places did not hold the same value since."""
+
     def lost(self, place: str) -> None:
         """Forgets the values that were kept at `place`, a site or the witness."""
 
@@ -77,6 +81,10 @@ class DfsWatch:
     @property
     def remembered(self) -> PairState | None:
         return self.value
+
+    @property
+    def is_apart(self) -> bool:
+        return self._apart
 
     @property
     def agrees(self) -> bool:

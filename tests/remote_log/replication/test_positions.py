@@ -144,6 +144,23 @@ async def test_a_position_that_the_log_does_not_hold_is_no_position(lie: dict[st
     await world.close()
 
 
+async def test_what_is_durable_counts_only_while_it_follows() -> None:
+    """A follower that does not follow may hold another log, or lie: a lag must not count what it holds."""
+    world, views = await following(), Views()
+    views.watch(world)
+    answer = world.standby.answer
+
+    async def lying(method: str, body: bytes) -> bytes:
+        return msgspec.msgpack.encode({**msgspec.msgpack.decode(await answer(method, body)), "state": "busy"})
+
+    world.standby.answer = lying  # type: ignore[method-assign]
+    await world.write(noop())
+    assert (await views.until("busy")).durable_seq is None
+    world.standby.answer = answer  # type: ignore[method-assign]
+    await world.finish()
+    await world.close()
+
+
 async def test_what_a_log_holds() -> None:
     world = await following()
     end = world.engine.applied.seq
