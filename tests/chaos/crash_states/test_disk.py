@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from chaos.crash_states.calls import Call
 from chaos.crash_states.disk import Disk
 from chaos.crash_states.states import crash_states
@@ -166,3 +168,26 @@ def test_a_choice_of_many_states_is_the_same_for_the_same_seed_and_keeps_the_ord
     ordered = [b"".join(bytes([at + 1]) * 512 for at in range(count)) for count in range(13)]
     assert {} in left
     assert len([one for one in ordered if {"a": one} in left]) >= 12
+
+
+def test_bytes_sent_to_a_socket_change_no_file_and_into_a_file_they_are_refused() -> None:
+    program = Program()
+    target = program.open("/f")
+    program.call("sendfile", "999", target, "NULL", "5", result=5)
+    assert program.left() == [{}, {"f": b""}]
+    program.call("sendfile", target, "999", "NULL", "5", result=5)
+    with pytest.raises(ValueError, match="knows no sendfile"):
+        program.left()
+
+
+def test_names_without_what_was_not_synced() -> None:
+    program, disk = Program(), Disk("/r", "/marks")
+    synced, loose = program.open("/synced"), program.open("/loose")
+    program.write(synced, b"kept")
+    program.call("fsync", synced)
+    program.write(synced, b"lost", 4)
+    program.write(loose, b"lost")
+    for call in program.calls:
+        disk.begin(call)
+        disk.end(call)
+    assert {name: node and node[1] for name, node in disk.names_only().items()} == {"synced": b"kept", "loose": b""}
