@@ -20,7 +20,7 @@ from storage.clock import SystemClock
 from tests.remote_log.dfs.hdfs.rig import be_unwilling, opener
 from tests.remote_log.dfs.hdfs.writer_process import FRAME
 
-pytestmark = pytest.mark.usefixtures("records_calls")
+pytestmark = [pytest.mark.usefixtures("records_calls"), pytest.mark.long]
 APPENDS = 20
 RECORDING_S = 60.0
 RECOVERY_S = 100.0
