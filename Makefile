@@ -50,6 +50,7 @@ check: setup ## lint, types, the dependency law, sizes, docstrings, documents, t
 	@echo "sizes of files and functions";  $(BIN)/python -m tools.length_report
 	@echo "words of texts and documents";   $(BIN)/python -m tools.prose_check
 	@echo "errors that texts show";         $(BIN)/python -m tools.laws.error_words
+	@echo "skips and fixed sleeps of tests";  $(BIN)/python -m tools.laws.suite_law
 	@echo "addresses and machine paths";   $(BIN)/python -m tools.address_check
 
 fmt: setup ## sort imports, fix what ruff can fix

@@ -168,7 +168,7 @@ async def test_an_open_loop_charges_a_halt_with_all_that_it_kept_waiting() -> No
     halt_s = 0.2
 
     def halt() -> None:
-        time.sleep(halt_s)
+        time.sleep(halt_s)  # by the clock: a halt is nothing but time
 
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
         nonlocal halted

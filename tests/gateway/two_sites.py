@@ -107,6 +107,9 @@ class Door(DictService):
 
     async def write(self, request: WriteRequest, deadline_s: float | None = None) -> WriteResult:
         self.need_active()
+        key = request.idempotency_key
+        if key is not None and any(key in door.seen_keys for door in self.pair.doors.values()):
+            self.pair.asked_again.set()
         self.seen_keys.append(request.idempotency_key)
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "draining":
@@ -117,7 +120,8 @@ class Door(DictService):
             raise OutcomeUnknown("neither log answered in time")
         result = await super().write(request, deadline_s)
         if fault == "silent":
-            await asyncio.sleep(4)  # longer than a client of the tests waits
+            async with asyncio.timeout(60):
+                await self.pair.asked_again.wait()  # its client has waited long enough
         if fault == "switch":
             self.pair.switch()
             raise OutcomeUnknown("the site stopped being the active")
@@ -139,6 +143,7 @@ class TwoSites:
         self.active: str | None = "a"
         self.epoch = 1
         self.mode = "sync"
+        self.asked_again = asyncio.Event()  # a write came a second time
         self.operations_end: OperationState = "succeeded"
         self.urls: dict[str, str] = {}
         self.doors = {site: Door(self, site) for site in ("a", "b")}

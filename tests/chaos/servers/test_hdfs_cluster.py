@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +75,27 @@ def test_one_folder_has_one_daemon(tmp_path: Path) -> None:
 
 
 def test_a_daemon_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """Even when that one is killed, and could stop nothing."""
+    """Even when that one is killed, and could stop nothing; and not with the thread that asked for its start."""
+    ready, asked = tmp_path / "ready", tmp_path / "asked"
+    answering = (
+        f"import signal, time; signal.signal(signal.SIGUSR1, lambda *_: open({str(asked)!r}, 'w').close())\n"
+        f"open({str(ready)!r}, 'w').close()\n"
+        "while True: time.sleep(60)"
+    )
     code = (
         "import os, sys, threading; from pathlib import Path; from chaos.servers.daemon import Daemon\n"
-        f"daemon = Daemon('sleeper', [sys.executable, '-c', 'import time; time.sleep(60)'], Path({str(tmp_path)!r}))\n"
+        f"daemon = Daemon('sleeper', [sys.executable, '-c', {answering!r}], Path({str(tmp_path)!r}))\n"
         "starter = threading.Thread(target=daemon.start); starter.start(); starter.join()\n"
-        "print(daemon.pid, daemon.is_running, flush=True); sys.stdin.read()"
+        "while os.path.exists(f'/proc/self/task/{starter.native_id}'): pass\n"  # the system has signalled whom it would signal
+        "print(daemon.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
-        pid, runs = owner.stdout.readline().split()
-        time.sleep(0.2)  # the thread that asked for the start is gone, and the daemon must not be
-        assert (runs, state(int(pid)) in ("R", "S", "D")) == ("True", True)
+        pid = owner.stdout.readline()
+        assert wait_for(lambda: ready.exists() or has_ended(int(pid)))
+        os.kill(int(pid), signal.SIGUSR1)
+        assert wait_for(lambda: asked.exists() or has_ended(int(pid)))
+        assert asked.exists(), "it ended with the thread"
         owner.kill()
     assert wait_for(lambda: has_ended(int(pid)))
 

@@ -42,7 +42,9 @@ async def test_a_client_that_reads_in_the_end_is_not_looked_at_any_more() -> Non
     flow.pause_writing()
     flow.resume_writing()
     assert flow.unread_since is None
-    await asyncio.sleep(0.01)  # longer than the look would take to come, and it would find no figure to read
+    loop, later = asyncio.get_running_loop(), asyncio.Event()
+    loop.call_later(0.0, later.set)  # behind the look, which would find no figure to read
+    await later.wait()
     assert wire.left == []
     assert not wire.ended.is_set()
 

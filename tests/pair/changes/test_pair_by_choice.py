@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.service.documents import ReceiptDocument
 from switchover.rejoin import ASYNC_EPOCH
-from tests.pair.pair import Pair, settings
+from tests.pair.pair import Pair
 from tests.pair.pair_rig import TABLE, caught_up, coordinator_value, epoch, holds, put, site
 from twinlog.errors import Refused
 
@@ -59,12 +59,20 @@ async def test_it_opens_asynchronously_and_says_so_everywhere(tmp_path: Path, ha
         assert await holds(pair, "b", {1: "x"}), "it is shipped all the same"
 
 
-async def test_it_never_becomes_synchronous_and_refuses_a_resync(tmp_path: Path) -> None:
+async def test_it_never_becomes_synchronous_and_refuses_a_resync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, look = [0], ActiveEpoch._resync_when_well
+
+    async def counted(epoch: ActiveEpoch) -> None:
+        await look(epoch)
+        looks[0] += 1
+
+    monkeypatch.setattr(ActiveEpoch, "_resync_when_well", counted)
     async with pair_of(tmp_path, "performance", "DOWNGRADE_ACTIVE") as pair:
         await pair.until(lambda: caught_up(pair, "a", "b"))
         with pytest.raises(Refused, match="by choice"):
             await pair.operate("a", "resync")
-        await asyncio.sleep(5 * settings("a").lease.noop_interval_s)  # all is well for longer than a resync would wait
+        enough = looks[0] + 5
+        await pair.until(lambda: looks[0] >= enough)  # all is well for longer than a resync would wait
         assert (pair.role("a"), (await coordinator_value(pair, "a")).mode) == ("DOWNGRADE_ACTIVE", "async")
         assert epoch(pair, "a").remote is None, "no remote log is written"
 

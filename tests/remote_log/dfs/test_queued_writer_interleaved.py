@@ -101,7 +101,7 @@ async def late(module: ModuleType, scheduler: Scheduler) -> None:
     hanging = True
     file = a_file(module, scheduler, hangs=lambda: hanging)
     first = asyncio.ensure_future(outcome(file.append(b"a")))
-    await asyncio.sleep(DEADLINE_S / 2)
+    await asyncio.sleep(DEADLINE_S / 2)  # by the clock: that of the schedule
     second = asyncio.ensure_future(outcome(file.append(b"b")))
     assert await asyncio.gather(first, second) == [False, False]
     hanging = False

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.job import Chart, JobProgress, JobRequest, Outcome, Series
 from twinlog.errors import NotFound
+
+EXECUTORS = 2
+MEETING_S = 120.0
 
 
 def _places(spark: SparkSession) -> set[tuple[str, str]]:
@@ -17,10 +22,14 @@ def _places(spark: SparkSession) -> set[tuple[str, str]]:
     def place(number: int) -> tuple[str, str]:
         from spark_jobs import data_source as source
 
-        time.sleep(1)  # so that one executor does not take all tasks before the other one is there
+        Path(here, str(number)).touch()
+        until_s = time.monotonic() + MEETING_S
+        while len(os.listdir(here)) < EXECUTORS and time.monotonic() < until_s:  # each has one core, and so one task
+            time.sleep(0.05)
         return os.getcwd(), os.path.abspath(source.__file__)
 
-    return set(spark.sparkContext.parallelize(range(4), 4).map(place).collect())
+    with tempfile.TemporaryDirectory() as here:
+        return set(spark.sparkContext.parallelize(range(EXECUTORS), EXECUTORS).map(place).collect())
 
 
 def run(spark: SparkSession, request: JobRequest, progress: JobProgress) -> Outcome:

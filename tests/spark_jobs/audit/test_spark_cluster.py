@@ -8,18 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from chaos.servers.spark_cluster import SparkCluster
 from tests.needs import need_spark
 from tests.spark_jobs.audit.stub_sites import StubPair
 from tools.sources import ROOT
 
+pytestmark = pytest.mark.long
 DEADLINE_S = 360.0  # six Java machines on two cores, next to other tests
 _MAIN = """
 import sys
 from spark_jobs.audit.audit import JOBS, JobKind
 from spark_jobs.run import main
-
-pytestmark = pytest.mark.long
 
 JOBS["probe"] = JobKind("tests.spark_jobs.audit.probe_job", True, "a test", {"where": ""})
 sys.exit(main())

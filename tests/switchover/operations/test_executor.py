@@ -150,7 +150,6 @@ async def test_long_work_shows_how_far_it_is_its_rate_and_what_is_left(world: Wo
         progress.reach(1_000)
         await gate()
         progress.clear()
-        await asyncio.sleep(0.01)
 
     def plan(kind: str, to: str | None, options: dict[str, Any]) -> Plan:
         return Plan(kind, [Step("copy", copy, "to copy", progress=progress.document)])

@@ -335,7 +335,7 @@ async def test_the_soft_limit_of_a_lease_alone_closes_nothing(faulty_hdfs: HdfsC
     async with writer_process(faulty_hdfs.uri + hdfs_root, "/p/0/s") as process:
         assert await ask(process, 3) == ["ok", "3"]
         process.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(SOFT_LIMIT_S + 5)  # the clock that passes is HDFS's
+        await asyncio.sleep(SOFT_LIMIT_S + 5)  # by the clock: it is HDFS's own
         assert await dfs.read("/p/0/s") == frames(3)
         assert not await dfs.is_closed("/p/0/s")
         process.send_signal(signal.SIGCONT)
