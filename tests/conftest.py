@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from chaos.servers.hdfs_cluster import HdfsCluster
+from chaos.servers.janitor import employ
 from storage.invariants import watched
 from tests.needs import need_hdfs
 
@@ -18,6 +19,11 @@ _folders = count(1)
 # How fast a busy machine draws inputs is no property of the code under test.
 settings.register_profile("twinlog", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("twinlog")
+
+
+def pytest_configure() -> None:
+    """A janitor clears away all that a killed worker leaves."""
+    employ()
 
 
 @pytest.fixture(autouse=True)

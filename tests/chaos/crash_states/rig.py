@@ -18,6 +18,7 @@ from chaos.crash_states.disk import Disk, Tree, equal_trees
 from chaos.crash_states.recording import record
 from chaos.crash_states.states import CrashState, crash_states, digest
 from chaos.crash_states.trees import read_tree, write_tree
+from chaos.servers.janitor import own_prefix
 
 Found = TypeVar("Found")
 Plant = tuple[str, str, str]  # module, right, wrong
@@ -89,7 +90,7 @@ def judge(
     error of `recover` is a fault. A few faults are enough."""
     judged = Judged()
     known: dict[bytes, Found | _Broken] = {}
-    with asyncio.Runner() as runner, tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as scratch:
+    with asyncio.Runner() as runner, _in_memory() as scratch:
         for state in itertools.takewhile(lambda _: len(judged.faults) < _FAULTS_MAX, states):
             judged.states += 1
             key = digest(state.tree)
@@ -100,6 +101,10 @@ def judge(
             if wrong is not None:
                 judged.faults.append(f"after call {state.at}, having said {state.marks[-3:]}: {wrong}\n  {sorted(state.tree)}")
     return judged
+
+
+def _in_memory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=own_prefix("crash-states"), dir=_MEMORY if _MEMORY.is_dir() else None)
 
 
 class _Broken(str):

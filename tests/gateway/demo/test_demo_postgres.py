@@ -17,6 +17,7 @@ import msgspec
 import psycopg
 import pytest
 
+from chaos.servers.janitor import own_prefix
 from gateway.demo.child import start_child
 from tests.crash.processes import free_port
 from tests.gateway.documented import opened
@@ -31,7 +32,7 @@ TABLE = {"name": "t", "columns": [{"name": "k", "type": "int64"}, {"name": "v", 
 def folder() -> Iterator[Path]:
     """One that PostgreSQL's user can reach, unlike tmp_path."""
     postgres()  # or why there is none
-    made = Path(tempfile.mkdtemp(prefix="twinlog-demo-"))
+    made = Path(tempfile.mkdtemp(prefix=own_prefix("demo")))
     made.chmod(0o755)
     yield made
     shutil.rmtree(made, ignore_errors=True)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chaos.servers.janitor import own_prefix
 from storage.clock import Clock
 from storage.engine import StorageEngine
 from storage.engines.applying import BarrierLimits, FrameApplier
@@ -130,7 +131,7 @@ def test_two_sites_keep_the_same_whatever_the_grouping(
     async def check() -> None:
         kept = []
         for kind, where in zip(kinds, cuts, strict=True):
-            folder = Path(tempfile.mkdtemp())
+            folder = Path(tempfile.mkdtemp(prefix=own_prefix("barriers")))
             site = Site(await engine_of(kind, folder), log, kept_max=64)
             try:
                 await in_groups(site, frames, where)

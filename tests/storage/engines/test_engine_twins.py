@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from chaos.servers.janitor import own_prefix
 from storage.engine import RequestOutcome, StorageEngine, StoredRow
 from storage.engines.memory.engine import MemoryEngine
 from storage.engines.rocks.opening import RocksSettings
@@ -94,7 +95,7 @@ class Twins(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(prefix=own_prefix("twins")))
         self.memory = MemoryEngine()
         self.log = Log()
         self.frames: list[Frame] = []

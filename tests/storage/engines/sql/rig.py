@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.servers.janitor import own_prefix
 from chaos.servers.postgres import NoPostgres, PostgresServer
 from storage.engines.sql.engine import SqlEngine
 from storage.engines.sql.opening import SqlSettings
@@ -25,7 +26,7 @@ _numbers = count(1)
 
 def _made(settings: Sequence[str]) -> tuple[PostgresServer, Path]:
     """A started server, and the folder to remove at its end. Raises NoPostgres."""
-    folder = Path(tempfile.mkdtemp(prefix="twinlog-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix=own_prefix("postgres")))
     folder.chmod(0o755)  # PostgreSQL does not run as root, and its user must get there
     server = PostgresServer(folder / "server", settings=settings)
     try:
