@@ -35,10 +35,8 @@ POINTS = {  # of runs that aim, where the points of ports are counted
 }
 LEFT_OUT = {  # files -> why the simulator does not run them, and what tests them instead
     "storage/disk/os_files.py": "the real disk; `tests/storage/disk/files_contract.py` compares it with the simulated one",
-    "storage/disk/workers.py": "threads, which only the real disk and RocksDB have; `tests/storage/disk/test_workers.py`",
+    "storage/disk/workers.py": "threads, in whose place simulated engines have time; `tests/storage/disk/test_workers.py`",
     "storage/disk/data_dir.py": "a lock of the operating system; `tests/storage/disk/test_data_dir.py`",
-    "storage/engines/sql/*.py": "PostgreSQL and SQLite; `tests/storage/engines/engine_contract.py` compares all engines",
-    "storage/engines/rocks/*.py": "RocksDB; `tests/storage/engines/engine_contract.py` compares all engines",
     "storage/rows/types.py": "values of columns, pure; property tests in `tests/storage/rows/test_types.py`",
     "storage/rows/keys.py": "the key codec, pure; property tests in `tests/storage/rows/test_keys.py`",
     "storage/rows/codec.py": "the row codec, pure; property tests in `tests/storage/rows/test_codec.py`",

@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 
 from chaos.history.history import Copies
-from chaos.simulate.twins.engine import SimEngine
+from chaos.simulate.engines.engines import SimStorage
 from chaos.simulate.world import OTHER, Machine, World
 from gateway.site.site import Site
 from remote_log.layout import SegmentName
@@ -81,7 +81,7 @@ def _is_written(site: Site, there: Machine, path: str) -> bool:
     return path not in known and isinstance(site.layout.parse(path), SegmentName) and len(there.dfs.files[path].data) > 0
 
 
-def _reached(engine: SimEngine, segments: Iterable[Iterable[Frame]]) -> int:
+def _reached(engine: SimStorage, segments: Iterable[Iterable[Frame]]) -> int:
     """The last sequence to which what is durable leads."""
     try:
         led = reachable(chain.from_iterable(segments), engine.durable_seq, engine.durable_epoch)

@@ -51,6 +51,8 @@ ANSWERED = 4  # in one plan in so many a site gives false answers
 MIXED = 4  # one plan in so many has the mixed workload
 REPEATED = 3  # in one plan in so many clients come back to their writes
 BY_HTTP = 30  # in one plan in so many half of the requests are bytes on a connection
+REAL_ENGINES = ("rocksdb", "rocksdb", "sqlite")
+IN_REAL = 60  # so many of so many plans are of sites that keep their rows in these: SQLite takes five times as long
 AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 
 
@@ -62,7 +64,16 @@ def draw(seed: int, kinds: tuple[str, ...] = tuple(BY_NAME)) -> SeedPlan:
         plan = replace(plan, workload=Mixed.name, knobs=replace(plan.knobs, slow_reads=chance.choice((0.0, 1.0))))
     if STEP.name in kinds and not (random.Random(f"aimed {seed}").randrange(AIMED) and len(kinds) > 1):
         plan = aimed(plan)
-    return by_http(repeated(plan))
+    return stored(by_http(repeated(plan)))
+
+
+def stored(plan: SeedPlan) -> SeedPlan:
+    """Returns the plan, with sites that keep their rows in a real engine if its seed is one of those. Not where a database
+    refuses a change: only the simulated one does."""
+    engine = dict(enumerate(REAL_ENGINES)).get(random.Random(f"engine {plan.seed}").randrange(IN_REAL))
+    if engine is None or any(fault.kind == REFUSAL.name for fault in plan.faults):
+        return plan
+    return replace(plan, knobs=replace(plan.knobs, engine=engine))
 
 
 def by_http(plan: SeedPlan) -> SeedPlan:

@@ -43,6 +43,7 @@ class Knobs(msgspec.Struct, frozen=True):
     again: float = 0.0  # share of the turns of a client in which it also repeats a write of before, or asks for its receipt
     http: float = 0.0  # share of the clients' requests that pass the HTTP protocol and the routes of the site
     monitor: str = "off"  # off | observe | act
+    engine: str = "simulated"  # simulated | rocksdb | sqlite: what both sites keep their rows in
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -16,6 +16,8 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, get_args
 
 import msgspec
@@ -61,6 +63,7 @@ RISK_SLACK = 1.3  # clocks drift, and looks are a second apart
 HEARD_SLACK_S = 2.0  # its newest word may be of just before the loss
 CLIENTS_END_S = FAULTS_END_S + 5.0  # a pair that is down holds them up
 STEPS_MAX = 3_000_000
+IN_MEMORY = (Path("/dev/shm"),)  # files of engines are there, if it is: no disk is waited for
 ENGINES = get_args(EngineName)
 WHOLE = {"sync": "ACTIVE", "async": "DOWNGRADE_ACTIVE"}  # mode that is wanted -> the active's role then
 
@@ -80,12 +83,16 @@ class Result:
 
 
 class Run:
-    def __init__(self, plan: SeedPlan) -> None:
+    """`home`: an empty folder, for the files of real engines; without one they are in a temporary one, which is removed."""
+
+    def __init__(self, plan: SeedPlan, home: Path | None = None) -> None:
         self.plan = plan
+        self._made = None if home is not None or plan.knobs.engine == "simulated" else TemporaryDirectory(
+            prefix="twinlog-simulate-", dir=next(filter(Path.is_dir, IN_MEMORY), None), ignore_cleanup_errors=True)
         self._mode = "async" if plan.knobs.policy == "performance" else "sync"
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()
-        self.world = World(plan, self.loop)
+        self.world = World(plan, self.loop, Path(self._made.name) if self._made is not None else home)
         if any(fault.kind == STEP.name for fault in plan.faults):
             self.world.steps = {site: Steps(self.note) for site in SITES}
         RegisterNotes(self.loop, self.recorder, self.world.watch)
@@ -116,6 +123,14 @@ class Run:
 
     def execute(self) -> Result:
         """To the end, whatever happens."""
+        try:
+            return self._execute()
+        finally:
+            self.world.end()
+            if self._made is not None:
+                self._made.cleanup()
+
+    def _execute(self) -> Result:
         internal: list[str] = []
         with _quiet(internal), watched() as broken:
             try:

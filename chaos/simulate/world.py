@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from chaos.simulate.engines.engines import REAL, SimStorage
 from chaos.simulate.plan import SITES, Knobs, SeedPlan
 from chaos.simulate.twins.clock import SimClock
 from chaos.simulate.twins.coordinator import SimCoordinator, SimRegister
@@ -77,7 +79,7 @@ class Machine:
     clock: SimClock
     disk: SimDisk
     dfs: SimDfsCluster
-    engine: SimEngine
+    engine: SimStorage
     journal: MemoryJournal
     lost: bool = False
     hollow: bool = False
@@ -106,8 +108,10 @@ class Life:
 
 
 class World:
-    def __init__(self, plan: SeedPlan, loop: VirtualLoop) -> None:
-        self.plan, self.loop = plan, loop
+    """`home`: an empty folder, for engines that need one."""
+
+    def __init__(self, plan: SeedPlan, loop: VirtualLoop, home: Path | None = None) -> None:
+        self.plan, self.loop, self._home = plan, loop, home
         self.network = Network(loop, self.stream("network"))
         drift = {"a": plan.knobs.drift_a, "b": plan.knobs.drift_b}
         self.machines = {site: self._machine(site, 1.0 + drift[site]) for site in SITES}
@@ -130,11 +134,22 @@ class World:
         loop = self.loop
         disk = SimDisk(loop, self.stream(f"disk {site}"))
         disk.slow = self.plan.knobs.disk_slow
-        engine = SimEngine(self.stream(f"engine {site}"))
+        engine = self._engine(site)
         engine.slow_reads = self.plan.knobs.slow_reads
         return Machine(
             SimClock(loop, rate=rate), disk, SimDfsCluster(loop, self.stream(f"dfs {site}")), engine, MemoryJournal(),
         )
+
+    def _engine(self, site: str) -> SimStorage:
+        kind, chance = self.plan.knobs.engine, self.stream(f"engine {site}")
+        if kind == "simulated" or self._home is None:
+            return SimEngine(chance)
+        return REAL[kind](self._home / site, chance)
+
+    def end(self) -> None:
+        """The run is over: engines let their files go."""
+        for machine in self.machines.values():
+            machine.engine.end()
 
     def set_links(self, *, well: bool = False) -> None:
         """Every link as the knobs say; `well`: nothing is lost or repeated."""
@@ -172,7 +187,7 @@ class World:
             here.disk.power_loss(flips=True)
         else:
             self.network.reset(life.process)
-        here.engine.crash()
+        here.engine.killed(machine=machine)
 
     def wipe(self, name: str) -> None:
         """A new disk for a site whose machine does not run: data directory, storage, journal."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from chaos.simulate.plan import Fault
 from chaos.simulate.twins.engine import StorageCopy
@@ -30,7 +31,7 @@ class _Copy:
     folders: tuple[str, ...] = ()
     files: dict[str, Stored] | None = None
     journal: MemoryJournal | None = None
-    storage: StorageCopy | None = None
+    storage: StorageCopy | Path | None = None
 
 
 class OlderParts:

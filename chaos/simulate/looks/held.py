@@ -33,7 +33,10 @@ KEPT = frozenset((  # a pair at rest has these, by design
     "ScanSnapshots._held", "SiteOperations._gone_on", "Trimmer._failures", "Trimmer._last_seqs", "Verifier._known",
     "Wal._segments", "WalSegment._mark_offsets", "WalSegment._mark_seqs", "WalSegment.runs", "Words._words",
 ))
-PASSED_BY = frozenset(("Frame", "MemoryTail", "MemoryState", "RowCodec", "TableSchema"))  # data: nothing is held by it
+# data: nothing is held by it
+PASSED_BY = frozenset((
+    "Frame", "MemoryTail", "MemoryState", "RocksSnapshot", "RowCodec", "SqlSnapshot", "TableSchema",
+))
 LASTING: Mapping[str, int] = MappingProxyType({  # tasks that live as long as their process, or its epoch, and how many of each
     "ActiveEpoch._kept": 5, "CommitLog._guarded": 2, "Supervisor._every": 4, "Supervisor._watch": 1,
 })

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from storage.engine import EpochEntry, KeptSnapshot, RefusedChange, RequestOutcome, StoredRow
 from storage.engines.memory.engine import MemoryEngine, MemorySnapshot
@@ -117,6 +118,10 @@ class SimEngine(MemoryEngine):
             kept = 0 if random.random() < NOTHING_MORE else random.randrange(len(self._state.marks) + 1)
         super().crash(kept)
 
+    def killed(self, *, machine: bool) -> None:
+        """Its process is gone, or the machine under it: the same here."""
+        self.crash()
+
     def wipe(self) -> None:
         """A new disk."""
         fresh = MemoryEngine()
@@ -124,12 +129,15 @@ class SimEngine(MemoryEngine):
         self._life += 1
         self.crash()
 
+    def end(self) -> None:
+        """The run is over."""
+
     def copied(self) -> StorageCopy:
         """Returns a copy of all that it holds, as a backup or a snapshot of its disk does; for `put_back`."""
         kept = {name: (each, state.copy()) for name, (each, state) in self._kept.items()}
         return StorageCopy(self._state.copy(), dict(self._notes), kept)
 
-    def put_back(self, copied: StorageCopy) -> None:
+    def put_back(self, copied: Any) -> None:
         """A copy takes the place of what is here. No process runs."""
         self._state, self._notes, self._kept = copied.state, copied.notes, copied.kept
         self._life += 1
@@ -211,8 +219,7 @@ class SimEngine(MemoryEngine):
         state = self._kept[name][1]
         rows = [(table, key, row.version, row.value) for (table, key), row in sorted(state.rows.items())]
         tables = [(number, table.schema) for number, table in sorted(state.tables.items())]
-        told = repr((state.seq, state.epoch, rows, tables, sorted(state.epochs.items())))
-        return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+        return digest_of(state.seq, state.epoch, rows, tables, [entry for _, entry in sorted(state.epochs.items())])
 
     async def release_snapshot(self, name: str) -> None:
         await self._take(APPLY_S)
@@ -248,3 +255,12 @@ class SimEngine(MemoryEngine):
     async def _take(self, range_s: tuple[float, float]) -> None:
         """In the process: a killed one does not come back from it."""
         await asyncio.sleep((range_s[0] + range_s[1] * self._random.random()) * self.slow)
+
+
+def digest_of(
+    seq: int, epoch: int, rows: Sequence[tuple[int, bytes, int, bytes]], schemas: Sequence[tuple[int, bytes]],
+    epochs: Sequence[EpochEntry],
+) -> str:
+    """Returns the digest of what a kept snapshot holds, whichever engine kept it."""
+    told = repr((seq, epoch, rows, schemas, [(entry.epoch, entry) for entry in epochs]))
+    return hashlib.blake2b(told.encode(), digest_size=8).hexdigest()

@@ -16,7 +16,8 @@ from tools.sources import ROOT
 
 MINORS = (12, 13)
 NEEDS = (
-    "crc32c", "fastapi", "httptools", "msgspec", "prometheus_client", "pyarrow", "rich", "structlog", "tenacity", "uvicorn",
+    "crc32c", "fastapi", "httptools", "msgspec", "prometheus_client", "psycopg[binary]", "pyarrow", "rich", "rocksdict",
+    "sqlalchemy", "structlog", "tenacity", "uvicorn",
 )
 _HOME = ROOT / ".interpreters"
 
@@ -42,12 +43,14 @@ def prepare() -> None:
     """Raises CalledProcessError when a library cannot be fetched."""
     uv = Path(sys.executable).with_name("uv")
     for minor, interpreter in found().items():
-        if not prepared(minor).exists():
-            folder = _HOME / f"3.{minor}"
+        folder, has = _HOME / f"3.{minor}", _HOME / f"3.{minor}" / "needs"
+        if not has.exists() or has.read_text() != "\n".join(NEEDS):
+            shutil.rmtree(folder, ignore_errors=True)  # it is of an older list
             making = folder.with_name(f"{folder.name}.{os.getpid()}")
             subprocess.run([uv, "venv", "-q", "--relocatable", "--python", interpreter, making], check=True)
             install = [uv, "pip", "install", "-q", "--python", making / "bin" / "python", "-c", "requirements/main.txt", *NEEDS]
             subprocess.run(install, check=True, cwd=ROOT)
+            (making / "needs").write_text("\n".join(NEEDS))
             making.rename(folder)
         sys.stdout.write(f"Python 3.{minor}: {prepared(minor).relative_to(ROOT)}\n")
 

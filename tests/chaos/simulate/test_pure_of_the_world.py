@@ -49,6 +49,16 @@ GLOBAL_RANDOM = random.random.__self__  # type: ignore[attr-defined]
 MODULES = {"time", "secrets", "uuid", "threading", "random", "os", "socket", "subprocess", "concurrent", "multiprocessing"}
 ALLOWED = {  # module -> why it may import one of these
     ("storage.clock", "time"): "the real clock stands beside the port",
+    ("storage.disk.os_files", "os"): "files of a real engine, below the folder that the run is given",
+    ("storage.disk.workers", "concurrent"): "a simulated worker takes the place of each",
+    ("storage.disk.workers", "threading"): "a simulated worker takes the place of each",
+    ("storage.engines.rocks.engine", "threading"): "its lock is asked for by one thread",
+    ("storage.engines.rocks.engine", "time"): "the wait for a RocksDB that holds writes back: none is so full",
+    ("storage.engines.rocks.opening", "os"): "files of a real engine, below the folder that the run is given",
+    ("storage.engines.sql.engine", "threading"): "its lock is asked for by one thread",
+    ("storage.engines.sql.opening", "time"): "the wait for a PostgreSQL, which none is",
+    ("storage.engines.sql.kept_snapshots", "os"): "files of a real engine, below the folder that the run is given",
+    ("storage.engines.kept_snapshots", "os"): "files of a real engine, below the folder that the run is given",
     ("chaos.simulate.plan", "random"): "each Random there has a seed",
     ("chaos.simulate.draw", "random"): "each Random there has a seed",
     ("chaos.simulate.aims", "random"): "each Random there has a seed",
