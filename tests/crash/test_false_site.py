@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.crash.processes import Processes, open_pair
 from tests.gateway.cli.cli_rig import invoke
@@ -121,6 +122,7 @@ def _memory_mb(pair: Processes, site: str) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) >> 10
 
 
+@pytest.mark.long
 def test_no_answer_of_a_false_site_is_believed_or_costs_the_active_anything(tmp_path: Path) -> None:
     """Its remote log is on a DFS that is still there, so it acknowledges in sync; its screens say that the other site is not
     one; and the true one follows when it is back."""

@@ -12,6 +12,7 @@ WALKS = 150
 FOUND_AT = {("today", ""): 38, ("joined", ""): 2687}
 
 
+@pytest.mark.long
 def test_no_walk_breaks_a_promise() -> None:
     assert sum(len(walk(seed).trace) for seed in range(WALKS)) > 20 * WALKS
 

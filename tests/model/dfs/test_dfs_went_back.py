@@ -12,6 +12,7 @@ from tests.model.pieces import Broken
 WALKS = 150
 
 
+@pytest.mark.long
 def test_no_walk_breaks_a_promise() -> None:
     assert sum(len(walk(seed).trace) for seed in range(WALKS)) > 20 * WALKS
 
