@@ -369,6 +369,7 @@ async def test_a_disk_that_hangs_fails_by_the_deadline(root: Path, monkeypatch: 
     monkeypatch.setattr(directory_lease, "recover", lambda path: disk_answers.wait())
     with pytest.raises(DfsError, match="no answer within"):
         await dfs.recover_lease("/p/0/s")
+    dfs._deadline_s = writer._deadline_s = 120.0
     disk_answers.set()
     await writer.close()
     assert not await dfs.is_closed("/p/0/s")
