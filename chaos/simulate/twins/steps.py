@@ -52,6 +52,15 @@ class Steps:
         self._note = note
         self._traps: list[Trap] = []
         self.census: dict[str, int] = {}
+        self._awaited: dict[tuple[type, str], bool] = {}
+
+    def is_awaited(self, kind: type, name: str) -> bool:
+        """Returns whether `name` is a call of such a port that is awaited. It is asked at every read of an attribute, so the
+        answer is kept, for this run: a planted bug may change the class."""
+        known = self._awaited.get((kind, name))
+        if known is None:
+            known = self._awaited[kind, name] = inspect.iscoroutinefunction(getattr(kind, name, None))
+        return known
 
     def arm(self, trap: Trap) -> None:
         self._traps.append(trap)
@@ -106,7 +115,7 @@ class Stepped:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._port, name)
-        if not inspect.iscoroutinefunction(value):
+        if not self._steps.is_awaited(type(self._port), name):
             return value
         stepped = self._around(f"{self._name}.{name}", value)
         self.__dict__[name] = stepped
