@@ -166,6 +166,7 @@ class MemoryEngine:
         state.tables = dict(TableSet(state.tables).without_history({table for table, _, _ in rows}, last_timestamp).by_id)
         state.seq, state.epoch = applied_seq, applied_epoch
         state.epochs = {epoch: entry for epoch, entry in state.epochs.items() if epoch <= applied_epoch}
+        state.shown = None
         state.requests = {key: outcome for key, outcome in state.requests.items() if outcome.seq <= applied_seq}
         self._make_durable()
 

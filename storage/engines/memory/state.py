@@ -51,6 +51,7 @@ class MemoryState:
     requests: dict[str, RequestOutcome] = field(default_factory=dict)
     marks: list[_Mark] = field(default_factory=list)  # of the transactions since everything was durable
     notes: list[tuple[dict[Any, Any], Any, Any]] = field(default_factory=list)  # of their changes: where, and what was there
+    shown: tuple[TableSet, tuple[EpochEntry, ...]] | None = None  # the tables and epochs as values; None: one has changed
 
     def copy(self) -> MemoryState:
         """To read from. Nothing inside the containers is ever changed in place."""
@@ -61,8 +62,9 @@ class MemoryState:
 
     def applied(self) -> EngineState:
         """The same as one frozen value."""
-        epochs = tuple(entry for _, entry in sorted(self.epochs.items()))
-        return EngineState(self.seq, self.epoch, self.timestamp, self.base, TableSet(dict(self.tables)), epochs)
+        if self.shown is None:
+            self.shown = TableSet(dict(self.tables)), tuple(entry for _, entry in sorted(self.epochs.items()))
+        return EngineState(self.seq, self.epoch, self.timestamp, self.base, *self.shown)
 
     def begin(self) -> None:
         """A transaction."""
@@ -71,6 +73,8 @@ class MemoryState:
     def put(self, where: dict[Any, Any], key: object, value: object | None) -> None:
         """None: nothing is there any more."""
         self.notes.append((where, key, where.get(key)))
+        if where is self.tables or where is self.epochs:
+            self.shown = None
         if value is None:
             where.pop(key, None)
         else:
@@ -81,6 +85,7 @@ class MemoryState:
         if kept >= len(self.marks):
             return
         mark = self.marks[kept]
+        self.shown = None
         for where, key, before in reversed(self.notes[mark.noted :]):
             if before is None:
                 where.pop(key, None)
