@@ -23,6 +23,7 @@ from storage.rows.codec import RowCodec, RowCodecs
 from storage.rows.schema import TableSchema
 from twinlog.errors import TwinlogError
 
+CONTEXT = "context"  # in the scope of a request: the context of the door that it came in by
 BODY_HOLD = "body_hold"  # in the scope of a request: its place in the budget of bodies
 T = TypeVar("T")
 

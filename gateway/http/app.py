@@ -9,6 +9,7 @@ OPTIONS everywhere; what Host and Origin do not allow in (origins.py) reaches no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -20,11 +21,11 @@ from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api import openapi
-from gateway.api.api_context import BODY_HOLD, ApiContext
+from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.content_coding import CodedSend
 from gateway.api.request import is_write_method
 from gateway.api.routes import barriers, checks, cluster, health, internal, operations, pages, rows, scans, tables
-from gateway.api.routes.common import to_response
+from gateway.api.routes.common import context_of, to_response
 from gateway.http.origins import Origins, preflight, shared_with
 from gateway.service.http_settings import HttpSettings
 from gateway.service.port import SiteService
@@ -35,13 +36,12 @@ _ABOUT = "Rows on two sites: what is acknowledged as `sync` is durable on both. 
 
 
 class DoorApp:
-    """The ASGI application of one site, around the FastAPI app `plain`, whose routes are `routes`."""
+    """The ASGI application of one site: its own context and origins, before the routes that all sites of this process share."""
 
-    def __init__(self, context: ApiContext, plain: FastAPI, routes: Sequence[Route]) -> None:
+    def __init__(self, context: ApiContext) -> None:
         self.context = context
-        self.plain = plain
+        self.plain, self._routes = _plain()
         self.origins = Origins(context.http)
-        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Starlette's last resort answers an unexpected error and raises it again: by then nothing is left to do.
@@ -53,6 +53,7 @@ class DoorApp:
         answering = _Answering(send, scope["method"] == "HEAD")
         accepted = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
         scope["path"] = scope["raw_path"].decode("latin-1")
+        scope[CONTEXT] = self.context
         hold = scope[BODY_HOLD] = self.context.bodies.hold()
         try:
             await self._served(scope, receive, answering, CodedSend(answering.send, accepted))
@@ -74,20 +75,11 @@ class DoorApp:
             answering.headers += shared_with(origin)
         if method == "HEAD":
             scope = {**scope, "method": "GET"}
-        elif method == "OPTIONS" and (allowed := self.allowed(scope)):
+        elif method == "OPTIONS" and (allowed := _allowed(self._routes, scope)):
             answering.headers += [(b"allow", allowed.encode()), *(preflight(allowed) if origin is not None else ())]
             await Response(status_code=204)(scope, receive, send)
             return
         await self.plain(scope, receive, send)
-
-    def allowed(self, scope: Scope) -> str:
-        """Returns the methods of a path, joined by commas; nothing where there is no such path. `/*`: those of any path."""
-        is_all = scope["path"] == "/*"
-        fitting = [route.methods or set() for route in self._routes if is_all or route.matches(scope)[0] is not Match.NONE]
-        methods = set[str]().union(*fitting)
-        if "GET" in methods:
-            methods.add("HEAD")
-        return ", ".join(sorted(methods | {"OPTIONS"})) if methods else ""
 
 
 class _Answering:
@@ -114,30 +106,44 @@ def build_app(
     service: SiteService, config: HttpSettings, *, now_s: Callable[[], float], new_id: Callable[[], str]
 ) -> DoorApp:
     """The door, to be served by server.py."""
-    context = ApiContext(service, config, now_s=now_s, new_id=new_id)
+    return DoorApp(ApiContext(service, config, now_s=now_s, new_id=new_id))
+
+
+@cache
+def _plain() -> tuple[FastAPI, Sequence[Route]]:
+    """Returns the FastAPI app and its routes. They know no site, and to build them takes a fifth of a second: the simulator
+    has hundreds of sites in one process."""
     app = FastAPI(
         title="twinlog", version="1", description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(_only_known_parameters), Depends(_only_known_conditions)],
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    routers = [room.router(context) for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
-    routers += [checks.view_router(context), barriers.router(context), barriers.audits_router(context)]
-    routers.append(pages.router(context, app))
+    routers = [room.router() for room in (tables, rows, scans, cluster, checks, operations, health, internal)]
+    routers += [checks.view_router(), barriers.router(), barriers.audits_router(), pages.router(app)]
     for router in routers:
         app.include_router(router)
     every_route = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
-    others = [route for route in app.routes if type(route) is Route]  # the framework's own
-    door = DoorApp(context, app, [*every_route, *others])
+    routes = [*every_route, *(route for route in app.routes if type(route) is Route)]  # the framework's own, too
 
     async def problem(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and error.status_code == 405:  # the framework names those of one route only
-            error = HTTPException(405, headers={"Allow": door.allowed(request.scope)})
-        return to_response(context.problem(error, is_write=is_write_method(request.method)))
+            error = HTTPException(405, headers={"Allow": _allowed(routes, request.scope)})
+        return to_response(context_of(request).problem(error, is_write=is_write_method(request.method)))
 
     for kind in (TwinlogError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, problem)
     openapi.install(app, [route for route in every_route if route.include_in_schema])
-    return door
+    return app, routes
+
+
+def _allowed(routes: Sequence[Route], scope: Scope) -> str:
+    """Returns the methods of a path, joined by commas; nothing where there is no such path. `/*`: those of any path."""
+    is_all = scope["path"] == "/*"
+    fitting = [route.methods or set() for route in routes if is_all or route.matches(scope)[0] is not Match.NONE]
+    methods = set[str]().union(*fitting)
+    if "GET" in methods:
+        methods.add("HEAD")
+    return ", ".join(sorted(methods | {"OPTIONS"})) if methods else ""
 
 
 async def _only_known_parameters(request: Request) -> None:

@@ -11,10 +11,9 @@ from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.api_context import ApiContext
 from gateway.api.documents import BarrierBody
 from gateway.api.request import decoded_part
-from gateway.api.routes.common import head_once_whole, json_answer, json_request
+from gateway.api.routes.common import context_of, head_once_whole, json_answer, json_request
 from gateway.service.audits import AuditBody, AuditRun
 
 _decode_barrier = msgspec.json.Decoder(BarrierBody).decode
@@ -23,9 +22,8 @@ _NO_STORE = (b"cache-control", b"no-store")
 BarrierName = Annotated[str, Path(description="the name of a barrier", examples=["audit-1"])]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/barriers", tags=["audits"], default_response_class=Response)
-    barriers = context.service.barriers
 
     @routes.post(
         "", operation_id="takeBarrier",
@@ -37,39 +35,40 @@ def router(context: ApiContext) -> APIRouter:
         }, 400, 409, 413, 415, 421, 503, 504),
     )
     async def take_barrier(request: Request) -> Response:
+        context = context_of(request)
         asked = await json_request(request, context, _decode_barrier)
-        document, is_new = await barriers.take(asked.name)
+        document, is_new = await context.service.barriers.take(asked.name)
         return json_answer(document, 201 if is_new else 200, (b"location", f"/v1/barriers/{document.name}".encode()))
 
     @routes.get(
         "", operation_id="listBarriers", summary="List the barriers whose snapshot this site holds, the oldest first",
         responses=api.answers({200: api.answer("what is held here", examples.BARRIERS)}),
     )
-    async def list_barriers() -> Response:
-        return json_answer(barriers.all(), 200, _NO_STORE)
+    async def list_barriers(request: Request) -> Response:
+        return json_answer(context_of(request).service.barriers.all(), 200, _NO_STORE)
 
     @routes.get(
         "/{name}", operation_id="getBarrier", summary="Show a barrier whose snapshot this site holds",
         responses=api.answers({200: api.answer("held here", examples.BARRIER)}, 404),
     )
-    async def get_barrier(name: BarrierName) -> Response:
-        return json_answer(barriers.get(decoded_part(name)), 200, _NO_STORE)
+    async def get_barrier(request: Request, name: BarrierName) -> Response:
+        return json_answer(context_of(request).service.barriers.get(decoded_part(name)), 200, _NO_STORE)
 
     @routes.delete(
         "/{name}", operation_id="releaseBarrier", summary="Release the snapshot of this site", status_code=204,
         responses=api.answers({204: {"description": "released"}}, 404, 413, 415),
     )
     async def release_barrier(name: BarrierName, request: Request) -> Response:
+        context = context_of(request)
         await head_once_whole(request, context)
-        await barriers.release(decoded_part(name))
+        await context.service.barriers.release(decoded_part(name))
         return Response(status_code=204)
 
     return routes
 
 
-def audits_router(context: ApiContext) -> APIRouter:
+def audits_router() -> APIRouter:
     routes = APIRouter(prefix="/v1/audits", tags=["audits"], default_response_class=Response)
-    audits = context.service.audits
 
     @routes.post(
         "", operation_id="noteAudit", summary="Record what an audit found; each site keeps it for itself", status_code=201,
@@ -77,8 +76,9 @@ def audits_router(context: ApiContext) -> APIRouter:
         responses=api.answers({201: api.answer("kept", examples.AUDIT)}, 400, 413, 415, 422, 503),
     )
     async def note_audit(request: Request) -> Response:
+        context = context_of(request)
         audit = await json_request(request, context, _decode_audit)
-        await audits.note(audit)
+        await context.service.audits.note(audit)
         return json_answer(audit, 201)
 
     @routes.get(
@@ -86,7 +86,7 @@ def audits_router(context: ApiContext) -> APIRouter:
         summary="Show the last audit of each job, and the last comparison that found both sites equal",
         responses=api.answers({200: api.answer("null: never", examples.AUDITS)}),
     )
-    async def last_audits() -> Response:
-        return json_answer(audits.all(), 200, _NO_STORE)
+    async def last_audits(request: Request) -> Response:
+        return json_answer(context_of(request).service.audits.all(), 200, _NO_STORE)
 
     return routes

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 from msgspec.structs import replace
+from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.api_context import ApiContext
-from gateway.api.routes.common import json_answer
+from gateway.api.routes.common import context_of, json_answer
 from switchover.preflight.checks import KINDS
 
 Kind = Annotated[str, Query(
@@ -19,7 +19,7 @@ Kind = Annotated[str, Query(
 )]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/checks", tags=["operations"], default_response_class=Response)
 
     @routes.get(
@@ -27,13 +27,13 @@ def router(context: ApiContext) -> APIRouter:
         summary="Judge whether a role change to this site would work now; looks at both sites, changes nothing",
         responses=api.answers({200: api.answer("every check, with the fix where one is needed", examples.CHECKS)}),
     )
-    async def checks(kind: Kind) -> Response:
-        return json_answer(await context.service.operations.checks(kind))
+    async def checks(request: Request, kind: Kind) -> Response:
+        return json_answer(await context_of(request).service.operations.checks(kind))
 
     return routes
 
 
-def view_router(context: ApiContext) -> APIRouter:
+def view_router() -> APIRouter:
     routes = APIRouter(prefix="/v1/view", tags=["operations"], default_response_class=Response)
 
     @routes.get(
@@ -41,7 +41,8 @@ def view_router(context: ApiContext) -> APIRouter:
         summary="Show what this site sees of itself, the other one, both DFSs and the register, for `twinlog monitor`",
         responses=api.answers({200: api.answer("what could not be seen is null", examples.VIEW)}),
     )
-    async def view() -> Response:
+    async def view(request: Request) -> Response:
+        context = context_of(request)
         seen = await context.service.operations.view()
         return json_answer(replace(seen, answers=context.metrics.answers()), 200, (b"cache-control", b"no-store"))
 

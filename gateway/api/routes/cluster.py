@@ -10,24 +10,22 @@ from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.api_context import ApiContext
 from gateway.api.request import decoded_part
-from gateway.api.routes.common import json_answer
+from gateway.api.routes.common import context_of, json_answer
 from gateway.api.routes.event_stream import event_stream
 
 Receipt = Annotated[str, Path(description="the receipt of a write's answer", examples=[examples.WRITTEN.receipt])]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["cluster"], default_response_class=Response)
-    service = context.service
 
     @routes.get(
         "/cluster", operation_id="getCluster", summary="Show the pair as this site sees it: roles, epoch, mode, addresses",
         responses=api.answers({200: api.answer("the pair as this site sees it", examples.CLUSTER)}, 503),
     )
-    async def get_cluster() -> Response:
-        return json_answer(service.cluster.document(), 200, (b"cache-control", b"no-store"))
+    async def get_cluster(request: Request) -> Response:
+        return json_answer(context_of(request).service.cluster.document(), 200, (b"cache-control", b"no-store"))
 
     @routes.get(
         "/cluster/events", operation_id="followCluster",
@@ -35,13 +33,14 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.events("the stream never ends by itself", "cluster", examples.CLUSTER)}, 503),
     )
     async def cluster_events(request: Request) -> Response:
-        return await event_stream(request, "cluster", service.cluster.events(), context.closing)
+        context = context_of(request)
+        return await event_stream(request, "cluster", context.service.cluster.events(), context.closing)
 
     @routes.get(
         "/receipts/{receipt}", operation_id="getReceipt", summary="Look up what became of an acknowledged write",
         responses=api.answers({200: api.answer("survived, lost or unknown", examples.RECEIPT)}, 404, 503),
     )
-    async def get_receipt(receipt: Receipt) -> Response:
-        return json_answer(await service.rows.receipt(decoded_part(receipt)))
+    async def get_receipt(request: Request, receipt: Receipt) -> Response:
+        return json_answer(await context_of(request).service.rows.receipt(decoded_part(receipt)))
 
     return routes

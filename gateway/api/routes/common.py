@@ -10,7 +10,7 @@ from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.api_context import BODY_HOLD, ApiContext
+from gateway.api.api_context import BODY_HOLD, CONTEXT, ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.content_coding import content_coding
 from gateway.api.problems import Answer
@@ -50,6 +50,12 @@ def head_of(request: Request, versions: str = "string", int64: str = "number") -
         raise InvalidInput(f"{head.twice} is there twice: send it once")
     head.number_versions, head.int64_text = versions == "number", int64 == "string"
     return head
+
+
+def context_of(request: Request) -> ApiContext:
+    """Returns the context of the door that the request came in by: the routes are the same for every site of this process."""
+    context: ApiContext = request.scope[CONTEXT]
+    return context
 
 
 async def whole_request(request: Request, context: ApiContext, versions: str = "string") -> tuple[Head, bytes]:

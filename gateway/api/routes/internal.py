@@ -10,16 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api import openapi as api
-from gateway.api.api_context import BODY_HOLD, ApiContext
+from gateway.api.api_context import BODY_HOLD
 from gateway.api.body_budget import BodyHold
 from gateway.api.problems import Answer
 from gateway.api.request import MSGPACK, expect_type, read_body
-from gateway.api.routes.common import head_of, to_response
+from gateway.api.routes.common import context_of, head_of, to_response
 
 Method = Annotated[str, Path(description="a method of remote_log/replication/messages.py", examples=["status"])]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/internal/v1", tags=["internal"], default_response_class=Response)
 
     @routes.post(
@@ -29,6 +29,7 @@ def router(context: ApiContext) -> APIRouter:
         openapi_extra={"requestBody": {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
     )
     async def peer_call(method: Method, request: Request) -> Response:
+        context = context_of(request)
         head = head_of(request)
         expect_type(head, (MSGPACK,))
         if head.content_encoding:

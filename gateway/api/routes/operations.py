@@ -11,11 +11,10 @@ from starlette.responses import Response
 
 from gateway.api import examples
 from gateway.api import openapi as api
-from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decoded
 from gateway.api.documents import OperationBody, OperationList
 from gateway.api.request import JSON, decoded_part, expect_type, idempotency
-from gateway.api.routes.common import head_once_whole, json_answer, whole_request
+from gateway.api.routes.common import context_of, head_once_whole, json_answer, whole_request
 from gateway.api.routes.event_stream import event_stream
 from twinlog.errors import InvalidInput
 
@@ -27,9 +26,8 @@ _decode = msgspec.json.Decoder(OperationBody).decode
 OperationId = Annotated[str, Path(description="the id of an operation", examples=[examples.OPERATION.id])]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/operations", tags=["operations"], default_response_class=Response)
-    operations = context.service.operations
     followed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 503)
 
     @routes.post(
@@ -42,11 +40,14 @@ def router(context: ApiContext) -> APIRouter:
         }, 400, 409, 413, 415, 421, 503),
     )
     async def start_operation(request: Request) -> Response:
+        context = context_of(request)
         head, body = await whole_request(request, context)
         expect_type(head, (JSON,))
         asked, (key, _) = decoded(_decode, body), idempotency(head, body)
         actor = _actor(request)
-        document = await operations.start(asked.kind, asked.to, asked.options, asked.dry_run, actor, key, _expires_ms(request))
+        document = await context.service.operations.start(
+            asked.kind, asked.to, asked.options, asked.dry_run, actor, key, _expires_ms(request)
+        )
         if asked.dry_run:
             return json_answer(document)
         return json_answer(document, 202, (b"location", f"/v1/operations/{document.id}".encode()))
@@ -55,12 +56,12 @@ def router(context: ApiContext) -> APIRouter:
         "", operation_id="listOperations", summary="List the operations, the newest first",
         responses=api.answers({200: api.answer("all that are journaled", examples.OPERATIONS)}, 503),
     )
-    async def list_operations() -> Response:
-        return json_answer(OperationList(await operations.all()))
+    async def list_operations(request: Request) -> Response:
+        return json_answer(OperationList(await context_of(request).service.operations.all()))
 
     @routes.get("/{operation_id}", operation_id="getOperation", summary="Show an operation", responses=followed)
-    async def get_operation(operation_id: OperationId) -> Response:
-        return json_answer(await operations.get(decoded_part(operation_id)))
+    async def get_operation(request: Request, operation_id: OperationId) -> Response:
+        return json_answer(await context_of(request).service.operations.get(decoded_part(operation_id)))
 
     @routes.get(
         "/{operation_id}/events", operation_id="followOperation",
@@ -68,7 +69,8 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.events("ends with the operation", "operation", examples.OPERATION)}, 404, 503),
     )
     async def operation_events(operation_id: OperationId, request: Request) -> Response:
-        followed = operations.follow(decoded_part(operation_id))
+        context = context_of(request)
+        followed = context.service.operations.follow(decoded_part(operation_id))
         return await event_stream(request, "operation", followed, context.closing)
 
     changed = api.answers({200: api.answer("the operation", examples.OPERATION)}, 404, 409, 413, 415, 503)
@@ -78,15 +80,18 @@ def router(context: ApiContext) -> APIRouter:
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER),
     )
     async def abort_operation(operation_id: OperationId, request: Request) -> Response:
+        context = context_of(request)
         await head_once_whole(request, context)
-        return json_answer(await operations.abort(decoded_part(operation_id), _actor(request)))
+        return json_answer(await context.service.operations.abort(decoded_part(operation_id), _actor(request)))
 
     @routes.post(
         "/{operation_id}:resume", operation_id="resumeOperation", summary="Resume an operation that stopped",
         responses=changed, openapi_extra=api.headers(ACTOR_HEADER, EXPIRES_HEADER),
     )
     async def resume_operation(operation_id: OperationId, request: Request) -> Response:
+        context = context_of(request)
         await head_once_whole(request, context)
+        operations = context.service.operations
         return json_answer(await operations.resume(decoded_part(operation_id), _actor(request), _expires_ms(request)))
 
     return routes

@@ -13,11 +13,12 @@ from html import escape
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.api_context import ApiContext
 from gateway.api.problems import Answer
-from gateway.api.routes.common import to_response
+from gateway.api.routes.common import context_of, to_response
 
 _HEADERS = [
     (b"content-type", b"text/html; charset=utf-8"), (b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-cache"),
@@ -39,7 +40,7 @@ _LINKS = (
 )
 
 
-def router(context: ApiContext, app: FastAPI) -> APIRouter:
+def router(app: FastAPI) -> APIRouter:
     """`app` has the document that `/docs` shows."""
     routes = APIRouter(include_in_schema=False, default_response_class=Response)
 
@@ -48,8 +49,8 @@ def router(context: ApiContext, app: FastAPI) -> APIRouter:
         return _reference(app.openapi())
 
     @routes.get("/")
-    async def home() -> Response:
-        return _page(_home(context))
+    async def home(request: Request) -> Response:
+        return _page(_home(context_of(request)))
 
     @routes.get("/docs")
     async def docs() -> Response:

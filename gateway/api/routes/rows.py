@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from gateway.api import examples, row_calls
 from gateway.api import openapi as api
-from gateway.api.api_context import ApiContext
 from gateway.api.batches import BATCH_TYPES, check_row, mutate_rows
 from gateway.api.documents import BatchBody, CheckBody
 from gateway.api.request import ARROW, MSGPACK, NDJSON, decoded_part
@@ -19,6 +18,7 @@ from gateway.api.routes.common import (
     Int64,
     RowKey,
     TableName,
+    context_of,
     head_of,
     head_once_whole,
     to_response,
@@ -44,7 +44,7 @@ Versions = Annotated[Literal["string", "number"], Query(
 Columns = Annotated[str | None, Query(description="names joined by commas; left out: all", examples=["carrier,delay_min"])]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     row = "/rows/{key:path}"
 
@@ -56,6 +56,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=_MUTATED, description=f"Content types: {', '.join(BATCH_TYPES)}. An Arrow stream holds rows to upsert.",
     )
     async def mutate(table: TableName, request: Request, versions: Versions = "string") -> Response:
+        context = context_of(request)
         head, body = await whole_batch(request, context, versions)
         return to_response(await mutate_rows(context, head, decoded_part(table), body))
 
@@ -65,6 +66,7 @@ def router(context: ApiContext) -> APIRouter:
         responses=_MUTATED,
     )
     async def check(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        context = context_of(request)
         head, body = await whole_batch(request, context, versions)
         return to_response(await check_row(context, head, decoded_part(table), key, body))
 
@@ -73,6 +75,7 @@ def router(context: ApiContext) -> APIRouter:
         openapi_extra=api.body(_ROW_SCHEMA, examples.ROW, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
     async def put(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        context = context_of(request)
         head, body = await whole_request(request, context, versions)
         return to_response(await row_calls.put_row(context, head, decoded_part(table), key, body))
 
@@ -81,6 +84,7 @@ def router(context: ApiContext) -> APIRouter:
         openapi_extra=api.body(_ROW_SCHEMA, examples.SOME_COLUMNS, MSGPACK) | api.headers(*api.ROW_WRITE_HEADERS),
     )
     async def patch(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        context = context_of(request)
         head, body = await whole_request(request, context, versions)
         return to_response(await row_calls.patch_row(context, head, decoded_part(table), key, body))
 
@@ -90,6 +94,7 @@ def router(context: ApiContext) -> APIRouter:
         description="Deletes also a row that is absent; with If-Match: * an absent row is 412.",
     )
     async def delete(table: TableName, key: RowKey, request: Request, versions: Versions = "string") -> Response:
+        context = context_of(request)
         head = await head_once_whole(request, context, versions)
         return to_response(await row_calls.delete_row(context, head, decoded_part(table), key))
 
@@ -105,6 +110,6 @@ def router(context: ApiContext) -> APIRouter:
         versions: Versions = "string", int64: Int64 = "number",
     ) -> Response:
         head = head_of(request, versions, int64)
-        return to_response(await row_calls.get_row(context, head, decoded_part(table), key, columns, as_of, stale))
+        return to_response(await row_calls.get_row(context_of(request), head, decoded_part(table), key, columns, as_of, stale))
 
     return routes

@@ -19,7 +19,7 @@ from gateway.api.bodies import VARY, encoded, shown_version
 from gateway.api.documents import PageAnswer
 from gateway.api.problems import Answer
 from gateway.api.request import ARROW, JSON, MSGPACK, NDJSON, Head, decoded_part, wanted_type
-from gateway.api.routes.common import SCHEMA, Int64, TableName, head_of, to_response
+from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_of, to_response
 from gateway.api.routes.rows import SHOWN_VARY, STALE, AsOf, Columns, Stale, Versions
 from gateway.api.row_calls import moment_of_read, schema_header, stale_label
 from gateway.api.scans import OFF_LOOP_ROWS, Scan, ScanParameters, plan_scan, read_page, read_stream
@@ -44,7 +44,7 @@ AtOnce = Annotated[bool, Query(
 Limit = Annotated[int | None, Query(ge=1, description=_LIMIT)]
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/tables/{table}", tags=["rows"], default_response_class=Response)
     ok = api.answer("a page, or a stream of rows", examples.PAGE, MSGPACK, headers=SHOWN_VARY | STALE | SCHEMA)
     ok["content"][NDJSON] = {"schema": {"type": "string"}, "example": examples.LINES}
@@ -60,6 +60,7 @@ def router(context: ApiContext) -> APIRouter:
         columns: Columns = None, limit: Limit = None, page_token: Token = None, as_of: AsOf = None, reverse: Reverse = False,
         stale: Stale = False, snapshot: AtOnce = False, versions: Versions = "string", int64: Int64 = "number",
     ) -> Response:
+        context = context_of(request)
         head = head_of(request, versions, int64)
         kind = wanted_type(head, SCAN_TYPES)
         if limit is not None and limit > context.http.page_rows_max and kind not in STREAMED:

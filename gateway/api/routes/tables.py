@@ -15,7 +15,7 @@ from gateway.api.api_context import ApiContext
 from gateway.api.bodies import decode_json_object, decoded
 from gateway.api.documents import KeptTableDocument, TableBody, TableChange, TableList
 from gateway.api.request import JSON, decoded_part, expect_type, request_mark
-from gateway.api.routes.common import SCHEMA, Int64, TableName, head_once_whole, json_answer, whole_request
+from gateway.api.routes.common import SCHEMA, Int64, TableName, context_of, head_once_whole, json_answer, whole_request
 from gateway.api.row_calls import schema_header
 from storage.log.record import RequestMark
 from storage.rows.schema import TableDocument, TableSchema, name_before_drop, to_public
@@ -27,9 +27,8 @@ Dropped = Annotated[bool, Query(description="show in `dropped` the tables that w
 _WRITE_PROBLEMS = (400, 408, 413, 415, 421, 429, 503, 504)
 
 
-def router(context: ApiContext) -> APIRouter:
+def router() -> APIRouter:
     routes = APIRouter(prefix="/v1/tables", tags=["tables"], default_response_class=Response)
-    tables = context.service.tables
 
     @routes.post(
         "", operation_id="createTable", summary="Create a table", status_code=201,
@@ -40,26 +39,28 @@ def router(context: ApiContext) -> APIRouter:
         }, 409, *_WRITE_PROBLEMS),
     )
     async def create_table(request: Request, int64: Int64 = "number") -> Response:
+        context = context_of(request)
         body, mark = await _change(request, context)
-        schema, created = await tables.create(body, mark)
+        schema, created = await context.service.tables.create(body, mark)
         return json_answer(_shown(schema, int64), 201 if created else 200)
 
     @routes.get(
         "", operation_id="listTables", summary="List the tables",
         responses=api.answers({200: api.answer("all, by name", examples.TABLES)}, 503),
     )
-    async def list_tables(dropped: Dropped = False, int64: Int64 = "number") -> Response:
-        shown = TableList([_shown(schema, int64) for schema in tables.all()])
+    async def list_tables(request: Request, dropped: Dropped = False, int64: Int64 = "number") -> Response:
+        context = context_of(request)
+        shown = TableList([_shown(schema, int64) for schema in context.service.tables.all()])
         if dropped:
-            shown.dropped = [_kept(table, until_ms, int64) for table, until_ms in tables.dropped()]
+            shown.dropped = [_kept(table, until_ms, int64) for table, until_ms in context.service.tables.dropped()]
         return json_answer(shown)
 
     @routes.get(
         "/{table}", operation_id="getTable", summary="Show a table",
         responses=api.answers({200: api.answer("the table", examples.TABLE, headers=SCHEMA)}, 404, 421, 503),
     )
-    async def get_table(table: TableName, int64: Int64 = "number") -> Response:
-        codec = context.codec(decoded_part(table))
+    async def get_table(request: Request, table: TableName, int64: Int64 = "number") -> Response:
+        codec = context_of(request).codec(decoded_part(table))
         return json_answer(_shown(codec.schema, int64), 200, schema_header(codec))
 
     @routes.patch(
@@ -68,8 +69,9 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def alter_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
+        context = context_of(request)
         changes, mark = await _change(request, context)
-        return json_answer(_shown(await tables.alter(decoded_part(table), changes, mark), int64))
+        return json_answer(_shown(await context.service.tables.alter(decoded_part(table), changes, mark), int64))
 
     @routes.delete(
         "/{table}", operation_id="dropTable",
@@ -78,8 +80,9 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({204: {"description": "dropped"}}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def drop_table(table: TableName, request: Request, confirm: Confirm = None) -> Response:
+        context = context_of(request)
         head = await head_once_whole(request, context)
-        await tables.drop(decoded_part(table), request_mark(head, b""), confirm)
+        await context.service.tables.drop(decoded_part(table), request_mark(head, b""), confirm)
         return Response(status_code=204)
 
     @routes.post(
@@ -88,8 +91,9 @@ def router(context: ApiContext) -> APIRouter:
         responses=api.answers({200: api.answer("the table as it is now", examples.TABLE)}, 404, 409, *_WRITE_PROBLEMS),
     )
     async def restore_table(table: TableName, request: Request, int64: Int64 = "number") -> Response:
+        context = context_of(request)
         head = await head_once_whole(request, context)
-        return json_answer(_shown(await tables.restore(decoded_part(table), request_mark(head, b"")), int64))
+        return json_answer(_shown(await context.service.tables.restore(decoded_part(table), request_mark(head, b"")), int64))
 
     return routes
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.gateway.documented import document
-from tests.gateway.door_client import ROWS, DoorClient, problem
+from tests.gateway.door_client import ROWS, DoorClient, plain_door, problem
 
 PATHS = {
     path.replace("{table}", "flights").replace("{key}", "UA,1"): set(methods) for path, methods in document()["paths"].items()
@@ -72,3 +72,12 @@ async def test_no_method_where_nothing_is(door: DoorClient) -> None:
         assert answer.status_code == 404
     problem(await door.http.options("/v1/nothing"), 404, "no-such-path")
     assert (await door.http.head(f"{ROWS}:mutate")).headers["allow"] == "OPTIONS, POST"
+
+
+async def test_two_doors_of_one_process_answer_each_for_its_own_site() -> None:
+    """They share the routes."""
+    async with plain_door() as one, plain_door() as other:
+        await one.put("UA,1", {"note": "1"})
+        assert [(await door.http.get(f"{ROWS}/UA,1")).status_code for door in (one, other, one)] == [200, 404, 200]
+        shown = [(await door.http.get("/metrics")).text for door in (one, other)]
+        assert ['twinlog_http_problems_total{status="404"} 1.0' in each for each in shown] == [False, True]
