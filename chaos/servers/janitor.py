@@ -3,7 +3,8 @@
 What always holds: it ends only processes that inherited the mark of its employer, and removes only folders that carry that mark
 in their name; while the employer lives it does nothing. It needs Linux (`pidfd_open`, /proc); elsewhere nobody is employed.
 Servers that are tied to their parent (gateway/demo/child.py) end by themselves: they get the time to do so.
-Source: the employer is a process of the tests (tests/conftest.py), where an xdist worker that is killed runs no clean-up.
+Source: the employers are the processes of the tests (tests/conftest.py), where an xdist worker that is killed runs no clean-up,
+and the simulator's command, whose runs on real engines have folders in memory.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _POLL_S = 0.1
 
 
 def employ() -> None:
-    """Starts the janitor of this process, which is the employer from now on."""
-    if not hasattr(os, "pidfd_open"):
+    """Starts the janitor of this process, which is the employer from now on; once."""
+    if not hasattr(os, "pidfd_open") or os.environ.get(MARK, "").startswith(f"{os.getpid()}."):
         return
     without = {name: value for name, value in os.environ.items() if name != MARK}
     os.environ[MARK] = f"{os.getpid()}.{secrets.token_hex(4)}"

@@ -29,6 +29,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from chaos.servers.janitor import employ
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.draw import draw
 from chaos.simulate.plan import BY_NAME, SeedPlan, parse, text
@@ -99,6 +100,7 @@ def _kinds(chosen: argparse.Namespace) -> tuple[str, ...]:
 
 def main(given: list[str]) -> int:
     chosen = arguments(given)
+    employ()
     if chosen.command == "replay":
         return _replay(chosen)
     if chosen.command == "bugs":

@@ -27,6 +27,7 @@ from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
 from chaos.history.history import Call, History, Limits, Moment, Operation, Recorder
 from chaos.history.lines import BarrierLine
+from chaos.servers.janitor import own_prefix
 from chaos.simulate.actors.again import Again
 from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
@@ -88,7 +89,7 @@ class Run:
     def __init__(self, plan: SeedPlan, home: Path | None = None) -> None:
         self.plan = plan
         self._made = None if home is not None or plan.knobs.engine == "simulated" else TemporaryDirectory(
-            prefix="twinlog-simulate-", dir=next(filter(Path.is_dir, IN_MEMORY), None), ignore_cleanup_errors=True)
+            prefix=own_prefix("simulate"), dir=next(filter(Path.is_dir, IN_MEMORY), None), ignore_cleanup_errors=True)
         self._mode = "async" if plan.knobs.policy == "performance" else "sync"
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()

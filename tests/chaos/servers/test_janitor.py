@@ -68,3 +68,20 @@ def test_only_what_carries_the_mark_is_cleared_away(tmp_path: Path) -> None:
     assert wait_for(lambda: has_ended(int(ours)) and not Path(folder).exists())
     assert not has_ended(int(other))
     os.kill(int(other), signal.SIGKILL)
+
+
+def test_a_simulator_that_is_killed_leaves_no_folder() -> None:
+    """Of a run on real engines, in memory where the machine has that."""
+    code = (
+        "import sys; from chaos.simulate import cli; from chaos.simulate.run import Run\n"
+        "def told(chosen):\n"
+        "    plan = next(plan for plan in map(draw, range(1000)) if plan.knobs.engine != 'simulated')\n"
+        "    run = Run(plan); print(run._made.name, flush=True); sys.stdin.read()\n"
+        "from chaos.simulate.draw import draw; cli._simulate = told; cli.main(['simulate', '--seeds', '1'])"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        folder = Path(one.stdout.readline().strip())
+        assert folder.is_dir()
+        one.kill()
+    assert wait_for(lambda: not folder.exists())
