@@ -1,4 +1,4 @@
-"""Idempotency keys and receipts: one key has one effect and one answer, and a receipt says what became of its write.
+"""Idempotency keys and receipts: one key has one request, effect and answer, and a receipt says what became of its write.
 
 What always holds: judged are writes that no forced takeover may have given up: of a history in which none accepted a loss and
 no register was decided apart, those that were acknowledged as sync. A repeat that was not answered for sure says nothing, and
@@ -12,16 +12,23 @@ from chaos.history.history import Ack, Call, History
 from chaos.history.lines import ReceiptLine, Repeat
 
 NAME = "receipts"
+OF_THE_FIRST = ("ok", "precondition-failed")  # no answer to an update of a row that is never there
 REFUSED = frozenset(("precondition-failed", "conflict", "not-found", "invalid-input", "malformed-body", "too-large"))
 
 
 def check(history: History) -> list[Violation]:
-    if not (history.repeats or history.receipts) or history.given_up or history.apart:
-        return []
     calls = {call.id: call for call in history.calls}
+    others = [
+        _told(calls[each.call], each, f"has its answer given to another request under its key: {each.error or each.result}")
+        for each in history.repeats if each.other and (each.error or each.result) in OF_THE_FIRST
+    ]
+    if not (history.repeats or history.receipts) or history.given_up or history.apart:
+        return others
     first: dict[int, Repeat] = {}  # the first repeat that was acknowledged, of calls that were not
     found: list[Violation] = []
     for repeat in history.repeats:
+        if repeat.other:
+            continue
         call = calls[repeat.call]
         ack = _ack(call)
         if repeat.result == "ok":
@@ -30,7 +37,7 @@ def check(history: History) -> list[Violation]:
                 found.append(_told(call, repeat, f"was acknowledged as {_place(before)}, and repeated as {_place(repeat)}"))
         elif repeat.error in REFUSED and (ack is not None or call.id in first):
             found.append(_told(call, repeat, f"was acknowledged, and is refused when it is repeated: {repeat.error}"))
-    return [*found, *(each for told in history.receipts for each in _judged(calls[told.call], told))]
+    return [*others, *found, *(each for told in history.receipts for each in _judged(calls[told.call], told))]
 
 
 def _ack(call: Call) -> Ack | None:

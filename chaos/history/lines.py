@@ -62,7 +62,8 @@ class Blind(Line, tag="blind", frozen=True, omit_defaults=True):
 
 class Repeat(Line, tag="repeat", frozen=True, omit_defaults=True):
     """The request of `call`, sent again under its idempotency key at `from_s`, once that call had ended. `result`, `error`: as
-    of an outcome; `version`, `epoch`, `seq`: of the acknowledgement, 0 without one."""
+    of an outcome; `version`, `epoch`, `seq`: of the acknowledgement, 0 without one. `other`: it was another request, which
+    updates a row that is never there."""
 
     call: int
     from_s: float
@@ -72,6 +73,7 @@ class Repeat(Line, tag="repeat", frozen=True, omit_defaults=True):
     version: int = 0
     epoch: int = 0
     seq: int = 0
+    other: bool = False
 
 
 class ReceiptLine(Line, tag="receipt", frozen=True, omit_defaults=True):

@@ -225,6 +225,7 @@ class Run:
             if asked not in self.plan.skipped:
                 again.keep(await self._ask(client, name, operation, learn=True))
                 await again.come_back()
+                await again.ask_another()
 
     async def _ask(self, client: SimClient, name: str, operation: Operation, *, learn: bool = False) -> Call:
         now_s = self.loop.now_s

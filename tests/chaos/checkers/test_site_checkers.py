@@ -126,6 +126,9 @@ CLEAN: dict[str, dict[str, Build]] = {
             p.call(WRITE, 1, 2, Outcome("unknown")).add(Repeat(1, 3, 4, "not_applied", "conflict"))
         ),
         "no answer": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "not_applied", "unavailable")),
+        "another request is not taken for it": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
+            Repeat(1, 3, 4, "not_applied", "invalid-input", other=True), Repeat(1, 5, 6, "not_applied", "not-found", other=True)
+        ),
         "a receipt": lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(
             ReceiptLine(1, "b", "unknown", 3), ReceiptLine(1, "a", "survived", 4, held_seq=5),
             ReceiptLine(1, "b", "survived", 9, last=True)
@@ -257,6 +260,14 @@ BROKEN: dict[str, dict[str, tuple[Build, str]]] = {
             "Call 1 was acknowledged as version 5 at 1:5, and repeated as version 9 at 2:9",
         ),
         "another place": (lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "ok", "", 5, 1, 6)), "at 1:6"),
+        "another request has its answer": (
+            lambda p: p.call(WRITE, 1, 2, ack("a", 1)).add(Repeat(1, 3, 4, "ok", "", 5, 1, 5, other=True)), "given to another"
+        ),
+        "another request has its refusal": (
+            lambda p: p.call(WRITE, 1, 2, Outcome("not_applied", error="precondition-failed")).add(
+                Repeat(1, 3, 4, "not_applied", "precondition-failed", other=True)
+            ), "given to another"
+        ),
         "two effects of an open outcome": (
             lambda p: p.call(WRITE, 1, 2, Outcome("unknown")).add(
                 Repeat(1, 3, 4, "ok", "", 5, 1, 5), Repeat(1, 5, 6, "ok", "", 9, 1, 9)
