@@ -71,7 +71,7 @@ def test_only_what_carries_the_mark_is_cleared_away(tmp_path: Path) -> None:
 
 
 def test_a_simulator_that_is_killed_leaves_no_folder() -> None:
-    """Of a run on real engines, in memory where the machine has that."""
+    """Its run is on a real engine, whose folder is in memory where the machine has that."""
     code = (
         "import sys; from chaos.simulate import cli; from chaos.simulate.run import Run\n"
         "def told(chosen):\n"
