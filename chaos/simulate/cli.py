@@ -29,7 +29,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from chaos.servers.janitor import employ
+from chaos.servers.janitor import employ, own_prefix
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.draw import draw
 from chaos.simulate.plan import BY_NAME, SeedPlan, parse, text
@@ -111,7 +111,7 @@ def main(given: list[str]) -> int:
 # ---- one run
 def execute(plan: SeedPlan, bug: str = "") -> Result:
     with planted(bug) if bug else nullcontext():
-        return Run(plan).execute()
+        return Run(plan, prefix=own_prefix("simulate")).execute()
 
 
 def _settle() -> None:

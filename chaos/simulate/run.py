@@ -27,7 +27,6 @@ from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
 from chaos.history.history import Call, History, Limits, Moment, Operation, Recorder
 from chaos.history.lines import BarrierLine
-from chaos.servers.janitor import own_prefix
 from chaos.simulate.actors.again import Again
 from chaos.simulate.actors.client import PATIENCE, SimClient
 from chaos.simulate.actors.monitor import SimMonitor
@@ -84,12 +83,13 @@ class Result:
 
 
 class Run:
-    """`home`: an empty folder, for the files of real engines; without one they are in a temporary one, which is removed."""
+    """`home`: an empty folder, for the files of real engines; without one they are in a temporary one, which is removed, and
+    whose name begins with `prefix`."""
 
-    def __init__(self, plan: SeedPlan, home: Path | None = None) -> None:
+    def __init__(self, plan: SeedPlan, home: Path | None = None, prefix: str = "twinlog-simulate-") -> None:
         self.plan = plan
         self._made = None if home is not None or plan.knobs.engine == "simulated" else TemporaryDirectory(
-            prefix=own_prefix("simulate"), dir=next(filter(Path.is_dir, IN_MEMORY), None), ignore_cleanup_errors=True)
+            prefix=prefix, dir=next(filter(Path.is_dir, IN_MEMORY), None), ignore_cleanup_errors=True)
         self._mode = "async" if plan.knobs.policy == "performance" else "sync"
         self.loop = VirtualLoop()  # type: ignore[abstract]  # what is not there nobody may call
         self.recorder = Recorder()

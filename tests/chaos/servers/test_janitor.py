@@ -73,11 +73,12 @@ def test_only_what_carries_the_mark_is_cleared_away(tmp_path: Path) -> None:
 def test_a_simulator_that_is_killed_leaves_no_folder() -> None:
     """Its run is on a real engine, whose folder is in memory where the machine has that."""
     code = (
-        "import sys; from chaos.simulate import cli; from chaos.simulate.run import Run\n"
-        "def told(chosen):\n"
-        "    plan = next(plan for plan in map(draw, range(1000)) if plan.knobs.engine != 'simulated')\n"
-        "    run = Run(plan); print(run._made.name, flush=True); sys.stdin.read()\n"
-        "from chaos.simulate.draw import draw; cli._simulate = told; cli.main(['simulate', '--seeds', '1'])"
+        "import sys; from unittest.mock import patch; from chaos.simulate import cli; from chaos.simulate.draw import draw\n"
+        "def waits(self):\n"
+        "    print(self._made.name, flush=True); sys.stdin.read()\n"
+        "seed = next(seed for seed in range(1000) if draw(seed).knobs.engine != 'simulated')\n"
+        "with patch.object(cli.Run, 'execute', waits):\n"
+        "    cli.main(['simulate', '--seeds', '1', '--seed', str(seed), '--jobs', '1'])"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
         assert one.stdout is not None

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from chaos.simulate.aims import COURSES, DEEDS, aimed, points, ports
-from chaos.simulate.draw import by_http, draw, focused, repeated
+from chaos.simulate.draw import by_http, draw, focused, repeated, stored
 from chaos.simulate.plan import FAULTS_END_S, STEP, SeedPlan, parse, text
 from chaos.simulate.run import Run, collect
 from chaos.workloads.mixed import Mixed
@@ -26,7 +26,7 @@ def test_half_of_the_plans_aim_and_a_quarter_mixes_and_the_others_are_focused() 
     assert 200 < sum(plan.workload == Mixed.name for plan in drawn.values()) < 300
     for seed, plan in drawn.items():
         assert parse(text(plan)) == plan
-        assert is_aimed(plan) or plan.workload == Mixed.name or plan == by_http(repeated(focused(seed)))
+        assert is_aimed(plan) or plan.workload == Mixed.name or plan == stored(by_http(repeated(focused(seed))))
         assert all(fault.at_s <= 2 * FAULTS_END_S for fault in plan.faults)
 
 
