@@ -78,6 +78,6 @@ BUGS = (
     ),
     Bug(
         "writer-resumes-twice", "A writer of the remote log that failed resumes twice at once, with a segment each.", "P2",
-        ("openers",), 38, 5, ((RemoteWriter, "_failed", _resume_twice),), drawn=draw,
+        ("openers",), 14, 4, ((RemoteWriter, "_failed", _resume_twice),), drawn=draw,
     ),
 )

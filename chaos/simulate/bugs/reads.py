@@ -38,7 +38,7 @@ def _outcome_of_this_epoch(engine: StorageEngine, epoch: int, seq: int) -> Outco
 
 BUGS = (
     Bug(
-        "keys-of-one-epoch", "An idempotency key is forgotten when another epoch opens.", "P3", ("receipts",), 4, 10,
+        "keys-of-one-epoch", "An idempotency key is forgotten when another epoch opens.", "P3", ("receipts",), 15, 6,
         ((RowsService, "_recorded", _recorded_here),), drawn=draw,
     ),
     Bug(
