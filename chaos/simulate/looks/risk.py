@@ -25,17 +25,18 @@ def risk_look(world: World, read: Segments, name: str, site: Site) -> RiskLook |
         return None
     shown, lag, committed, engine = at_risk(site), replication_lag(site), epoch.core.committed, there.engine
     lacks_base = needs_base(engine)  # rows without their beginning: nobody can follow from them
-    if not lacks_base and (there.hollow or there.is_rotten()[1]):
-        return None
-    applied = engine.applied.seq if world.alive(OTHER[name]) is not None else engine.durable_seq
     is_linked = all(link.cut is None for link in world.network.between(name, OTHER[name]))
+    is_heard = is_linked and _is_fresh(site)
+    if (there.hollow and not (lacks_base and is_heard)) or (there.is_rotten()[1] and not lacks_base):
+        return None  # nobody learns of a new disk before its site answers
+    applied = engine.applied.seq if world.alive(OTHER[name]) is not None else engine.durable_seq
     # a log that is out of reach may be gone
     held = max(applied, reached_there(world, read, name, site)) if is_linked and there.dfs.is_well() else applied
     if lacks_base:
         held = applied = 0
     return RiskLook(
         name, epoch.epoch, world.loop.now_s, None if shown is None else shown.records, None if lag is None else lag.records,
-        max(0, committed - held), max(0, committed - applied), is_linked and _is_fresh(site),
+        max(0, committed - held), max(0, committed - applied), is_heard,
     )
 
 
