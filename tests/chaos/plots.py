@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from chaos.checkers import CHECKERS
 from chaos.checkers.violation import Violation
 from chaos.history.history import (
     Ack,
@@ -110,3 +112,11 @@ class Plot:
 
 def sentences(found: list[Violation]) -> str:
     return "\n".join(violation.sentence for violation in found)
+
+
+def check_found(checker: str, build: Callable[[Plot], Plot], told: str) -> None:
+    """Fails unless `checker` finds one violation in what `build` makes, bears its name there, and says `told`."""
+    found = CHECKERS[checker](build(Plot()).history())
+    assert len(found) == 1
+    assert told in sentences(found)
+    assert found[0].checker == checker

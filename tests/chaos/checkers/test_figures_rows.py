@@ -9,7 +9,7 @@ import pytest
 from chaos.checkers import CHECKERS
 from chaos.history.history import Apart, Limits, Mutation, Operation, Outcome, Result, TableUse
 from chaos.history.lines import Misled, RiskLook
-from tests.chaos.plots import Plot, sentences
+from tests.chaos.plots import Plot, check_found
 
 Build = Callable[[Plot], Plot]
 LIMITS = Limits(risk_slack_s=5.0, heard_slack_s=2.0)
@@ -125,7 +125,4 @@ def test_clean_observations_pass(checker: str, name: str) -> None:
 
 @pytest.mark.parametrize(("checker", "name"), [(checker, name) for checker, plots in BROKEN.items() for name in plots])
 def test_broken_promises_are_found(checker: str, name: str) -> None:
-    build, told = BROKEN[checker][name]
-    found = CHECKERS[checker](build(Plot()).history())
-    assert len(found) == 1
-    assert told in sentences(found)
+    check_found(checker, *BROKEN[checker][name])

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.servers import janitor
@@ -47,6 +49,15 @@ def test_a_worker_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     assert wait_for(lambda: not Path(folder).exists())
 
 
+@contextmanager
+def killed_at_the_end(code: str) -> Iterator[list[str]]:
+    """Runs `code`, which waits for its input, and yields the words of the line that it prints."""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        yield one.stdout.readline().split()
+        one.kill()
+
+
 def test_only_what_carries_the_mark_is_cleared_away(tmp_path: Path) -> None:
     """And not before the employer has ended."""
     code = (
@@ -58,13 +69,10 @@ def test_only_what_carries_the_mark_is_cleared_away(tmp_path: Path) -> None:
         "folder = tempfile.mkdtemp(prefix=janitor.own_prefix('test'))\n"
         "print(ours.pid, other.pid, folder, os.environ[janitor.MARK], flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
-        assert one.stdout is not None
-        ours, other, folder, mark = one.stdout.readline().split()
+    with killed_at_the_end(code) as (ours, other, folder, mark):
         assert wait_for(lambda: janitor.processes_left(mark) == [int(ours)])
         assert janitor.folders_left(mark) == [Path(folder)]
         assert Path(folder).is_dir()
-        one.kill()
     assert wait_for(lambda: has_ended(int(ours)) and not Path(folder).exists())
     assert not has_ended(int(other))
     os.kill(int(other), signal.SIGKILL)
@@ -80,9 +88,6 @@ def test_a_simulator_that_is_killed_leaves_no_folder() -> None:
         "with patch.object(cli.Run, 'execute', waits):\n"
         "    cli.main(['simulate', '--seeds', '1', '--seed', str(seed), '--jobs', '1'])"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
-        assert one.stdout is not None
-        folder = Path(one.stdout.readline().strip())
-        assert folder.is_dir()
-        one.kill()
-    assert wait_for(lambda: not folder.exists())
+    with killed_at_the_end(code) as (folder,):
+        assert Path(folder).is_dir()
+    assert wait_for(lambda: not Path(folder).exists())
