@@ -176,9 +176,9 @@ def page(files: Sequence[Measured], first: int, count: int, came: Counter[str]) 
     out.write(
         "# What the simulator runs, and what it does not\n\n"
         f"Written by `make simulate-coverage`. Seeds {first} to {first + count - 1} ran **{percent(run, statements)}** of"
-        f" {statements} statements in {len(files)} files:\nthe logs, the storage's core, the epoch of an active, rows and"
-        " conditions, the site and the role changes. A line that ran is no proof that it is right.\n"
-        "The simulator knows nothing of a line that did not run.\n\n"
+        f" {statements} statements in {len(files)} files:\nthe logs, the storage's core and engines, the epoch of an"
+        " active, rows and conditions, the site and the role changes.\nA line that ran is no proof that it is right."
+        " The simulator knows nothing of a line that did not run.\n\n"
         "| file | run | statements | not run |\n|---|---|---|---|\n"
     )
     for file in sorted(files, key=lambda file: (file.run / file.statements, file.path)):
