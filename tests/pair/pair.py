@@ -64,7 +64,7 @@ from tests.pair.registers import (
     lose_database,
     lose_folders,
 )
-from twinlog.errors import DfsError, PeerError, Unavailable
+from twinlog.errors import DfsError, PeerError, Refused, Unavailable
 
 IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)
@@ -318,6 +318,21 @@ class Pair:
         return started
 
     async def force_failover(self, name: str) -> OperationDocument:
-        """As an operator does who reads the loss manifest, and types what it shows."""
-        loss = (await self.running[name].operations.checks("failover")).loss
-        return await self.operate(name, "failover", name, accept_data_loss=at_risk(msgspec.to_builtins(loss) or {}))
+        """As an operator does who reads the loss manifest, types what it shows, and decides anew if it has changed meanwhile: a
+        renewal of the lost active's lease that was under way still arrives."""
+        while True:
+            loss = (await self.running[name].operations.checks("failover")).loss
+            shown = at_risk(msgspec.to_builtins(loss) or {})
+            try:
+                ended = await self.operate(name, "failover", name, accept_data_loss=shown)
+            except Refused as refusal:
+                if not _shows_another(refusal.fields, shown):
+                    raise
+            else:
+                if ended.error is None or not _shows_another(ended.error.fields, shown):
+                    return ended
+
+
+def _shows_another(refusal: dict[str, Any], shown: int | str) -> bool:
+    """Returns whether the loss manifest in the fields of a refusal is another one than the operator saw."""
+    return "manifest" in refusal and at_risk(refusal["manifest"] or {}) != shown
