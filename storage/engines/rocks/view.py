@@ -3,7 +3,8 @@
 What always holds: everything read through one view is of one moment, that of its making. It is one RocksDB iterator,
 re-seeked, because rocksdict 0.3.29 loses the snapshot when it makes an iterator from one (its `Snapshot.items` reads
 the live database), drops a lower bound, and ends its own item iterators silently at a read error: a walk here asks for
-the status at its end. An open view pins the memtables and files of its moment. Blocking, one thread at a time.
+the status at its end. An open view pins the memtables and files of its moment, and keeps the database's folder locked.
+Blocking, one thread at a time.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from rocksdict import DbClosedError, Rdict
+from rocksdict import DbClosedError, Rdict, RdictIter
 
 from storage.engine import RequestOutcome, StoredRow
 from storage.engines.entries.write import VERSION_BYTES, version_of
+from storage.engines.meaning import snapshot_ended
 from storage.engines.rocks.layout import (
     APPLIED_KEY,
     PREFIX_BYTES,
@@ -43,7 +45,17 @@ class RocksView:
     """Not for two threads at once. Its methods raise rocksdict's errors as they are."""
 
     def __init__(self, database: Rdict) -> None:
-        self._cursor = database.iter()
+        self._open: RdictIter | None = database.iter()
+
+    @property
+    def _cursor(self) -> RdictIter:
+        if self._open is None:
+            raise snapshot_ended()
+        return self._open
+
+    def close(self) -> None:
+        """Lets the iterator go, and with it what it pins. A walk that is under way keeps it to its end."""
+        self._open = None
 
     def get(self, key: bytes) -> bytes | None:
         """The bytes stored under `key`."""
@@ -144,11 +156,12 @@ class _RocksErrors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        del _  # with the frames of the read: whoever keeps the error would keep the iterator that is in them
         if error is not None and type(error) in (Exception, DbClosedError):
             raise EngineFailed(
                 f"the RocksDB database failed: {words(error)}; look at its disk; the log has everything"
-            ) from error
+            ) from error.with_traceback(None)
 
 
 ROCKS_ERRORS = _RocksErrors()

@@ -298,6 +298,11 @@ async def test_a_damaged_block_is_an_error_and_no_short_answer(tmp_path: Path) -
     for reverse in (False, True):
         with pytest.raises(EngineFailed, match="orruption"):
             await scan(engine, limit=100_000, reverse=reverse)
+    with pytest.raises(EngineFailed) as kept:
+        await scan(engine, limit=100_000)
+    await engine.close()
+    engine = await RocksEngine.open(tmp_path, RocksSettings())  # whoever keeps the error does not keep the folder
+    assert kept.value.__cause__ is not None
     await engine.close()
 
 
@@ -314,6 +319,28 @@ async def test_a_snapshot_left_open_does_not_keep_the_folder(tmp_path: Path) -> 
     await engine.close()
     engine = await RocksEngine.open(tmp_path, RocksSettings())
     assert snapshot.seq == 0
+    await engine.close()
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["closed and opened", "opened anew"])
+async def test_the_kept_error_of_a_read_that_was_given_up_does_not_keep_the_folder(tmp_path: Path, anew: bool) -> None:
+    engine, free = await RocksEngine.open(tmp_path, RocksSettings()), threading.Event()
+    await engine.apply(many(Log(), 2, 10))
+    snapshot = await engine.snapshot()
+    engine._reader.submit(free.wait)
+    reading = asyncio.ensure_future(snapshot.scan(T, None, None, reverse=False, limit=10))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError) as kept:
+        await reading
+    free.set()
+    if anew:
+        await engine.reopen()
+    else:
+        await engine.close()
+        engine = await RocksEngine.open(tmp_path, RocksSettings())
+    assert kept.traceback
+    assert len(await scan(engine, limit=100)) == 20
     await engine.close()
 
 
