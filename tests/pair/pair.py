@@ -64,11 +64,12 @@ from tests.pair.registers import (
     lose_database,
     lose_folders,
 )
-from twinlog.errors import DfsError, PeerError, Refused, Unavailable
+from twinlog.errors import Conflict, DfsError, PeerError, Refused, Unavailable
 
 IMAGE_ATTEMPTS = 50
 _ids = itertools.count(1)
 OTHER = {"a": "b", "b": "a"}
+BY_ITSELF = ("rejoin", "restart")  # what a site begins without a command
 _T = TypeVar("_T")
 
 
@@ -311,11 +312,24 @@ class Pair:
         return str(self.running[name].site.role) if name in self.running else "down"
 
     async def operate(self, name: str, kind: str, to: str | None = None, **options: Any) -> OperationDocument:
+        """Returns how an operation of the operator ended. It waits for a change that the site makes by itself: only one runs
+        at a time, and an attempt to open or to rejoin may begin at any moment."""
         operations = self.running[name].operations
-        started = await operations.start(kind, to, options, False, "test")
-        async for document in operations.follow(started.id):
-            started = document
-        return started
+        while True:
+            try:
+                started = await operations.start(kind, to, options, False, "test")
+            except Conflict as conflict:
+                running = await operations.get(conflict.fields["running"])
+                if running.kind not in BY_ITSELF:
+                    raise
+                await self._ended(operations, running)
+            else:
+                return await self._ended(operations, started)
+
+    async def _ended(self, operations: SiteOperations, document: OperationDocument) -> OperationDocument:
+        async for followed in operations.follow(document.id):
+            document = followed
+        return document
 
     async def force_failover(self, name: str) -> OperationDocument:
         """As an operator does who reads the loss manifest, types what it shows, and decides anew if it has changed meanwhile: a

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,9 @@ from switchover.operations.document import OperationDocument
 from tests.armed_failpoints import Crash
 from tests.pair.pair import OTHER, Pair, Running
 from tests.pair.scenarios.scenario import Command, outcome
-from twinlog.errors import Conflict, PeerError, TwinlogError
+from twinlog.errors import PeerError, TwinlogError
 
 TABLE = {"name": "t", "columns": [{"name": "k", "type": "string"}, {"name": "v", "type": "string"}], "primary_key": ["k"]}
-BY_ITSELF = ("rejoin", "restart")  # what a site begins without a command
 SETTLED = ("ACTIVE", "DOWNGRADE_ACTIVE", "STANDBY")
 REQUEST_DEADLINE_S = 3.0
 
@@ -364,21 +363,8 @@ class SiteCommands:
 
     # ---- role changes
     async def _operate(self, kind: str, words: list[str], to: str | None, **given: Any) -> str:
-        return await self._begun(words[0], lambda: self.pair.operate(words[0], kind, to, **given))
-
-    async def _begun(self, site: str, operate: Callable[[], Awaitable[OperationDocument]]) -> str:
-        """Returns how an operation of the operator ended. It waits for a change that the site makes by itself: only one runs
-        at a time, and an attempt to open may begin at any moment."""
-        while True:
-            operations = self._at(site).operations
-            try:
-                return _end(await operate())
-            except Conflict as conflict:
-                running = await operations.get(conflict.fields["running"])
-                if running.kind not in BY_ITSELF:
-                    raise
-                async for _ in operations.follow(running.id):
-                    pass
+        self._at(words[0])
+        return _end(await self.pair.operate(words[0], kind, to, **given))
 
     async def do_failover(self, words: list[str]) -> str:
         """failover SITE [accepting-data-loss]: how the operation ended, and the code of its error; or why it was not begun."""
@@ -386,7 +372,7 @@ class SiteCommands:
             raise ValueError(f"a failover knows no {' '.join(words[1:])!r}")
         self._at(words[0])
         if words[1:]:
-            return await self._begun(words[0], lambda: self.pair.force_failover(words[0]))
+            return _end(await self.pair.force_failover(words[0]))
         return await self._operate("failover", words, words[0])
 
     async def do_cannot_verify(self, words: list[str]) -> str:
