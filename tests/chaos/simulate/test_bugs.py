@@ -1,4 +1,4 @@
-"""Every planted bug is found on the seeds that it names, by a checker that should, and the clean product passes them."""
+"""Every planted bug is found on a seed that it names, by a checker that should, and the clean product passes that seed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_it_is_found(name: str) -> None:
     bug = BUGS[name]
     for seed in bug.window:
         plan = bug.plan(seed)
-        assert clean(plan) == ()
         with planted(name):
             found = {violation.checker for violation in violations(plan)}
         if found & set(bug.checkers):
+            assert clean(plan) == ()
             return
     pytest.fail(f"{name} was not found by {', '.join(bug.checkers)} on any seed of {bug.window}")
 
