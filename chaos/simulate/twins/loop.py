@@ -8,13 +8,16 @@ need a thread or a socket raises; a killed process takes no further step, a paus
 from __future__ import annotations
 
 import asyncio
-import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from chaos.simulate.twins.process import CURRENT, Process
 
@@ -25,15 +28,12 @@ class Stuck(Exception):
     """Nothing can run any more, and what is waited for has not happened."""
 
 
-class Handle:
+class Handle(msgspec.Struct, eq=False):
     """A callback that is due, or will be."""
 
-    __slots__ = ("args", "callback", "context")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context
+    callback: Callable[..., object] | None
+    args: tuple[Any, ...]
+    context: Context
 
     def cancel(self) -> None:
         self.callback = None
@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.errors: list[BaseException | str] = []  # exceptions that nobody took: faults of ours
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
-        self._asked = 0
+        self.next_number = count(1).__next__  # of what was asked for
         self._halted: set[Process] = set()  # paused or killed: looked at for each step, so killed ones leave when they can
         self._held: dict[Process, list[Handle]] = {}
         self._outside = Context()
@@ -101,8 +101,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if when_s <= self.now_s:
             self._ready.append(handle)
         else:
-            self._asked += 1
-            heapq.heappush(self._timers, (when_s, self._asked, handle))
+            heappush(self._timers, (when_s, self.next_number(), handle))
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -129,10 +128,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
-
-    def next_number(self) -> int:
-        self._asked += 1
-        return self._asked
 
     # ---- processes
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
@@ -230,11 +225,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         while handle is None or handle.callback is None:
             if not timers:
                 raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
-            now_s, _, handle = heapq.heappop(timers)
+            now_s, _, handle = heappop(timers)
         self.now_s = now_s
         self._ready.append(handle)
         while timers and timers[0][0] == now_s:
-            self._ready.append(heapq.heappop(timers)[2])
+            self._ready.append(heappop(timers)[2])
 
     def _is_held(self, handle: Handle) -> bool:
         process = handle.context.get(CURRENT)
