@@ -130,7 +130,7 @@ def _sort(kind: type) -> str:
     return "room" if kind.__module__.startswith(PRODUCT) and kind.__name__ not in PASSED_BY else "data"
 
 
-def _attributes(room: object) -> Iterator[tuple[str, Any]]:
+def _attributes(room: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(room, "__dict__", {}).items()
     for name in _slots(type(room)):
         if hasattr(room, name):
