@@ -29,7 +29,8 @@ COUNTED: Mapping[str, tuple[str, ...]] = MappingProxyType({  # numbers of what h
 })
 KEPT = frozenset((  # a pair at rest has these, by design
     "ActiveEpoch._tasks", "Catalog._by_name", "Catalog._schemas", "Catalog.writable", "CommitLog._tasks",
-    "CursorRegistry._holders", "CursorRegistry._positions", "DoorMetrics.ack_s", "Histogram._counts", "PeerApi._methods",
+    "CursorRegistry._holders", "CursorRegistry._positions", "DoorMetrics._acks", "DoorMetrics._problems", "DoorMetrics.ack_s",
+    "Histogram._counts", "PeerApi._methods",
     "Refusals._refused", "RemoteLogMark._ends", "RemoteSegments.known", "RowCodecs._codecs", "RowCodecs._limits",
     "ScanSnapshots._held", "SiteOperations._gone_on", "Trimmer._failures", "Trimmer._last_seqs", "Verifier._known",
     "Wal._segments", "WalSegment._mark_offsets", "WalSegment._mark_seqs", "WalSegment.runs", "Words._words",
@@ -99,7 +100,7 @@ def _in_rooms(root: object, named: set[int]) -> Iterator[Hold]:
         kind = type(room).__name__
         counted = COUNTED.get(kind, ())
         for name, value in _attributes(room):
-            sort = _sort(type(value))
+            sort = _sort(value.__class__)
             if name in counted:
                 if value:
                     yield Hold(f"{kind}.{name}")
@@ -114,7 +115,7 @@ def _in_rooms(root: object, named: set[int]) -> Iterator[Hold]:
                 if value and where not in KEPT:
                     yield from (Hold(where, each) for each in value)
                 members = value.values() if isinstance(value, dict) else value
-                ahead += [each for each in members if _sort(type(each)) == "room"]
+                ahead += [each for each in members if _sort(each.__class__) == "room"]
             elif sort == "handle":
                 named.add(id(value))
             elif sort == "room":
@@ -132,7 +133,7 @@ def _sort(kind: type) -> str:
 
 def _attributes(room: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(room, "__dict__", {}).items()
-    for name in _slots(type(room)):
+    for name in _slots(room.__class__):
         if hasattr(room, name):
             yield name, getattr(room, name)
 
