@@ -64,7 +64,8 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
         work=tuple(epoch.work.errors()), damaged=epoch.damaged,
         left_out=epoch.quarantine.left_out, setback=setback,
         setback_age_s=now_s - setback.at_s if setback is not None else 0.0,
-        peer_answers=view.state != "unreachable", needs_base=lacks_base(view, site.parts.wal.first_previous),
+        peer_answers=view.state != "unreachable",
+        needs_base=setback is not None and lacks_base(view, site.parts.wal.first_previous),
     )
 
 

@@ -63,7 +63,7 @@ class ServingFacts(msgspec.Struct, frozen=True, kw_only=True):
     setback: Setback | None = None  # of the standby's storage
     setback_age_s: float = 0.0
     peer_answers: bool = False  # the standby: what it said last was an answer, if a refusal
-    needs_base: bool = False  # the standby: no log here leads on from what it holds
+    needs_base: bool = False  # the standby whose storage was set back: no log here leads on from what it holds
     # ---- of a standby
     heard_age_s: float | None = None
 

@@ -199,7 +199,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
         """One step after the other. Every step of a run passes here: what it needs is at hand."""
-        ready, halted, outside = self._ready, self._halted, self._outside
+        ready, halted, held, outside = self._ready, self._halted, self._held, self._outside
         next_step, is_done = ready.popleft, main.done
         for _ in range(steps_max):
             if is_done():
@@ -208,7 +208,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._next_moment()
             handle = next_step()
             callback, context = handle.callback, handle.context
-            if callback is None or (halted and context is not outside and self._is_held(handle)):
+            if callback is None:
+                continue
+            if halted and context is not outside and (process := context.get(CURRENT)) in halted:
+                if not process.killed:
+                    held[process].append(handle)
                 continue
             try:
                 context.run(callback, *handle.args)
@@ -228,14 +232,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         while timers and timers[0][0] == now_s:
             self._ready.append(heappop(timers)[2])
-
-    def _is_held(self, handle: Handle) -> bool:
-        process = handle.context.get(CURRENT)
-        if process not in self._halted:
-            return False
-        if not process.killed:
-            self._held[process].append(handle)
-        return True
 
 
 def _end(future: asyncio.Future[None]) -> None:
