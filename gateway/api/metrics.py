@@ -34,7 +34,7 @@ class _SiteFigures(Collector):
 
 
 class DoorMetrics(Collector):
-    """What one door has answered, in a registry of its own, so that several sites may live in one process."""
+    """Counts what one door answers. It has a registry of its own, so that several sites may live in one process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._registry = CollectorRegistry()
