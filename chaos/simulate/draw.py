@@ -52,7 +52,7 @@ MIXED = 4  # one plan in so many has the mixed workload
 REPEATED = 3  # in one plan in so many clients come back to their writes
 BY_HTTP = 30  # in one plan in so many half of the requests are bytes on a connection
 REAL_ENGINES = ("rocksdb", "rocksdb", "sqlite")
-IN_REAL = 60  # so many of so many plans are of sites that keep their rows in these: SQLite takes five times as long
+IN_REAL = 60  # so many of so many plans are of sites that keep their rows in these: SQLite takes four times as long
 AIMED = 2  # one plan in so many strikes at the steps of a course of its own
 
 

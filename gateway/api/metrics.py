@@ -6,18 +6,18 @@ a client of this process sees them, waiting included. Source: product.md section
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.service import histogram
+from gateway.service.histogram import Histogram
 from gateway.service.port import Cluster
 from switchover.monitor.views import Answers
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 class _SiteFigures(Collector):
@@ -26,43 +26,47 @@ class _SiteFigures(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         for name, value in sorted(self._cluster.figures().items()):
-            if isinstance(value, histogram.Histogram):
+            if isinstance(value, Histogram):
                 yield HistogramMetricFamily(f"twinlog_{name}", name.replace("_", " "), value.buckets(), value.sum_s)
                 continue
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield family(f"twinlog_{name}", name.replace("_", " "), value=value)
 
 
-class DoorMetrics:
-    """One registry for each door, so that several sites may live in one process."""
+class DoorMetrics(Collector):
+    """Counts what one door answers. It has a registry of its own, so that several sites may live in one process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._registry = CollectorRegistry()
+        self._acks = {mode: Histogram() for mode in ("sync", "async")}
+        self.ack_s = {mode: acks.observe for mode, acks in self._acks.items()}
+        self._reads = Histogram()
+        self.read_s = self._reads.observe
+        self._problems: Counter[int] = Counter()  # by HTTP status
         self._registry.register(_SiteFigures(cluster))
-        self._acks = acks = Histogram(
-            "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", ["mode"],
-            registry=self._registry, buckets=_BUCKETS_S,
-        )
-        self.ack_s = {mode: acks.labels(mode).observe for mode in ("sync", "async")}
-        self.read_s = Histogram(
-            "twinlog_read_seconds", "reads of one row", registry=self._registry, buckets=_BUCKETS_S
-        ).observe
-        self._problems = Counter(
-            "twinlog_http_problems", "answers that were problems, by HTTP status", ["status"], registry=self._registry
-        )
+        self._registry.register(self)
 
     def problem(self, status: int) -> None:
-        self._problems.labels(str(status)).inc()
+        self._problems[status] += 1
 
     def answers(self) -> Answers:
         """Counts what was answered since this process began, for the availability monitor."""
-        families = [*self._acks.collect(), *self._problems.collect()]
-        samples = [sample for family in families for sample in family.samples]
-        failed = (one.value for one in samples if one.name.endswith("_total") and one.labels["status"] >= "500")
-        return Answers(
-            round(sum(one.value for one in samples if one.name.endswith("_count"))), round(sum(failed)),
-            sum(one.value for one in samples if one.name.endswith("_sum")),
+        acks = self._acks.values()
+        failed = sum(count for status, count in self._problems.items() if status >= 500)
+        return Answers(sum(each.count for each in acks), failed, sum(each.sum_s for each in acks))
+
+    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
+        acks = HistogramMetricFamily(
+            "twinlog_ack_seconds", "acknowledged writes, from the whole request to the acknowledgement", labels=["mode"]
         )
+        for mode, each in self._acks.items():
+            acks.add_metric([mode], each.buckets(), each.sum_s)
+        yield acks
+        yield HistogramMetricFamily("twinlog_read_seconds", "reads of one row", self._reads.buckets(), self._reads.sum_s)
+        problems = CounterMetricFamily("twinlog_http_problems", "answers that were problems, by HTTP status", labels=["status"])
+        for status, count in self._problems.items():
+            problems.add_metric([str(status)], count)
+        yield problems
 
     def page(self) -> bytes:
         """Returns the text that `GET /metrics` answers."""

@@ -182,7 +182,7 @@ def idempotency(head: Head, body: bytes, canonical: Canonical = canonical_docume
     key = head.idempotency_key
     if key is None:
         return None, b""
-    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not all("!" <= letter <= "~" for letter in key):
+    if not 1 <= len(key) <= IDEMPOTENCY_KEY_LENGTH_MAX or not _is_visible_ascii(key):
         raise InvalidInput(
             f"Idempotency-Key must be 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} visible ASCII characters; a random UUID serves well"
         )
@@ -192,6 +192,10 @@ def idempotency(head: Head, body: bytes, canonical: Canonical = canonical_docume
     for part in canonical(head.content_type, body):
         digest.update(part)
     return key, digest.digest()
+
+
+def _is_visible_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def request_mark(head: Head, body: bytes) -> RequestMark | None:

@@ -21,6 +21,9 @@ class Word(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
+SILENT = Word()
+
+
 class Words:
     """Keeps a word for each subject, in the order in which the subjects first spoke."""
 
@@ -42,7 +45,7 @@ class Words:
             self.failed(subject, now_s, error)
 
     def of(self, subject: str) -> Word:
-        return self._words.get(subject, Word())
+        return self._words.get(subject, SILENT)
 
     def all(self) -> Mapping[str, Word]:
         return self._words

@@ -22,6 +22,10 @@ class Histogram:
         self._counts[bisect_left(BOUNDS_S, duration_s)] += 1
         self.sum_s += duration_s
 
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
     def buckets(self) -> list[tuple[str, float]]:
         """(upper bound in seconds as text, how many took at most so long), the last bound is +Inf."""
         return list(zip([*map(str, BOUNDS_S), "+Inf"], map(float, accumulate(self._counts)), strict=True))

@@ -38,7 +38,7 @@ async def site_facts(site: Site, state: PairState | None, coordinator_error: str
     )
     names_nobody = coordinator_error is None and (state is None or state.active is None)
     forgotten = epoch_lost_by_register(state, await site.known_epochs()) if names_nobody else None
-    now_s, (serving, troubles, _) = parts.clock.monotonic_s(), site_condition(site)
+    now_s, (serving, troubles, *_) = parts.clock.monotonic_s(), site_condition(site)
     return SiteFacts(
         site=site.site, pair=settings.pair, release=RELEASE, wall_ms=parts.clock.wall_ms(),
         lease_s=settings.lease.lease_s, drift_margin=settings.lease.drift_margin, initial_active=settings.initial_active,

@@ -43,7 +43,7 @@ def site_metrics(site: Site) -> dict[str, float | Histogram]:
         **{f"engine_{name}": float(value) for name, value in engine.counters().items()},
         **site.audits.figures(),
     }
-    for subject, word in condition.dependencies.items():
+    for subject, word in condition.words.items():
         figures[f"{subject.lower().replace(' ', '_')}_ok"] = float(word.error is None)
     if site.pair_state is not None:
         figures["coordinator_state_id"] = site.pair_state.state_id

@@ -5,8 +5,10 @@ What always holds: nothing is asked and nothing changed, so that a health probe 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from gateway.epoch.words import Word, Words
 from gateway.service.documents import DependencyDocument, ServingDocument, SiteTrouble
@@ -24,11 +26,16 @@ from remote_log.replication.shipper import PeerView
 
 
 class SiteCondition(NamedTuple):
-    """Everything that is shown of a site's health."""
+    """Everything that is shown of a site's health, at `now_s`."""
 
     serving: ServingDocument
     troubles: list[SiteTrouble]
-    dependencies: dict[str, DependencyDocument]
+    words: Mapping[str, Word]
+    now_s: float
+
+    @property
+    def dependencies(self) -> dict[str, DependencyDocument]:
+        return {subject: _shown(word, self.now_s) for subject, word in self.words.items()}
 
 
 def site_condition(site: Site) -> SiteCondition:
@@ -36,8 +43,7 @@ def site_condition(site: Site) -> SiteCondition:
     now_s = site.parts.clock.monotonic_s()
     facts = _facts(site, now_s)
     serving = judge_serving(facts)
-    shown = {subject: _shown(word, now_s) for subject, word in facts.words.all().items()}
-    return SiteCondition(serving, site_troubles(facts, serving), shown)
+    return SiteCondition(serving, site_troubles(facts, serving), facts.words.all(), now_s)
 
 
 def _facts(site: Site, now_s: float) -> ServingFacts:
@@ -58,7 +64,8 @@ def _facts(site: Site, now_s: float) -> ServingFacts:
         work=tuple(epoch.work.errors()), damaged=epoch.damaged,
         left_out=epoch.quarantine.left_out, setback=setback,
         setback_age_s=now_s - setback.at_s if setback is not None else 0.0,
-        peer_answers=view.state != "unreachable", needs_base=lacks_base(view, site.parts.wal.first_previous),
+        peer_answers=view.state != "unreachable",
+        needs_base=setback is not None and lacks_base(view, site.parts.wal.first_previous),
     )
 
 

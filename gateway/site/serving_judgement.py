@@ -10,8 +10,9 @@ This module is pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from gateway.epoch.words import Words
 from gateway.service.documents import ServingDocument, SiteTrouble
@@ -38,8 +39,7 @@ class Refusal(NamedTuple):
         return f"{self.what}: {self.do}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServingFacts:
+class ServingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """All that is judged. Ages in seconds; None: there is none, or it is not known."""
 
     site: str
@@ -63,7 +63,7 @@ class ServingFacts:
     setback: Setback | None = None  # of the standby's storage
     setback_age_s: float = 0.0
     peer_answers: bool = False  # the standby: what it said last was an answer, if a refusal
-    needs_base: bool = False  # the standby: no log here leads on from what it holds
+    needs_base: bool = False  # the standby whose storage was set back: no log here leads on from what it holds
     # ---- of a standby
     heard_age_s: float | None = None
 
@@ -161,9 +161,12 @@ def _set_back(facts: ServingFacts, setback: Setback) -> SiteTrouble:
     )
 
 
-def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
-    site, peer, words = facts.site, facts.peer, facts.words
-    is_active = facts.proof_age_s is not None
+def _of_dependencies(facts: ServingFacts) -> Iterator[SiteTrouble]:
+    """Yields those that have an error, and whose error keeps this site from being whole."""
+    errors = list(facts.words.errors())
+    if not errors:
+        return
+    site, peer, is_active = facts.site, facts.peer, facts.proof_age_s is not None
     ways = {
         OWN_DFS: (f"the DFS of site {site} takes no files", f"repair it: site {peer} writes its log there"),
         PEER_DFS: (f"site {site} cannot write the DFS of site {peer}", "repair that DFS, or the network"),
@@ -175,18 +178,23 @@ def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
         STORAGE: (f"the storage of site {site} failed", f"see to the disk or the database of site {site}"),
         LOCAL_LOG: (f"the log of site {site} cannot be written", f"see to the disk of site {site}"),
     }
+    for about, error in errors:
+        if facts.stands_in and about == PEER:
+            continue  # its gateway must not be started yet: another trouble says what comes first
+        if about in ways and (is_active or about not in (PEER_DFS, PEER)):
+            seen, do = ways[about]
+            yield SiteTrouble(about, seen, do, error)
+
+
+def _troubles(facts: ServingFacts) -> Iterator[SiteTrouble]:
+    site, peer, words = facts.site, facts.peer, facts.words
     if facts.stands_in:
         yield SiteTrouble(
             "register", f"site {site} keeps the register itself since its coordinator was given up: site {peer} cannot follow",
             f"do not start site {peer} with the old one; in daylight give both sites a new, empty coordinator.url, start site "
             f"{site} with it, then `twinlog failover --to {site} --accept-data-loss --count unknown`, then start site {peer}",
         )
-    for about, error in words.errors():
-        if facts.stands_in and about == PEER:
-            continue  # its gateway must not be started yet: the trouble before says what comes first
-        if about in ways and (is_active or about not in (PEER_DFS, PEER)):
-            seen, do = ways[about]
-            yield SiteTrouble(about, seen, do, error)
+    yield from _of_dependencies(facts)
     if facts.setback is not None and (not facts.setback.is_over or facts.setback_age_s < SETBACK_SHOWN_S):
         yield _set_back(facts, facts.setback)
     for about, error in facts.work:

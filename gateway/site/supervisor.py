@@ -244,7 +244,7 @@ class Supervisor:
 
     async def _tell_changes(self) -> None:
         """Logs each change of what the site serves, and of what keeps it from being whole."""
-        serving, troubles, _ = site_condition(self._site)
+        serving, troubles, *_ = site_condition(self._site)
         done = serving.reads, serving.writes, serving.follows
         if done != self._done:
             served = serving.reads or serving.follows or (self._done and self._done != (False, False, False))

@@ -285,7 +285,7 @@ def addressed(struct: msgspec.Struct, pair: str) -> dict[str, Any]:
 
 def to_message(struct: msgspec.Struct) -> dict[str, Any]:
     """The struct as a msgpack-ready map."""
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+    return msgspec.structs.asdict(struct)
 
 
 def decode_request(kind: type[_T], method: str, data: bytes) -> _T:

@@ -62,7 +62,9 @@ _KNOWN_FLAGS = int(Flags.ASYNC | Flags.COMPRESSED | Flags.BARRIER)
 class Frame:
     """One frame, immutable. `data` are its bytes, header included; `records` decode on first use."""
 
-    __slots__ = ("_records", "committed", "count", "data", "epoch", "first_seq", "flags", "log", "previous", "timestamp")
+    __slots__ = (
+        "_records", "committed", "count", "data", "epoch", "first_seq", "flags", "last_seq", "log", "previous", "timestamp",
+    )
 
     def __init__(
         self, *, log: int, epoch: int, first_seq: int, count: int, previous: int, timestamp: int, committed: int,
@@ -71,10 +73,7 @@ class Frame:
         self.log, self.epoch, self.first_seq, self.count = log, epoch, first_seq, count
         self.previous, self.timestamp, self.committed = previous, timestamp, committed
         self.flags, self.data, self._records = flags, data, records
-
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + self.count - 1
+        self.last_seq = first_seq + count - 1  # asked more often than anything else
 
     @property
     def crc(self) -> int:

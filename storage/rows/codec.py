@@ -11,6 +11,7 @@ This module is pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -45,24 +46,32 @@ def _unmergeable(what: str) -> LogError:
 
 
 class _Form:
-    """The parts that depend on the form of a body, JSON or native: readers, encoders, and what fills in absent columns."""
+    """The parts that depend on the form of a body, JSON or native: readers, encoders, and what fills in absent columns. An
+    encoder is made when it is first needed: who only reads never waits for the compiler."""
 
     def __init__(self, keys: KeyCodec, key_columns: Sequence[Column], value_columns: Sequence[Column], native: bool) -> None:
         self.key_readers: dict[str, Reader] = {
             column.name: reader(column.name, column.type, nullable=False, native=native, key=True) for column in key_columns
         }
-        value_readers = {
+        self._value_readers = {
             column.name: reader(column.name, column.type, nullable=column.nullable, native=native)
             for column in value_columns
         }
-        self.readers: dict[str, Reader] = self.key_readers | value_readers
-        self.encode_row = row_encoder(key_columns, keys.encoders, value_columns, self.readers)
-        self.encode_values = value_encoder(value_columns, value_readers)
-        self.changes = {column.name: (column.id, value_readers[column.name]) for column in value_columns}
+        self._keys, self._key_columns, self._value_columns = keys, key_columns, value_columns
+        self.readers: dict[str, Reader] = self.key_readers | self._value_readers
+        self.changes = {column.name: (column.id, self._value_readers[column.name]) for column in value_columns}
         self.fill: Row = {
             column.name: _as_sent(column, native)
             for column in value_columns if column.nullable or column.default is not None
         }
+
+    @cached_property
+    def encode_row(self) -> Callable[[Row], tuple[bytes, bytes]]:
+        return row_encoder(self._key_columns, self._keys.encoders, self._value_columns, self.readers)
+
+    @cached_property
+    def encode_values(self) -> Callable[[Row], bytes]:
+        return value_encoder(self._value_columns, self._value_readers)
 
 
 class RowCodec:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +36,8 @@ _NO_COLUMNS = _pack({})
 
 
 class StoredTable:
-    """One table, as rows of it come in. `key`, `row` and `changes` raise InvalidInput for what this release would not store."""
+    """One table, as rows of it come in. `key`, `row` and `changes` raise InvalidInput for what this release would not store.
+    The check of a form is made when the first of that form comes in."""
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema: Final = schema
@@ -45,9 +46,18 @@ class StoredTable:
         self._key_ids = frozenset(column.id for column in columns)
         checks = {column.id: _unchanged(column.name, column.type, column.nullable) for column in schema.value_columns}
         self._checks: Mapping[int, Callable[[Any], None]] = checks
-        self._row = stored_check(schema.value_columns, checks, self._others, whole=True)
-        self._newer = stored_check(schema.value_columns, checks, lambda row: None, whole=False)
-        self._changes = stored_check(schema.value_columns, checks, self._others, whole=False)
+
+    @cached_property
+    def _row(self) -> Callable[[bytes], str | None]:
+        return stored_check(self.schema.value_columns, self._checks, self._others, whole=True)
+
+    @cached_property
+    def _newer(self) -> Callable[[bytes], str | None]:
+        return stored_check(self.schema.value_columns, self._checks, lambda row: None, whole=False)
+
+    @cached_property
+    def _changes(self) -> Callable[[bytes], str | None]:
+        return stored_check(self.schema.value_columns, self._checks, self._others, whole=False)
 
     def key(self, key: bytes) -> None:
         """`key` is the canonical key of values that its columns take. HOT."""

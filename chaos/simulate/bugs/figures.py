@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import msgspec
 
@@ -32,7 +31,7 @@ def _proves_itself(site: Site) -> bool:
 
 
 def _proved_for_ever(facts: ServingFacts) -> ServingDocument:
-    return judge_serving(facts if facts.proof_age_s is None else replace(facts, proof_age_s=0.0))
+    return judge_serving(facts if facts.proof_age_s is None else msgspec.structs.replace(facts, proof_age_s=0.0))
 
 
 def _token_of_any_scan(text: str, digest: bytes) -> tuple[bytes, str, bytes, float | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +29,8 @@ COUNTED: Mapping[str, tuple[str, ...]] = MappingProxyType({  # numbers of what h
 })
 KEPT = frozenset((  # a pair at rest has these, by design
     "ActiveEpoch._tasks", "Catalog._by_name", "Catalog._schemas", "Catalog.writable", "CommitLog._tasks",
-    "CursorRegistry._holders", "CursorRegistry._positions", "DoorMetrics.ack_s", "Histogram._counts", "PeerApi._methods",
+    "CursorRegistry._holders", "CursorRegistry._positions", "DoorMetrics._acks", "DoorMetrics._problems", "DoorMetrics.ack_s",
+    "Histogram._counts", "PeerApi._methods",
     "Refusals._refused", "RemoteLogMark._ends", "RemoteSegments.known", "RowCodecs._codecs", "RowCodecs._limits",
     "ScanSnapshots._held", "SiteOperations._gone_on", "Trimmer._failures", "Trimmer._last_seqs", "Verifier._known",
     "Wal._segments", "WalSegment._mark_offsets", "WalSegment._mark_seqs", "WalSegment.runs", "Words._words",
@@ -43,6 +45,10 @@ LASTING: Mapping[str, int] = MappingProxyType({  # tasks that live as long as th
 
 
 Handle = SimLogFile | SimDfsWriter | SimSnapshot
+SORTS: Mapping[str, Any] = MappingProxyType({  # the first that fits
+    "future": asyncio.Future, "lock": (asyncio.Lock, asyncio.Semaphore), "container": (dict, set, list, deque),
+    "handle": Handle,
+})
 
 
 def held(life: Life, handles: Iterable[Handle]) -> dict[Hold, str]:
@@ -94,34 +100,44 @@ def _in_rooms(root: object, named: set[int]) -> Iterator[Hold]:
         kind = type(room).__name__
         counted = COUNTED.get(kind, ())
         for name, value in _attributes(room):
-            where = f"{kind}.{name}"
+            sort = _sort(value.__class__)
             if name in counted:
                 if value:
-                    yield Hold(where)
-            elif isinstance(value, asyncio.Future):
+                    yield Hold(f"{kind}.{name}")
+            elif sort == "future":
                 if not value.done() and not isinstance(value, asyncio.Task):  # tasks: of the process, above
-                    yield Hold(where, value)
-            elif isinstance(value, asyncio.Lock | asyncio.Semaphore):
+                    yield Hold(f"{kind}.{name}", value)
+            elif sort == "lock":
                 if value.locked():
-                    yield Hold(where)
-            elif isinstance(value, dict | set | list | deque):
+                    yield Hold(f"{kind}.{name}")
+            elif sort == "container":
+                where = f"{kind}.{name}"
                 if value and where not in KEPT:
                     yield from (Hold(where, each) for each in value)
-                ahead += [each for each in (value.values() if isinstance(value, dict) else value) if _is_room(each)]
-            elif isinstance(value, Handle):
+                members = value.values() if isinstance(value, dict) else value
+                ahead += [each for each in members if _sort(each.__class__) == "room"]
+            elif sort == "handle":
                 named.add(id(value))
-            elif _is_room(value):
+            elif sort == "room":
                 ahead.append(value)
 
 
-def _is_room(value: object) -> bool:
-    kind = type(value)
-    return kind.__module__.startswith(PRODUCT) and kind.__name__ not in PASSED_BY
+@cache  # it is asked of every attribute of every room
+def _sort(kind: type) -> str:
+    """Says what a value of this class is to the look; "data": nothing is held by it."""
+    for sort, kinds in SORTS.items():
+        if issubclass(kind, kinds):
+            return sort
+    return "room" if kind.__module__.startswith(PRODUCT) and kind.__name__ not in PASSED_BY else "data"
 
 
-def _attributes(room: object) -> Iterator[tuple[str, Any]]:
+def _attributes(room: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(room, "__dict__", {}).items()
-    for kind in type(room).__mro__:
-        for name in getattr(kind, "__slots__", ()):
-            if hasattr(room, name):
-                yield name, getattr(room, name)
+    for name in _slots(room.__class__):
+        if hasattr(room, name):
+            yield name, getattr(room, name)
+
+
+@cache
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))

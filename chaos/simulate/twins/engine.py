@@ -81,6 +81,8 @@ class SimEngine(MemoryEngine):
 
     def _check_not_refused(self, frames: Sequence[Frame]) -> None:
         """A refusal outlives the process: it is the database's. Nothing of these frames is applied then."""
+        if self._refuses is None and not self._will_refuse:
+            return
         state = self.applied
         changes = schema_changes(frame for frame in frames if frame.last_seq > state.seq)
         if self._will_refuse and changes:

@@ -8,13 +8,17 @@ need a thread or a socket raises; a killed process takes no further step, a paus
 from __future__ import annotations
 
 import asyncio
-import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from chaos.simulate.twins.process import CURRENT, Process
 
@@ -25,15 +29,12 @@ class Stuck(Exception):
     """Nothing can run any more, and what is waited for has not happened."""
 
 
-class Handle:
+class Handle(msgspec.Struct, eq=False):
     """A callback that is due, or will be."""
 
-    __slots__ = ("args", "callback", "context")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
-        self.callback: Callable[..., object] | None = callback
-        self.args = args
-        self.context = context
+    callback: Callable[..., object] | None
+    args: tuple[Any, ...]
+    context: Context
 
     def cancel(self) -> None:
         self.callback = None
@@ -62,10 +63,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.errors: list[BaseException | str] = []  # exceptions that nobody took: faults of ours
         self._ready: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
-        self._asked = 0
+        self.next_number = count(1).__next__  # of what was asked for
         self._halted: set[Process] = set()  # paused or killed: looked at for each step, so killed ones leave when they can
         self._held: dict[Process, list[Handle]] = {}
         self._outside = Context()
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # no call of ours, as above
         self._processes: list[Process] = []
         self._over = False
 
@@ -73,8 +75,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.now_s
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # False, by no call of ours: every future asks
 
     def is_running(self) -> bool:
         return True
@@ -101,11 +102,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if when_s <= self.now_s:
             self._ready.append(handle)
         else:
-            self._asked += 1
-            heapq.heappush(self._timers, (when_s, self._asked, handle))
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+            heappush(self._timers, (when_s, self.next_number(), handle))
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Result], *, name: str | None = None, context: Context | None = None
@@ -130,10 +127,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
 
-    def next_number(self) -> int:
-        self._asked += 1
-        return self._asked
-
     # ---- processes
     def outside(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Handle:
         """Call back after `delay_s`, in no process: what disks, networks and servers do, whatever became of who asked."""
@@ -143,7 +136,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def alarm(self, delay_s: float) -> tuple[asyncio.Future[None], Handle]:
         """A future that ends after `delay_s`, in the caller's process, and the timer that ends it: what a sleep is made of."""
-        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        future: asyncio.Future[None] = self.create_future()
         return future, self.call_later(delay_s, _end, future)
 
     def pause(self, process: Process) -> None:
@@ -206,7 +199,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _run_until(self, main: asyncio.Task[Any], steps_max: int) -> None:
         """One step after the other. Every step of a run passes here: what it needs is at hand."""
-        ready, halted, outside = self._ready, self._halted, self._outside
+        ready, halted, held, outside = self._ready, self._halted, self._held, self._outside
         next_step, is_done = ready.popleft, main.done
         for _ in range(steps_max):
             if is_done():
@@ -215,7 +208,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._next_moment()
             handle = next_step()
             callback, context = handle.callback, handle.context
-            if callback is None or (halted and context is not outside and self._is_held(handle)):
+            if callback is None:
+                continue
+            if halted and context is not outside and (process := context.get(CURRENT)) in halted:
+                if not process.killed:
+                    held[process].append(handle)
                 continue
             try:
                 context.run(callback, *handle.args)
@@ -230,19 +227,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         while handle is None or handle.callback is None:
             if not timers:
                 raise Stuck(f"nothing can run any more, at {self.now_s:.3f} s")
-            now_s, _, handle = heapq.heappop(timers)
+            now_s, _, handle = heappop(timers)
         self.now_s = now_s
         self._ready.append(handle)
         while timers and timers[0][0] == now_s:
-            self._ready.append(heapq.heappop(timers)[2])
-
-    def _is_held(self, handle: Handle) -> bool:
-        process = handle.context.get(CURRENT)
-        if process not in self._halted:
-            return False
-        if not process.killed:
-            self._held[process].append(handle)
-        return True
+            self._ready.append(heappop(timers)[2])
 
 
 def _end(future: asyncio.Future[None]) -> None:

@@ -102,11 +102,11 @@ class Network:
         The future ends with what it gives to the call's `answer` or `fail`, or with what `failed` makes of a broken
         connection or a deadline.
         """
-        call = CallInFlight(self, src, dst, serve, timeout_s, failed)
+        call = CallInFlight(self, src, dst, timeout_s, failed)
         link = self._links[src, dst]
-        call.send(link, call.arrive, call.lost_request)
+        call.send(link, serve, call.lost_request, call)
         if may_repeat and link.repeat and self._draw() < link.repeat:
-            self.loop.outside(self._draw() * link.repeat_late_s, call.send, link, call.arrive, call.lost_request)
+            self.loop.outside(self._draw() * link.repeat_late_s, call.send, link, serve, call.lost_request, call)
         return call.future
 
     def delay_s(self, link: Link) -> float:
@@ -119,10 +119,10 @@ class Network:
 class CallInFlight:
     """One call on its way. `server`: the process that serves it, once it is there."""
 
-    __slots__ = ("_deadline", "_failed", "_network", "_process", "_serve", "dst", "future", "server", "src")
+    __slots__ = ("_deadline", "_failed", "_network", "_process", "dst", "future", "server", "src")
 
-    def __init__(self, network: Network, src: str, dst: str, serve: Serve, timeout_s: float, failed: Failed) -> None:
-        self._network, self._serve, self._failed = network, serve, failed
+    def __init__(self, network: Network, src: str, dst: str, timeout_s: float, failed: Failed) -> None:
+        self._network, self._failed = network, failed
         self.src, self.dst = src, dst
         self.server: Process | None = None
         self._process = CURRENT.get()
@@ -181,9 +181,6 @@ class CallInFlight:
             deliver(*args)
         else:
             lost(link.cut or "silent")
-
-    def arrive(self) -> None:
-        self._serve(self)
 
     def lost_request(self, how: HowCut) -> None:
         if how == "refused":

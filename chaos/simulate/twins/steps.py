@@ -52,15 +52,12 @@ class Steps:
         self._note = note
         self._traps: list[Trap] = []
         self.census: dict[str, int] = {}
-        self._awaited: dict[tuple[type, str], bool] = {}
+        self._awaited: dict[type, dict[str, bool]] = {}
 
-    def is_awaited(self, kind: type, name: str) -> bool:
-        """Returns whether `name` is a call of such a port that is awaited. It is asked at every read of an attribute, so the
-        answer is kept, for this run: a planted bug may change the class."""
-        known = self._awaited.get((kind, name))
-        if known is None:
-            known = self._awaited[kind, name] = inspect.iscoroutinefunction(getattr(kind, name, None))
-        return known
+    def awaited(self, kind: type) -> dict[str, bool]:
+        """Returns what is known of the names of such a port: whether it is a call that is awaited. Kept for this run only: a
+        planted bug may change the class."""
+        return self._awaited.setdefault(kind, {})
 
     def arm(self, trap: Trap) -> None:
         self._traps.append(trap)
@@ -79,11 +76,8 @@ class Steps:
                     return trap
         return None
 
-    async def passed(self, point: str, process: Process) -> None:
+    async def strike(self, trap: Trap, process: Process) -> None:
         """Raises what the port raises when its call fails."""
-        trap = self.hit(point, process)
-        if trap is None:
-            return
         if trap.strike is not None:
             trap.strike(process)
         if process.killed:
@@ -91,7 +85,7 @@ class Steps:
         if process.paused or trap.delay_s:
             await asyncio.sleep(trap.delay_s)
         if trap.fails:
-            raise REFUSALS[point.partition(".")[0]](point)
+            raise REFUSALS[trap.point.partition(".")[0]](trap.point)
 
 
 class StepFailpoints(Failpoints):
@@ -112,10 +106,13 @@ class Stepped:
 
     def __init__(self, port: Any, name: str, steps: Steps, process: Process) -> None:
         self._port, self._name, self._steps, self._process = port, name, steps, process
+        self._awaited = steps.awaited(type(port))
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._port, name)
-        if not self._steps.is_awaited(type(self._port), name):
+        value, awaited = getattr(self._port, name), self._awaited.get(name)
+        if awaited is None:
+            awaited = self._awaited[name] = inspect.iscoroutinefunction(getattr(type(self._port), name, None))
+        if not awaited:
             return value
         stepped = self._around(f"{self._name}.{name}", value)
         self.__dict__[name] = stepped
@@ -127,10 +124,15 @@ class Stepped:
 
         async def call(*args: Any, **named: Any) -> Any:
             at = f"transport.{args[0]}" if by_method else point
-            await steps.passed(f"{at}.before", process)
+            trap = steps.hit(f"{at}.before", process)
+            if trap is not None:
+                await steps.strike(trap, process)
             result = await method(*args, **named)
+            trap = steps.hit(f"{at}.after", process)
+            if trap is None:
+                return result
             try:
-                await steps.passed(f"{at}.after", process)
+                await steps.strike(trap, process)
             except BaseException:
                 if isinstance(result, Abandonable):
                     result.abandon()

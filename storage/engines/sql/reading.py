@@ -27,6 +27,7 @@ FETCHED_ROWS = 500
 _UPDATE: Final = int(RecordKind.UPDATE)  # plain ints: see entries/effects.py
 _REPLACES: Final = frozenset((int(RecordKind.UPSERT), int(RecordKind.DELETE)))
 KEYS_AT_ONCE = 1000
+_OUTCOME = select(own.requests).where(own.requests.c.key == bindparam("one"))  # made once: most writes look for theirs
 
 
 def row(connection: Connection, place: TablePlace | None, key: bytes) -> StoredRow | None:
@@ -151,8 +152,7 @@ def _between(
 
 def outcome(connection: Connection, key: str) -> RequestOutcome | None:
     """Returns the answer of an idempotency key."""
-    wanted = select(own.requests).where(own.requests.c.key == key.encode())
-    return next((_outcome(one) for one in connection.execute(wanted)), None)
+    return next((_outcome(one) for one in connection.execute(_OUTCOME, {"one": key.encode()})), None)
 
 
 def outcomes(connection: Connection, after: str | None, limit: int) -> list[tuple[str, RequestOutcome]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import psycopg
@@ -174,6 +174,7 @@ _PLAIN = f"{OWN}table_"  # names of tables without typed columns
 PutRows = Callable[[TablePlace, Sequence[Any]], None]  # upserts rows of key, version and value
 
 
+@lru_cache(maxsize=64)  # a statement keeps what SQLAlchemy made of it
 def upsert_into(table: Table, dialect: str) -> Any:
     """INSERT that replaces a row with the same primary key."""
     made: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)

@@ -46,6 +46,15 @@ EMPTY = b"\x80"  # a stored value without columns
 
 TablePlaces = Mapping[int, TablePlace]
 
+_MARK = own.state.c
+_MOVE_MARK = (  # made once, as SQLAlchemy keeps its own work with a statement: every write has it
+    update(own.state)
+    .where((_MARK.one == 1) & (_MARK.seq == bindparam("had_seq")) & (_MARK.timestamp == bindparam("had_timestamp")))
+    .values(
+        seq=bindparam("to_seq"), epoch=bindparam("to_epoch"), timestamp=bindparam("to_timestamp"), base=bindparam("to_base")
+    )
+)
+
 
 class ChangeRefused(Exception):
     """The database refuses the change of a schema that the log has. It becomes an EngineFailed where the record is known."""
@@ -73,12 +82,9 @@ def perform(
 
 def mark(connection: Connection, before: EngineState, after: EngineState) -> None:
     """Moves the watermark. Raises EngineFailed when the database is not where `before` says."""
-    moved = (
-        update(own.state)
-        .where((own.state.c.one == 1) & (own.state.c.seq == before.seq) & (own.state.c.timestamp == before.timestamp))
-        .values(seq=after.seq, epoch=after.epoch, timestamp=after.timestamp, base=after.base)
-    )
-    if connection.execute(moved).rowcount != 1:
+    moved = {"had_seq": before.seq, "had_timestamp": before.timestamp, "to_seq": after.seq, "to_epoch": after.epoch,
+             "to_timestamp": after.timestamp, "to_base": after.base}
+    if connection.execute(_MOVE_MARK, moved).rowcount != 1:
         raise EngineFailed(
             f"the database is not at sequence {before.seq} any more: another process writes to it; give each site a database "
             "of its own"
