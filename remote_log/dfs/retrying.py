@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_exponential
+
 from remote_log.dfs.port import Dfs, DfsEntry, DfsWriter
 from storage.clock import Clock
 from twinlog.errors import DfsError
@@ -44,17 +46,19 @@ async def retrying(
     `until_s`: on the clock's monotonic scale; None: `RETRY_FOR_S` from now. `on_failure` gets each failure before a pause.
     """
     end_s = clock.monotonic_s() + RETRY_FOR_S if until_s is None else until_s
-    pause_s, longest_s = waits_s
-    while True:
-        try:
-            return await call()
-        except Exception as error:
-            if not transient(error) or clock.monotonic_s() >= end_s:
-                raise
-            if on_failure is not None:
-                on_failure(error)
-        await clock.sleep(pause_s)
-        pause_s = min(2 * pause_s, longest_s)
+
+    def failed(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if on_failure is not None and error is not None:
+            on_failure(error)
+
+    async def attempt() -> T:  # tenacity awaits the result of coroutine functions only, not of lambdas
+        return await call()
+
+    return await AsyncRetrying(
+        sleep=clock.sleep, wait=wait_exponential(multiplier=waits_s[0], max=waits_s[1]), reraise=True,
+        retry=retry_if_exception(transient), stop=lambda _: clock.monotonic_s() >= end_s, before_sleep=failed,
+    )(attempt)
 
 
 class RetryingDfs:
