@@ -30,7 +30,7 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import KeptSegments, wrong_inside
+from chaos.simulate.inside import KeptSegments, Stuck, knows_better, unsent, wrong_inside
 from chaos.simulate.looks.health import wrong_health
 from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.risk import risk_look
@@ -105,7 +105,7 @@ class Observer:
         """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
         self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
         self._wrong: set[str] = set()
-        self._writers = {name: KeptSegments() for name in SITES}
+        self._writers, self._modes = {name: KeptSegments() for name in SITES}, {name: Stuck() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -138,7 +138,9 @@ class Observer:
         running = operations.running_id if operations is not None else None
         journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
-        wrong += [*self._messages.look(name, site), *circles(self._world.lives[name].process)]
+        process = self._world.lives[name].process
+        wrong += [*self._messages.look(name, site), *circles(process), *knows_better(site, process, now_s), *unsent(site)]
+        wrong += self._modes[name].held_up(site) if not process.paused else []
         for sentence in [*wrong, *wrong_health(self._world, name, site)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)

@@ -37,6 +37,7 @@ from chaos.simulate.looks.decisions import Decisions
 from chaos.simulate.looks.dfs_calls import DfsCalls
 from chaos.simulate.looks.health import said_at_rest
 from chaos.simulate.looks.held import Hold, held
+from chaos.simulate.looks.marks import Marks
 from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.openers import Openers
 from chaos.simulate.looks.plans import Plans
@@ -103,6 +104,7 @@ class Run:
         decisions = Decisions(self.world, self._once("P2", "decisions"))
         Plans(self.world, decisions, self._once("P10", "plans"))
         DfsCalls(self.world, decisions, self._once("P2", "dfs_calls"))
+        Marks(self.world, decisions, self._once("P8", "marks"))
         messages = Messages(self.world, self._once("P4", "messages"))
         RegisterNotes(self.loop, self.recorder, self.world.watch, decisions.decided)
         self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), messages)

@@ -43,6 +43,7 @@ class Decisions:
         self._appends: dict[str, dict[int, float]] = {site: {} for site in SITES}  # of each DFS and epoch: the newest, by the clock there
         self.given: dict[int, Given] = {}
         self.renewed_s: list[float] = []
+        self.synced_s: dict[int, float] = {}  # of each epoch: when it was last declared synchronous again
         for site in SITES:
             world.machines[site].dfs.landed = partial(self._landed, site)
 
@@ -142,6 +143,7 @@ class Decisions:
             if int(world.machines[site].engine.meta(ASYNC_EPOCH) or b"0") == value.epoch:
                 yield f"Site {site} noted epoch {value.epoch} as asynchronous before the register did."
         if (old.mode, value.mode) == ("async", "sync"):
+            self.synced_s[value.epoch] = world.loop.now_s
             yield from self._resynced(site, value.epoch)
 
     def _resynced(self, site: str, epoch: int) -> Iterator[str]:
