@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from chaos.simulate.twins.dfs import SimDfsCluster
+from chaos.simulate.twins.process import Process
+from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.site.site import Site
 from remote_log.replication.sink import FOLLOWED_EPOCH
 from remote_log.writing.writer import RemoteWriter
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
+WENT_BACK = "went back to an earlier state"
 
 
 class KeptSegments:
@@ -32,6 +36,37 @@ class KeptSegments:
             f"The remote log of site {site} has no segment with a {name} any more, while its writer lives."
             for name, before, now in zip(names, had, has, strict=True) if before and not now
         ]
+
+
+class EndedEpochs:
+    """The epochs that a site had open at earlier looks, and has no more."""
+
+    def __init__(self) -> None:
+        self._open: ActiveEpoch | None = None
+        self._ended: list[ActiveEpoch] = []
+
+    def alive_still(self, site: Site, there: SimDfsCluster, is_rotten: bool) -> list[str]:
+        """Returns what an ended epoch does all the same, and the wrong reason why it ended. `there`: the DFS of the other
+        site."""
+        epoch = site.active_epoch
+        if self._open is not None and self._open is not epoch:
+            self._ended = [*self._ended[-3:], self._open]
+        self._open, now_s, found = epoch, site.parts.clock.monotonic_s(), list[str]()
+        for ended in self._ended:
+            if ended.parts is not site.parts or ended.modes.ended is None:
+                continue  # of a process that is gone, or it ends right now
+            if ended.lease.valid_at(now_s):
+                found.append(f"Site {site.site} has ended epoch {ended.epoch}, and it proves that it is the active.")
+            if WENT_BACK in ended.modes.ended.message and not (there.turned_back or is_rotten):
+                found.append(f"Site {site.site} ended epoch {ended.epoch} for a DFS that went back, and it never did.")
+        return found
+
+
+def left_resync(process: Process, kind: str | None) -> list[str]:
+    """Returns a resync by command that continues although no operation asks for it. `kind`: of the operation that runs."""
+    names = [task.get_coro().__qualname__ for task in process.tasks if not task.done()]  # type: ignore[union-attr]
+    is_left = Site.resync.__qualname__ in names and kind != "resync"
+    return [f"A resync continues in {process.name}, and no operation asks for it."] if is_left else []
 
 
 def wrong_inside(site: Site, running: str | None, journaled: Collection[str]) -> list[str]:

@@ -30,12 +30,14 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import KeptSegments, wrong_inside
+from chaos.simulate.inside import EndedEpochs, KeptSegments, left_resync, wrong_inside
 from chaos.simulate.looks.health import wrong_health
+from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.risk import risk_look
+from chaos.simulate.looks.waits import circles
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.loop import VirtualLoop
-from chaos.simulate.twins.watch import Watch
+from chaos.simulate.twins.watch import Decided, Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
@@ -53,14 +55,16 @@ SAMPLE_S = 1.0
 class RegisterNotes:
     """Records the register's values as `watch` reports them."""
 
-    def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch) -> None:
-        self._loop, self._recorder = loop, recorder
+    def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch, look: Decided) -> None:
+        """`look` gets each value, too."""
+        self._loop, self._recorder, self._look = loop, recorder, look
         self._opened: set[tuple[int, str | None]] = set()
         watch.decided, watch.forced, watch.met, watch.forgotten = self._decided, self._forced, self._met, self._forgotten
 
-    def _decided(self, before: PairState | None, value: PairState) -> None:
+    def _decided(self, before: PairState | None, value: PairState, author: str) -> None:
         """Records a decided value. Without a coordinator a line may hear of an opening elsewhere together with its own next
         decision."""
+        self._look(before, value, author)
         opened = value.active is not None and (before is None or before.epoch != value.epoch)
         if opened or (before is not None and before.mode != value.mode):
             self._recorder.note(ModeRecorded(value.epoch, value.mode, self._loop.now_s))
@@ -97,11 +101,15 @@ def needless(begun: Sequence[SegmentInfo], durable_seq: int) -> tuple[str, ...]:
 
 
 class Observer:
-    def __init__(self, world: World, recorder: Recorder, broken: Callable[[str], None]) -> None:
-        """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
-        self._world, self._recorder, self._broken = world, recorder, broken
+    def __init__(
+        self, world: World, recorder: Recorder, broken: Callable[[str], None], waits: Callable[[str], None], messages: Messages
+    ) -> None:
+        """`broken` takes a sentence, once, for each thing that is wrong inside a site; `waits` for requests in a circle."""
+        self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
+        self._waits = waits
         self._wrong: set[str] = set()
         self._writers = {name: KeptSegments() for name in SITES}
+        self._ended = {name: EndedEpochs() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -132,12 +140,19 @@ class Observer:
         epoch, remote = site.active_epoch, site.active_epoch.remote if site.active_epoch is not None else None
         operations = self._world.lives[name].operations
         running = operations.running_id if operations is not None else None
-        journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
+        journaled = {one.id: one.kind for one in self._world.machines[name].journal.all()} if running is not None else {}
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
+        process = self._world.lives[name].process
+        wrong += self._messages.look(name, site)
+        there = self._world.machines[OTHER[name]]
+        wrong += self._ended[name].alive_still(site, there.dfs, there.is_rotten()[1])
+        wrong += left_resync(process, journaled.get(running or ""))
         for sentence in [*wrong, *wrong_health(self._world, name, site)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)
                 self._broken(sentence)
+        for sentence in circles(process):
+            self._waits(sentence)
         if site.role != "SWITCHING":
             committed = epoch.core.committed if epoch is not None else 0
             applied = engine.applied

@@ -29,7 +29,7 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import StepFailpoints, Stepped, Steps
-from chaos.simulate.twins.transport import Listening, Served, SimTransport
+from chaos.simulate.twins.transport import Listening, Served, SimTransport, Wire
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
 from gateway.epoch.active_epoch import AvailableSettings
@@ -60,7 +60,9 @@ from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from twinlog.errors import TwinlogError
+from twinlog.wire.exchange import Reply, SiteRequest
 
+Replied = Callable[[str, Site, SiteRequest, Reply, float], None]
 OTHER = {"a": "b", "b": "a"}
 REQUEST_DEADLINE_S = 3.0
 DRIFT_MARGIN = 0.1
@@ -122,6 +124,8 @@ class World:
         self.before_kill: Callable[[], None] = lambda: None
         self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind; answers by old proofs
         self.before_wipe: Callable[[str], None] = lambda name: None
+        self.wire = Wire()
+        self.replied: Replied = lambda name, site, request, reply, decided_s: None  # of each answer that took no HTTP
         self.steps: dict[str, Steps] = {}  # of each site, in a run with faults at steps
         self._ids = 0
         self.set_links()
@@ -196,7 +200,7 @@ class World:
         here.rotten.difference_update(here.disk.stored)
         here.disk.wipe()
         here.engine.wipe()
-        here.journal = MemoryJournal()
+        here.journal = MemoryJournal(here.journal.told)
         here.lost = here.hollow = True
 
     def alive(self, name: str) -> Life | None:
@@ -236,7 +240,7 @@ class World:
 
     async def _compose(self, name: str, life: Life) -> None:
         here, there = self.machines[name], self.machines[OTHER[name]]
-        process, network = life.process, self.network
+        process, network, find = life.process, self.network, partial(self._listening, OTHER[name])
         stepped = partial(self._stepped, name, process)
         files = stepped("files", here.disk.files(process))
         own_dfs = stepped("own_dfs", here.dfs.client(process, name, name, network, DFS_TIMEOUT_S))
@@ -253,7 +257,7 @@ class World:
                 applier=FrameApplier(engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=RememberingCoordinator(door, name, files, met),
-                transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]))),
+                transport=stepped("transport", SimTransport(name, OTHER[name], network, find, self.wire)),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
                 failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from chaos.simulate.inside import KeptSegments, left_inside, wrong_inside
+from chaos.simulate.inside import (
+    WENT_BACK,
+    EndedEpochs,
+    KeptSegments,
+    left_inside,
+    left_resync,
+    wrong_inside,
+)
 from chaos.simulate.plan import parse
 from chaos.simulate.run import Run, collect
 from gateway.epoch.modes import Modes
@@ -91,3 +99,37 @@ def test_a_run_reports_both(monkeypatch: pytest.MonkeyPatch) -> None:
     found = sentences(plan)
     assert "still has the age of a standby's" in found
     assert "has a writer of the remote log in the making" in found
+
+
+@pytest.mark.parametrize(("is_valid", "why", "turned_back", "said"), [
+    (False, "fenced", 0, []), (True, "fenced", 0, ["Site b has ended epoch 4, and it proves that it is the active."]),
+    (False, WENT_BACK, 1, []), (False, WENT_BACK, 0, ["Site b ended epoch 4 for a DFS that went back, and it never did."]),
+])
+def test_an_epoch_ends_for_a_reason_and_for_good(is_valid: bool, why: str, turned_back: int, said: list[str]) -> None:
+    parts = SimpleNamespace(clock=SimpleNamespace(monotonic_s=lambda: 7.0))
+    lease, modes = SimpleNamespace(valid_at=lambda now_s: is_valid), SimpleNamespace(ended=None)
+    epoch = SimpleNamespace(epoch=4, parts=parts, lease=lease, modes=modes)
+    site: Any = SimpleNamespace(site="b", parts=parts, active_epoch=epoch)
+    there: Any = SimpleNamespace(turned_back=turned_back)
+    look = EndedEpochs()
+    assert look.alive_still(site, there, False) == []
+    site.active_epoch = None
+    assert look.alive_still(site, there, False) == [], "it ends right now"
+    modes.ended = SimpleNamespace(message=f"it is over: {why}")
+    assert look.alive_still(site, there, False) == said
+    site.parts = SimpleNamespace(clock=parts.clock)
+    assert look.alive_still(site, there, False) == [], "its process is gone"
+
+
+async def test_a_resync_by_command_ends_with_its_operation() -> None:
+    class Site:
+        async def resync(self) -> None:
+            await asyncio.sleep(0)
+
+    Site.resync.__qualname__ = "Site.resync"
+    task = asyncio.ensure_future(Site().resync())
+    process: Any = SimpleNamespace(name="b.1", tasks=[task])
+    assert left_resync(process, "resync") == []
+    assert left_resync(process, None) == ["A resync continues in b.1, and no operation asks for it."]
+    await task
+    assert left_resync(process, None) == []
