@@ -110,7 +110,8 @@ class Run:
         messages = Messages(self.world, self._once("P4", "messages"))
         RegisterNotes(self.loop, self.recorder, self.world.watch, decisions.decided)
         waits = self._once("P3", "waits")
-        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), waits, messages)
+        self.observer = Observer(
+            self.world, self.recorder, partial(self.broken, "internal", checker="inside"), waits, messages)
         Openers(self.world, partial(self.broken, "P2", checker="openers"))
         self.world.before_kill = self.observer.look
         self.world.heard = self.recorder.note
@@ -163,15 +164,15 @@ class Run:
             except Stuck as error:
                 self.broken("liveness", f"The run got stuck: {error}")
             except TwinlogError as error:
-                self.broken("internal", f"What is stored cannot be read as a whole: {error}")
+                self.broken("internal", f"What is stored cannot be read as a whole: {error}", "stored")
             for invariant in broken:
-                self.broken("internal", f"An invariant is broken: {invariant}")
+                self.broken("internal", f"An invariant is broken: {invariant}", "invariants")
             for untaken in self.loop.errors:
-                self.broken("internal", f"Nobody took an exception: {untaken!r}")
+                self.broken("internal", f"Nobody took an exception: {untaken!r}", "errors")
             met = [*internal, *self._internal_steps()]  # before what still waits is closed, which complains
             self.loop.let_go()
             for told in met:
-                self.broken("internal", f"The product met an error that it does not know: {told}")
+                self.broken("internal", f"The product met an error that it does not know: {told}", "errors")
             history = self.recorder.history()
             judged = [*self.violations, *check_all(history), *self.workload.judge(history)]
         return Result(
@@ -289,7 +290,7 @@ class Run:
 
         await until(is_nothing_left, HELD_S, 0.05)
         for sentence in sorted(left):
-            self.broken("internal", sentence)
+            self.broken("internal", sentence, "inside")
         await self._check_released()
         for site in SITES:
             self.loop.pause(self.world.lives[site].process)  # nothing moves while everything is read

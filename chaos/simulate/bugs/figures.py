@@ -57,7 +57,7 @@ BUGS = (
         ((gateway.site.cluster_document, "_has_remote_log", _proves_itself),), ("isolate", "cut", "hang-dfs"),
     ),
     Bug(
-        "healthy-for-ever", "A site that was fenced says that it serves.", "P2", ("liveness",), 0, 5,
+        "healthy-for-ever", "A site that was fenced says that it serves.", "P2", ("inside",), 0, 5,
         ((gateway.site.serving_facts, "judge_serving", _proved_for_ever),), ("isolate", "failover"),
     ),
     Bug(

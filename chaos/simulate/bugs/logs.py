@@ -141,7 +141,7 @@ BUGS = (
     ),
     Bug(
         "forget-previous", "Each frame names the sequence right before it as previous, also one that failed.", "P5",
-        ("liveness", "linearizable"), 205, 20, ((gateway.epoch.commit_rule, "make_frame", _physical_predecessor),), DISK,
+        ("invariants", "linearizable"), 205, 20, ((gateway.epoch.commit_rule, "make_frame", _physical_predecessor),), DISK,
     ),
     Bug(
         "sequence-again-after-failure", "The sequences of frames that failed in the WAL are given to the next ones.", "P5",

@@ -197,7 +197,7 @@ BUGS = (
     ),
     Bug(
         "restart-without-asking", "A restart, a slow one, opens without having taken the pair at the coordinator.", "P2",
-        ("linearizable", "liveness", "one_active"), 117, 20,
+        ("linearizable", "invariants", "one_active"), 117, 20,
         ((Activation, "begin", _begin_without_asking), (switchover.activation.opening, "open_plan", _open_anyway)),
         ("degrade", "degrade", "degrade", "crash", "failover"),
     ),

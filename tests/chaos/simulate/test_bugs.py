@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
+from unittest.mock import patch
 
 import pytest
 
@@ -11,6 +12,7 @@ from chaos.checkers.violation import Violation
 from chaos.simulate.bugs import BUGS, planted
 from chaos.simulate.plan import SeedPlan
 from chaos.simulate.run import Run, collect
+from remote_log.replication.sink import Sink
 from twinlog.errors import InvalidInput
 
 
@@ -47,6 +49,13 @@ def test_it_is_called_as_the_product_is(name: str) -> None:
         if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in given):
             continue
         assert [parameter.name for parameter in given] == [parameter.name for parameter in wanted]
+
+
+def test_an_exception_of_the_planted_code_is_no_find() -> None:
+    """A patch that does not fit the product any more ends so: it would be found on every seed, and plant nothing."""
+    assert not [bug.name for bug in BUGS.values() if "errors" in bug.checkers]
+    with patch.object(Sink, "_note_vouched", lambda _: None):
+        assert "errors" in {violation.checker for violation in violations(BUGS["newer-by-the-drift"].plan(0))}
 
 
 def test_nothing_is_left_of_it() -> None:
