@@ -16,7 +16,7 @@ from chaos.history.history import Copies
 from chaos.simulate.engines.engines import SimStorage
 from chaos.simulate.world import OTHER, Machine, World
 from gateway.site.site import Site
-from remote_log.layout import SegmentName
+from remote_log.layout import RemoteLayout, SegmentName
 from storage.log.chain import reachable
 from storage.log.frame import Frame, parse_frame
 from storage.log.segment import HEADER_BYTES
@@ -45,12 +45,12 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
     if epoch is None or state is None or (state.epoch, state.active) != (epoch.epoch, name) or here.is_rotten()[0]:
         return None
     wal = [
-        _frames(read, name, path, stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
+        frames_of(read, name, path, stored.data[: min((offset for offset, _ in stored.unsynced), default=len(stored.data))])
         for path, stored in sorted(here.disk.stored.items()) if path.startswith("wal/")
     ]
     held_there: int | None = None
     if world.watch.says_sync(state.epoch, name) and not needs_base(there.engine) and not there.is_rotten()[1]:
-        held_there = reached_there(world, read, name, site)
+        held_there = reached_there(world, read, OTHER[name], site.layout)
     committed, held = epoch.core.committed, _reached(here.engine, wal)
     if there.hollow and held_there is not None:
         # its disk was replaced, or is older: one copy is left until it is filled, also with what it held that was committed
@@ -66,12 +66,12 @@ def copies(world: World, read: Segments, name: str, site: Site) -> Copies | None
     return Copies(name, epoch.epoch, world.loop.now_s, committed, held, held_there)
 
 
-def reached_there(world: World, read: Segments, name: str, site: Site) -> int:
-    """Returns the last sequence to which the durable bytes of the other site lead, whatever the mode."""
-    there = world.machines[OTHER[name]]
+def reached_there(world: World, read: Segments, name: str, layout: RemoteLayout) -> int:
+    """Returns the last sequence to which the durable bytes of site `name` lead without its WAL, whatever the mode."""
+    there = world.machines[name]
     return _reached(there.engine, [
-        _frames(read, OTHER[name], path, file.data) for path, file in sorted(there.dfs.files.items())
-        if isinstance(site.layout.parse(path), SegmentName)
+        frames_of(read, name, path, file.data) for path, file in sorted(there.dfs.files.items())
+        if isinstance(layout.parse(path), SegmentName)
     ])
 
 
@@ -90,7 +90,7 @@ def _reached(engine: SimStorage, segments: Iterable[Iterable[Frame]]) -> int:
     return led[-1].last_seq if led else engine.durable_seq
 
 
-def _frames(read: Segments, site: str, path: str, data: bytearray) -> list[Frame]:
+def frames_of(read: Segments, site: str, path: str, data: bytearray) -> list[Frame]:
     """Returns the frames of a segment. It does not use the product's own reading (scan_segment, wal_reading): a judge that
     shared the code in which bugs are planted, or made, would be deceived with it. Most segments are as they were a second ago,
     or longer: what is the same to the byte is not read again."""

@@ -30,12 +30,14 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import KeptSegments, wrong_inside
+from chaos.simulate.inside import KeptSegments, Stuck, knows_better, unsent, wrong_inside
 from chaos.simulate.looks.health import wrong_health
+from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.risk import risk_look
+from chaos.simulate.looks.waits import circles
 from chaos.simulate.plan import SITES
 from chaos.simulate.twins.loop import VirtualLoop
-from chaos.simulate.twins.watch import Watch
+from chaos.simulate.twins.watch import Decided, Watch
 from chaos.simulate.world import OTHER, World
 from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
@@ -53,14 +55,16 @@ SAMPLE_S = 1.0
 class RegisterNotes:
     """Records the register's values as `watch` reports them."""
 
-    def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch) -> None:
-        self._loop, self._recorder = loop, recorder
+    def __init__(self, loop: VirtualLoop, recorder: Recorder, watch: Watch, look: Decided) -> None:
+        """`look` gets each value, too."""
+        self._loop, self._recorder, self._look = loop, recorder, look
         self._opened: set[tuple[int, str | None]] = set()
         watch.decided, watch.forced, watch.met, watch.forgotten = self._decided, self._forced, self._met, self._forgotten
 
-    def _decided(self, before: PairState | None, value: PairState) -> None:
+    def _decided(self, before: PairState | None, value: PairState, author: str) -> None:
         """Records a decided value. Without a coordinator a line may hear of an opening elsewhere together with its own next
         decision."""
+        self._look(before, value, author)
         opened = value.active is not None and (before is None or before.epoch != value.epoch)
         if opened or (before is not None and before.mode != value.mode):
             self._recorder.note(ModeRecorded(value.epoch, value.mode, self._loop.now_s))
@@ -97,11 +101,11 @@ def needless(begun: Sequence[SegmentInfo], durable_seq: int) -> tuple[str, ...]:
 
 
 class Observer:
-    def __init__(self, world: World, recorder: Recorder, broken: Callable[[str], None]) -> None:
+    def __init__(self, world: World, recorder: Recorder, broken: Callable[[str], None], messages: Messages) -> None:
         """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
-        self._world, self._recorder, self._broken = world, recorder, broken
+        self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
         self._wrong: set[str] = set()
-        self._writers = {name: KeptSegments() for name in SITES}
+        self._writers, self._modes = {name: KeptSegments() for name in SITES}, {name: Stuck() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -134,6 +138,9 @@ class Observer:
         running = operations.running_id if operations is not None else None
         journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
+        process = self._world.lives[name].process
+        wrong += [*self._messages.look(name, site), *circles(process), *knows_better(site, process, now_s), *unsent(site)]
+        wrong += self._modes[name].held_up(site) if not process.paused else []
         for sentence in [*wrong, *wrong_health(self._world, name, site)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)

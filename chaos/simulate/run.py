@@ -12,7 +12,7 @@ import hashlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,9 +33,14 @@ from chaos.simulate.actors.monitor import SimMonitor
 from chaos.simulate.actors.nemesis import Nemesis
 from chaos.simulate.actors.operator import Operator
 from chaos.simulate.inside import left_inside
+from chaos.simulate.looks.decisions import Decisions
+from chaos.simulate.looks.dfs_calls import DfsCalls
 from chaos.simulate.looks.health import said_at_rest
 from chaos.simulate.looks.held import Hold, held
+from chaos.simulate.looks.marks import Marks
+from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.openers import Openers
+from chaos.simulate.looks.plans import Plans
 from chaos.simulate.looks.risk import shown_at_rest
 from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
@@ -96,8 +101,13 @@ class Run:
         self.world = World(plan, self.loop, Path(self._made.name) if self._made is not None else home)
         if any(fault.kind == STEP.name for fault in plan.faults):
             self.world.steps = {site: Steps(self.note) for site in SITES}
-        RegisterNotes(self.loop, self.recorder, self.world.watch)
-        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"))
+        decisions = Decisions(self.world, self._once("P2", "decisions"))
+        Plans(self.world, decisions, self._once("P10", "plans"))
+        DfsCalls(self.world, decisions, self._once("P2", "dfs_calls"))
+        Marks(self.world, decisions, self._once("P8", "marks"))
+        messages = Messages(self.world, self._once("P4", "messages"))
+        RegisterNotes(self.loop, self.recorder, self.world.watch, decisions.decided)
+        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), messages)
         Openers(self.world, partial(self.broken, "P2", checker="openers"))
         self.world.before_kill = self.observer.look
         self.world.heard = self.recorder.note
@@ -121,6 +131,17 @@ class Run:
 
     def broken(self, promise: str, sentence: str, checker: str = "liveness") -> None:
         self.violations.append(Violation(promise, checker, sentence, (), (self.loop.now_s,)))
+
+    def _once(self, promise: str, checker: str) -> Callable[[str], None]:
+        """Returns what takes a sentence of a look, each one once."""
+        said: set[str] = set()
+
+        def say(sentence: str) -> None:
+            if sentence not in said:
+                said.add(sentence)
+                self.broken(promise, sentence, checker)
+
+        return say
 
     def execute(self) -> Result:
         """To the end, whatever happens."""

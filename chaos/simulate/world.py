@@ -29,7 +29,7 @@ from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.network import Network
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import StepFailpoints, Stepped, Steps
-from chaos.simulate.twins.transport import Listening, Served, SimTransport
+from chaos.simulate.twins.transport import Listening, Served, SimTransport, Wire
 from chaos.simulate.twins.watch import DfsWatch, Watch
 from gateway.api.api_context import ApiContext
 from gateway.epoch.active_epoch import AvailableSettings
@@ -122,6 +122,7 @@ class World:
         self.before_kill: Callable[[], None] = lambda: None
         self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind; answers by old proofs
         self.before_wipe: Callable[[str], None] = lambda name: None
+        self.wire = Wire()
         self.steps: dict[str, Steps] = {}  # of each site, in a run with faults at steps
         self._ids = 0
         self.set_links()
@@ -196,7 +197,7 @@ class World:
         here.rotten.difference_update(here.disk.stored)
         here.disk.wipe()
         here.engine.wipe()
-        here.journal = MemoryJournal()
+        here.journal = MemoryJournal(here.journal.told)
         here.lost = here.hollow = True
 
     def alive(self, name: str) -> Life | None:
@@ -253,7 +254,7 @@ class World:
                 applier=FrameApplier(engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=RememberingCoordinator(door, name, files, met),
-                transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]))),
+                transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]), self.wire)),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
                 failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),

@@ -54,7 +54,7 @@ class OlderParts:
         if part in FOLDERS:
             copy = replace(copy, folders=FOLDERS[part], files=_synced(here.disk.stored, FOLDERS[part]))
         if part in ("journal", "disk"):
-            copy = replace(copy, journal=deepcopy(here.journal))
+            copy = replace(copy, journal=here.journal.copied())
         if part in ("storage", "disk"):
             copy = replace(copy, storage=here.engine.copied())
         return partial(self._put_back, site, part, fault, copy)

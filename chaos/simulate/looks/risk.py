@@ -31,7 +31,7 @@ def risk_look(world: World, read: Segments, name: str, site: Site) -> RiskLook |
         return None  # nobody learns of a new disk before its site answers
     applied = engine.applied.seq if world.alive(OTHER[name]) is not None else engine.durable_seq
     # a log that is out of reach may be gone
-    held = max(applied, reached_there(world, read, name, site)) if is_linked and there.dfs.is_well() else applied
+    held = max(applied, reached_there(world, read, OTHER[name], site.layout)) if is_linked and there.dfs.is_well() else applied
     if lacks_base:
         held = applied = 0
     return RiskLook(

@@ -28,6 +28,11 @@ class SimClock:
         self._since_s, self._shown_s = self._loop.now_s, self.monotonic_s()
         self._rate = rate
 
+    @property
+    def rate(self) -> float:
+        """Its seconds in one of the run's."""
+        return self._rate
+
     def jump(self, ms: float) -> None:
         """The wall clock is set."""
         self._wall_ms += ms

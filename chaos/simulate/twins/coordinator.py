@@ -12,6 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from chaos.simulate.twins.network import CallInFlight, Network
+from chaos.simulate.twins.watch import Decided
 from switchover.register.port import PairState, next_state_id, superseded
 from switchover.register.single import OneRegister
 from switchover.register.went_back import leads_on, same_facts
@@ -30,7 +31,7 @@ class SimRegister:
         self.is_apart = False
         self._before_loss: PairState | None = None
         self._before_return: PairState | None = None
-        self.decided: Callable[[PairState | None, PairState], None] = lambda before, value: None
+        self.decided: Decided = lambda before, value, author: None
         self.forced: Callable[[str], None] = lambda site: None  # there is no second place where something could be decided
         self.met: Callable[[], None] = lambda: None
         self.forgotten: Callable[[], None] = lambda: None
@@ -94,7 +95,7 @@ class SimRegister:
             return
         value = replace(new, state_id=next_state_id(expected))
         self.history.append(value)
-        self.decided(current, value)
+        self.decided(current, value, call.src)
         call.answer(value)
 
 

@@ -48,6 +48,7 @@ class _File:
     data: bytearray
     closed: bool = False
     recovered_at_s: float | None = None  # set once lease recovery has begun
+    is_asked: bool = False  # its writer was told to close it
 
 
 class SimDfsCluster:
@@ -67,6 +68,10 @@ class SimDfsCluster:
         self._writers: list[SimDfsWriter] = []
         self.made: Callable[[str, bytes], None] = lambda path, content: None  # told of each file's path and first content
         self.appends: Callable[[Process, str], None] = lambda process, path: None  # told of each append as it is asked for
+        self.landed: Callable[[str, float], None] = lambda path, asked_s: None  # of each that succeeded, asked for at that moment
+        self.asked: Callable[[Process, str, str], None] = lambda process, operation, path: None  # of each other call
+        self.listed: Callable[[Process, str, list[DfsEntry]], None] = lambda process, folder, entries: None  # of each answer
+        self.missed_s: dict[str, float] = {}  # of each place: when a call from there last failed, not by what the DFS decided
 
     def open_by(self, process: Process) -> list[SimDfsWriter]:
         """Returns the files that `process` has open for appending."""
@@ -132,6 +137,7 @@ class SimDfsCluster:
             return
         after_s = self.time_s(CALL_S)
         if self.down:
+            self.missed_s[call.src] = self.loop.now_s
             call.fail(DfsError("the DFS is down"), after_s)
             return
         fault = self.next_fault(operation)
@@ -143,6 +149,7 @@ class SimDfsCluster:
         if fault is None:
             call.answer(result, after_s)
         elif fault.answered:
+            self.missed_s[call.src] = self.loop.now_s
             call.fail(DfsError(f"injected: {operation} failed"), after_s)
 
     def next_fault(self, operation: str) -> DfsFault | None:
@@ -152,15 +159,16 @@ class SimDfsCluster:
     def time_s(self, range_s: tuple[float, float]) -> float:
         return (range_s[0] + range_s[1] * self.random.random()) * self.slow
 
-    def append(self, writer: SimDfsWriter, data: bytes) -> None:
+    def append(self, writer: SimDfsWriter, data: bytes, asked_s: float) -> None:
         """An append has arrived at the DataNodes."""
         if self._hung:
-            self._waiting.append(partial(self.append, writer, data))
+            self._waiting.append(partial(self.append, writer, data, asked_s))
         elif not writer.severed:
             fault = self.next_fault("append")
             error = self._append_error(writer)
             if error is None and fault is None:
                 writer.file.data += data
+                self.landed(writer.path, asked_s)
                 writer.answer(None)
                 return
             writer.severed = True  # nothing behind it lands
@@ -257,40 +265,46 @@ class SimDfs:
         self.cluster, self.process, self.network = cluster, process, network
         self.src, self.dst, self.timeout_s = src, dst, timeout_s
 
-    def call(self, operation: str, effect: Callable[[], Any]) -> asyncio.Future[Any]:
+    def call(self, operation: str, path: str, effect: Callable[[], Any]) -> asyncio.Future[Any]:
+        self.cluster.asked(self.process, operation, path)
         return self.network.call(
-            self.src, self.dst, partial(self.cluster.serve, operation, effect), self.timeout_s, partial(_failed, operation)
+            self.src, self.dst, partial(self.cluster.serve, operation, effect), self.timeout_s, partial(self._failed, operation)
         )
 
+    def _failed(self, operation: str, why: str, sent: bool) -> DfsError:
+        self.cluster.missed_s[self.src] = self.network.loop.now_s
+        return DfsError(f"{operation}: {why}", sent=sent)
+
     async def create_file(self, path: str, content: bytes) -> None:
-        await self.call("create_file", lambda: self.cluster.make(path, content, closed=True))
+        await self.call("create_file", path, lambda: self.cluster.make(path, content, closed=True))
 
     async def create(self, path: str) -> SimDfsWriter:
-        file = await self.call("create", lambda: self.cluster.make(path, b"", closed=False))
+        file = await self.call("create", path, lambda: self.cluster.make(path, b"", closed=False))
         writer = SimDfsWriter(self, path, file)
         self.cluster.opened(writer)
         return writer
 
     async def list(self, folder: str) -> list[DfsEntry]:
-        entries: list[DfsEntry] = await self.call("list", lambda: self.cluster.entries(folder))
+        entries: list[DfsEntry] = await self.call("list", folder, lambda: self.cluster.entries(folder))
+        self.cluster.listed(self.process, folder, entries)
         return entries
 
     async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        data: bytes = await self.call("read", lambda: self.cluster.read(path, offset, length))
+        data: bytes = await self.call("read", path, lambda: self.cluster.read(path, offset, length))
         return data
 
     async def delete(self, path: str) -> None:
-        await self.call("delete", lambda: self.cluster.delete(path))
+        await self.call("delete", path, lambda: self.cluster.delete(path))
 
     async def recover_lease(self, path: str) -> None:
-        await self.call("recover_lease", lambda: self.cluster.recover(path))
+        await self.call("recover_lease", path, lambda: self.cluster.recover(path))
 
     async def is_closed(self, path: str) -> bool:
-        closed: bool = await self.call("is_closed", lambda: self.cluster.is_closed(self.cluster.find(path)))
+        closed: bool = await self.call("is_closed", path, lambda: self.cluster.is_closed(self.cluster.find(path)))
         return closed
 
     async def probe(self) -> None:
-        await self.call("probe", lambda: None)
+        await self.call("probe", "", lambda: None)
 
 
 class SimDfsWriter:
@@ -327,10 +341,11 @@ class SimDfsWriter:
         self._outstanding.append((future, loop.now_s + dfs.timeout_s))
         if self._watch is None:
             self._watch = loop.call_later(dfs.timeout_s, self._look)
-        self._there.send(dfs.cluster.append, self, data, after_s=dfs.cluster.time_s(APPEND_S))
+        self._there.send(dfs.cluster.append, self, data, loop.now_s, after_s=dfs.cluster.time_s(APPEND_S))
         return future
 
     async def close(self) -> None:
+        self.file.is_asked = True
         if self._outstanding:
             if self._closing is None:
                 self._closing = self._dfs.network.loop.create_future()
@@ -338,7 +353,7 @@ class SimDfsWriter:
         if self._failure is None:
             self._failure = DfsError(f"{self.path} was closed by its writer")
             self._stop_watching()
-            await self._dfs.call("close", lambda: self._dfs.cluster.close(self))
+            await self._dfs.call("close", self.path, lambda: self._dfs.cluster.close(self))
 
     def abandon(self) -> None:
         self._failure = DfsError(f"{self.path} was made, and its writer never heard of it")
@@ -389,7 +404,3 @@ class SimDfsWriter:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-
-
-def _failed(operation: str, why: str, sent: bool) -> DfsError:
-    return DfsError(f"{operation}: {why}", sent=sent)

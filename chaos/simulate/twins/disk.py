@@ -42,6 +42,7 @@ class SimDisk:
         self.full = False
         self.write_back_s = WRITE_BACK_S
         self.appends: Callable[[Process, str], None] = lambda process, path: None  # told of each append as it is asked for
+        self.logged: Callable[[Process, str, bytes], None] = lambda process, path, data: None  # and of its bytes
         self._hung = False
         self._failing_syncs: deque[Landed] = deque()
         self._failing_changes = 0
@@ -148,6 +149,7 @@ class SimLogFile:
     def append(self, data: bytes) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._disk.loop.create_future()
         self._disk.appends(self._process, self.path)
+        self._disk.logged(self._process, self.path, data)
         self._queue.append((data, future))
         if not self._group:
             self._begin()

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from switchover.operations.document import HistoryEntry, Operation
 from switchover.operations.journal import forgotten, id_taken, unknown_operation
 
 
-class MemoryJournal:
-    """It outlives the process that the simulator kills, as a file would."""
+Told = Callable[["MemoryJournal", Operation, HistoryEntry], None]
 
-    def __init__(self) -> None:
+
+def _nobody(journal: MemoryJournal, operation: Operation, entry: HistoryEntry) -> None:
+    """Nobody looks."""
+
+
+class MemoryJournal:
+    """It outlives the process that the simulator kills, as a file would. `told` gets what is written, right before it is."""
+
+    def __init__(self, told: Told = _nobody) -> None:
+        self.told = told
         self._operations: dict[str, Operation] = {}
         self._history: list[HistoryEntry] = []
+
+    def copied(self) -> MemoryJournal:
+        """Returns a journal of its own with what this one holds now."""
+        copy = MemoryJournal(self.told)
+        copy._operations, copy._history = dict(self._operations), list(self._history)
+        return copy
 
     def all(self) -> list[Operation]:
         """In the order of creation; for tests."""
@@ -27,6 +43,7 @@ class MemoryJournal:
         self._history = [kept for kept in self._history if kept.operation not in old]
 
     async def save(self, operation: Operation, entry: HistoryEntry) -> None:
+        self.told(self, operation, entry)
         self._operations[operation.id] = operation
         self._history.append(entry)
 

@@ -26,6 +26,20 @@ class Served(Protocol):
     async def call_bytes(self, method: str, body: bytes) -> bytes: ...
 
 
+class Wire:
+    """Told of each call of one gateway by the other. This one does not listen."""
+
+    def arrives(self, dst: str, method: str, body: bytes, sent_s: float) -> object:
+        """The call is about to be answered at `dst`, and was sent at that moment of the run. Returns what `answered` gets."""
+        return None
+
+    def answered(self, arrived: object, dst: str, method: str, body: bytes, answer: bytes | None) -> None:
+        """It was; None: by an error."""
+
+    def heard(self, src: str, method: str, answer: object) -> None:
+        """The caller at `src` has the answer."""
+
+
 _T = TypeVar("_T")
 Listening = tuple[Process, Served]
 
@@ -33,38 +47,46 @@ Listening = tuple[Process, Served]
 class SimTransport:
     """Transport, for one life of a process. `find`: who listens at the other place at this moment; None: nobody."""
 
-    def __init__(self, src: str, dst: str, network: Network, find: Callable[[], Listening | None]) -> None:
-        self._src, self._dst, self._network, self._find = src, dst, network, find
+    def __init__(
+        self, src: str, dst: str, network: Network, find: Callable[[], Listening | None], wire: Wire | None = None
+    ) -> None:
+        self._src, self._dst, self._network, self._find, self._wire = src, dst, network, find, wire or Wire()
 
     async def call(self, method: str, message: dict[str, Any], kind: type[_T], timeout_s: float) -> _T:
         body = msgspec.msgpack.encode(message)
-        serve = partial(self._serve, method, body)
+        serve = partial(self._serve, method, body, self._network.loop.now_s)
         failed = partial(_failed, self._dst, method)
         status, answer = await self._network.call(self._src, self._dst, serve, timeout_s, failed, may_repeat=True)
         if status != 200:
             raise error_from_problem(status, answer)
-        return decode_reply(kind, method, answer)
+        reply = decode_reply(kind, method, answer)
+        self._wire.heard(self._src, method, reply)
+        return reply
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    def _serve(self, method: str, body: bytes, call: CallInFlight) -> None:
+    def _serve(self, method: str, body: bytes, sent_s: float, call: CallInFlight) -> None:
         found = self._find()
         if found is None:
             call.refuse()
         else:
             process, served = found
-            call.run_in(process, partial(self._answer, served, method, body))
+            call.run_in(process, partial(self._answer, served, method, body, sent_s))
 
-    async def _answer(self, served: Served, method: str, body: bytes) -> tuple[int, bytes]:
+    async def _answer(self, served: Served, method: str, body: bytes, sent_s: float) -> tuple[int, bytes]:
         """In the other gateway's process."""
+        arrived = self._wire.arrives(self._dst, method, body, sent_s)
         try:
-            return 200, await served.call_bytes(method, body)
+            answer = await served.call_bytes(method, body)
+            self._wire.answered(arrived, self._dst, method, body, answer)
+            return 200, answer
         except TwinlogError as error:
             problem = answer_for(error, is_write=False)
         except Exception as error:  # a fault of the product: the run has found something
             self._network.loop.errors.append(error)
             problem = answer_for(TwinlogError("an unexpected error"), is_write=False)
+        self._wire.answered(arrived, self._dst, method, body, None)
         return problem.status, problem.body
 
 

@@ -18,7 +18,7 @@ from switchover.register.dfs_folder import RegisterEntry
 from switchover.register.homes import rank
 from switchover.register.port import PairState
 
-Decided = Callable[[PairState | None, PairState], None]  # the value before it, in the same place, and the one decided
+Decided = Callable[[PairState | None, PairState, str], None]  # the value before it, in the same place, the one decided, by whom
 
 
 class Watch(Protocol):
@@ -57,7 +57,7 @@ class DfsWatch:
     """Watch, of a pair without a coordinator. `clusters`: by site."""
 
     def __init__(self, clusters: Mapping[str, SimDfsCluster], layout: RemoteLayout) -> None:
-        self.decided: Decided = lambda before, value: None
+        self.decided: Decided = lambda before, value, author: None
         self.forced: Callable[[str], None] = lambda site: None
         self.met: Callable[[], None] = lambda: None
         self.forgotten: Callable[[], None] = lambda: None
@@ -111,12 +111,13 @@ class DfsWatch:
         before = self._newest.get(site)
         if folder != self._layout.register_folder or number is None or (before is not None and number <= before[0]):
             return
-        value = unseal(content, RegisterEntry, path, "").value
+        entry = unseal(content, RegisterEntry, path, "")
+        value = entry.value
         self._newest[site] = number, value
         if value not in self._known:
             self._known.add(value)
             self._look_for_force(site, value)
-            self.decided(before[1] if before is not None else None, value)
+            self.decided(before[1] if before is not None else None, value, entry.site)
         if self._apart and self.agrees:
             self._apart = False
             self.met()
