@@ -179,6 +179,9 @@ class Modes:
                 await close_by_recovery(self._peer_dfs, path, self._clock, RECOVERY_DEADLINE_S)
             remote = self._make_remote(self._epoch)
             await remote.open(self._commit.core.next_seq, ())
+            if self.ended is not None:  # whoever ended the epoch closed what there was then, and nobody will close this
+                await remote.close()
+                raise self.ended
             # no await from here to the end: every frame made after this point goes to the remote log
             self.catch_target = self._commit.core.switch_remote_on()
             self.remote = self._commit.remote = remote

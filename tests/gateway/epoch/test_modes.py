@@ -160,3 +160,24 @@ async def test_a_writer_is_being_made_only_as_long_as_it_is(claimed: int) -> Non
         await changing._switch_on()
         assert seen == [True]
     assert not changing.making_remote
+
+
+async def test_a_writer_that_is_made_when_the_epoch_has_ended_is_closed() -> None:
+    """Whoever ended the epoch closed the writer that there was: this one would keep its segment open for as long as the site
+    runs, and no other writer of the epoch comes to close it."""
+    done: list[str] = []
+
+    async def opened(next_seq: int, first_frames: object) -> None:
+        changing.ended = EngineFailed("the disk is full")
+
+    async def close() -> None:
+        done.append("closed")
+
+    dfs = MemoryDfs()
+    await dfs.create_file(LAYOUT.claim(7), b"{}")
+    core = SimpleNamespace(mode=CommitMode.ASYNC, next_seq=5, switch_remote_on=lambda: 4)
+    changing = modes(core, dfs=dfs, peer=OnePeer("following", 4))
+    changing._make_remote = lambda epoch: SimpleNamespace(open=opened, close=close)  # type: ignore[assignment,return-value]
+    with pytest.raises(EngineFailed):
+        await changing._switch_on()
+    assert (done, changing.remote, changing.making_remote) == (["closed"], None, False)
