@@ -25,7 +25,7 @@ DAY_MS = 24 * 3600 * 1000
 DRY_RUNS = 10  # that are kept, of the last day (protocol of the journal)
 SILENT_DFS = re.compile(r"site (\w)'s DFS does not answer")
 WAITED = re.compile(r" in (\d+) s\b")
-NOBODY = re.compile(r"\bNone\b")
+NOBODY = re.compile(r"\bNone\b(?! of)")
 OTHERS_DFS = re.compile(r"the DFS of site (\w)")
 
 
