@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from chaos.simulate.twins.dfs import SimDfsCluster
 from chaos.simulate.twins.process import Process
+from gateway.epoch.active_epoch import ActiveEpoch
 from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import Modes
 from gateway.site.site import Site
@@ -16,6 +18,7 @@ from remote_log.writing.writer import RemoteWriter
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
 COMES_BACK = (CommitMode.CATCHING, CommitMode.TIGHTENING)  # a resync that asks for degrades twenty times a second meanwhile
+WENT_BACK = "went back to an earlier state"
 ENDS_S = 3.0  # an active looks at the register four times a second
 
 
@@ -54,6 +57,36 @@ class Stuck:
         if modes is None or self._barred is None or before is not modes:
             return []
         return [f"A degrade at site {site.site} waits for a resync that waits for {modes.waiting_for}."]
+
+
+class EndedEpochs:
+    """The epochs that a site had open at earlier looks, and has no more."""
+
+    def __init__(self) -> None:
+        self._open: ActiveEpoch | None = None
+        self._ended: list[ActiveEpoch] = []
+
+    def alive_still(self, site: Site, there: SimDfsCluster, is_rotten: bool) -> list[str]:
+        """Returns what an ended epoch may not do any more, and why it may not have ended. `there`: the DFS of the other site."""
+        epoch = site.active_epoch
+        if self._open is not None and self._open is not epoch:
+            self._ended = [*self._ended[-3:], self._open]
+        self._open, now_s, found = epoch, site.parts.clock.monotonic_s(), list[str]()
+        for ended in self._ended:
+            if ended.parts is not site.parts or ended.modes.ended is None:
+                continue  # of a process that is gone, or it ends right now
+            if ended.lease.valid_at(now_s):
+                found.append(f"Site {site.site} has ended epoch {ended.epoch}, and it proves that it is the active.")
+            if WENT_BACK in ended.modes.ended.message and not (there.turned_back or is_rotten):
+                found.append(f"Site {site.site} ended epoch {ended.epoch} for a DFS that went back, and it never did.")
+        return found
+
+
+def left_resync(process: Process, kind: str | None) -> list[str]:
+    """Returns a resync by command that goes on although no operation asks for it. `kind`: of the operation that runs."""
+    names = [task.get_coro().__qualname__ for task in process.tasks if not task.done()]  # type: ignore[union-attr]
+    is_left = Site.resync.__qualname__ in names and kind != "resync"
+    return [f"A resync goes on in {process.name}, and no operation asks for it."] if is_left else []
 
 
 def knows_better(site: Site, process: Process, now_s: float) -> list[str]:

@@ -30,7 +30,15 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import KeptSegments, Stuck, knows_better, unsent, wrong_inside
+from chaos.simulate.inside import (
+    EndedEpochs,
+    KeptSegments,
+    Stuck,
+    knows_better,
+    left_resync,
+    unsent,
+    wrong_inside,
+)
 from chaos.simulate.looks.health import wrong_health
 from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.risk import risk_look
@@ -106,6 +114,7 @@ class Observer:
         self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
         self._wrong: set[str] = set()
         self._writers, self._modes = {name: KeptSegments() for name in SITES}, {name: Stuck() for name in SITES}
+        self._ended = {name: EndedEpochs() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
 
@@ -136,11 +145,14 @@ class Observer:
         epoch, remote = site.active_epoch, site.active_epoch.remote if site.active_epoch is not None else None
         operations = self._world.lives[name].operations
         running = operations.running_id if operations is not None else None
-        journaled = [operation.id for operation in self._world.machines[name].journal.all()] if running is not None else []
+        journaled = {one.id: one.kind for one in self._world.machines[name].journal.all()} if running is not None else {}
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
         process = self._world.lives[name].process
         wrong += [*self._messages.look(name, site), *circles(process), *knows_better(site, process, now_s), *unsent(site)]
         wrong += self._modes[name].held_up(site) if not process.paused else []
+        there = self._world.machines[OTHER[name]]
+        wrong += self._ended[name].alive_still(site, there.dfs, there.is_rotten()[1])
+        wrong += left_resync(process, journaled.get(running or ""))
         for sentence in [*wrong, *wrong_health(self._world, name, site)]:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)

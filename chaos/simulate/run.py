@@ -41,6 +41,7 @@ from chaos.simulate.looks.marks import Marks
 from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.openers import Openers
 from chaos.simulate.looks.plans import Plans
+from chaos.simulate.looks.proofs import Proofs
 from chaos.simulate.looks.risk import shown_at_rest
 from chaos.simulate.observe import Observer, RegisterNotes, needless
 from chaos.simulate.plan import FAULTS_END_S, SITES, STEP, SeedPlan
@@ -105,6 +106,7 @@ class Run:
         Plans(self.world, decisions, self._once("P10", "plans"))
         DfsCalls(self.world, decisions, self._once("P2", "dfs_calls"))
         Marks(self.world, decisions, self._once("P8", "marks"))
+        Proofs(self.world, self._once("P2", "proofs"))
         messages = Messages(self.world, self._once("P4", "messages"))
         RegisterNotes(self.loop, self.recorder, self.world.watch, decisions.decided)
         self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), messages)

@@ -60,7 +60,9 @@ from switchover.register.remembering import RememberingCoordinator, last_met
 from switchover.register.two_dfs import DfsCoordinator
 from switchover.site_parts import SiteParts
 from twinlog.errors import TwinlogError
+from twinlog.wire.exchange import Reply, SiteRequest
 
+Replied = Callable[[str, Site, SiteRequest, Reply, float], None]
 OTHER = {"a": "b", "b": "a"}
 REQUEST_DEADLINE_S = 3.0
 DRIFT_MARGIN = 0.1
@@ -123,6 +125,7 @@ class World:
         self.heard: Note = lambda line: None  # what a site asked of the register in vain, or blind; answers by old proofs
         self.before_wipe: Callable[[str], None] = lambda name: None
         self.wire = Wire()
+        self.replied: Replied = lambda name, site, request, reply, decided_s: None  # of each answer that took no HTTP
         self.steps: dict[str, Steps] = {}  # of each site, in a run with faults at steps
         self._ids = 0
         self.set_links()

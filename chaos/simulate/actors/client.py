@@ -233,6 +233,9 @@ class SimClient:
                 raise _NoAnswer(str(error), sent=True) from None
         else:
             reply = await answer(context, request)
+            if life.site is not None:
+                decided_s = life.process.decided_s(self._world.loop.now_s)
+                self._world.replied(site, life.site, request, reply, decided_s)
         now_s = self._world.loop.now_s
         proved_s, decided_s = life.process.proved_s, life.process.decided_s(now_s)
         if epoch is not None and decided_s - proved_s > self._look_s and _is_of_rows(request, reply):

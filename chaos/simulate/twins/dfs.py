@@ -59,6 +59,7 @@ class SimDfsCluster:
         self.files: dict[str, _File] = {}
         self.down = False
         self.full = False
+        self.turned_back = 0  # how often it was emptied, or put back
         self.slow = 1.0
         self.recovery_s = RECOVERY_S
         self._recovery_stuck = False
@@ -121,6 +122,7 @@ class SimDfsCluster:
     def wipe(self) -> None:
         """The data centre burnt down."""
         self.files.clear()
+        self.turned_back += 1
 
     def copied(self) -> dict[str, tuple[bytes, bool]]:
         """Returns a copy of its files, and which of them are closed; for `put_back`."""
@@ -129,6 +131,7 @@ class SimDfsCluster:
     def put_back(self, copied: dict[str, tuple[bytes, bool]]) -> None:
         """It is restored from a copy. No writer of before is known to it."""
         self.files = {path: _File(bytearray(data), closed) for path, (data, closed) in copied.items()}
+        self.turned_back += 1
 
     # ---- calls, in no process
     def serve(self, operation: str, effect: Callable[[], Any], call: CallInFlight) -> None:
