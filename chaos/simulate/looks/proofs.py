@@ -27,10 +27,10 @@ class Proofs:
         world.replied = self._replied
 
     def _replied(self, name: str, site: Site, request: SiteRequest, reply: Reply, decided_s: float) -> None:
-        """`site` answers now; the step that made the answer ended at `decided_s`."""
+        """`site` answers now. If it was stopped and goes on now, the step that made the answer began at `decided_s` or now."""
         clock, epoch = self._world.machines[name].clock, site.active_epoch
         shown_s = clock.monotonic_s() - (self._world.loop.now_s - decided_s) * clock.rate
-        has_proof = epoch is not None and epoch.lease.valid_at(shown_s) and site.serving.writing is epoch
+        has_proof = epoch is not None and epoch.lease.valid_at(clock.monotonic_s()) and site.serving.writing is epoch
         if reply.status == 503 and has_proof and UNPROVED in reply.content:
             self._broken(f"Site {name} refuses {request.method} for want of a proof that it is the active, and has one.")
         is_row = request.method == "GET" and reply.status == 200 and ROW.match(request.url[len(ADDRESS) :].partition("?")[0])
