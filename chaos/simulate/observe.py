@@ -109,9 +109,12 @@ def needless(begun: Sequence[SegmentInfo], durable_seq: int) -> tuple[str, ...]:
 
 
 class Observer:
-    def __init__(self, world: World, recorder: Recorder, broken: Callable[[str], None], messages: Messages) -> None:
-        """`broken` takes a sentence, once, for each thing that is wrong inside a site."""
+    def __init__(
+        self, world: World, recorder: Recorder, broken: Callable[[str], None], waits: Callable[[str], None], messages: Messages
+    ) -> None:
+        """`broken` takes a sentence, once, for each thing that is wrong inside a site; `waits` for requests in a circle."""
         self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
+        self._waits = waits
         self._wrong: set[str] = set()
         self._writers, self._modes = {name: KeptSegments() for name in SITES}, {name: Stuck() for name in SITES}
         self._ended = {name: EndedEpochs() for name in SITES}
@@ -148,7 +151,7 @@ class Observer:
         journaled = {one.id: one.kind for one in self._world.machines[name].journal.all()} if running is not None else {}
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
         process = self._world.lives[name].process
-        wrong += [*self._messages.look(name, site), *circles(process), *knows_better(site, process, now_s), *unsent(site)]
+        wrong += [*self._messages.look(name, site), *knows_better(site, process, now_s), *unsent(site)]
         wrong += self._modes[name].held_up(site) if not process.paused else []
         there = self._world.machines[OTHER[name]]
         wrong += self._ended[name].alive_still(site, there.dfs, there.is_rotten()[1])
@@ -157,6 +160,8 @@ class Observer:
             if sentence not in self._wrong:
                 self._wrong.add(sentence)
                 self._broken(sentence)
+        for sentence in circles(process):
+            self._waits(sentence)
         if site.role != "SWITCHING":
             committed = epoch.core.committed if epoch is not None else 0
             applied = engine.applied

@@ -109,7 +109,8 @@ class Run:
         Proofs(self.world, self._once("P2", "proofs"))
         messages = Messages(self.world, self._once("P4", "messages"))
         RegisterNotes(self.loop, self.recorder, self.world.watch, decisions.decided)
-        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), messages)
+        waits = self._once("P3", "waits")
+        self.observer = Observer(self.world, self.recorder, partial(self.broken, "internal"), waits, messages)
         Openers(self.world, partial(self.broken, "P2", checker="openers"))
         self.world.before_kill = self.observer.look
         self.world.heard = self.recorder.note

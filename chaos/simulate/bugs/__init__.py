@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from chaos.simulate.bugs import figures, leaks, logs, reads, roles, wire
+from chaos.simulate.bugs import figures, leaks, logs, reads, roles, rules, wire
 from chaos.simulate.bugs.bug import Bug
 from twinlog.errors import InvalidInput
 
-_ROOMS = (logs, roles, reads, wire, leaks, figures)
+_ROOMS = (logs, roles, reads, wire, leaks, figures, rules)
 BUGS: Mapping[str, Bug] = MappingProxyType({bug.name: bug for room in _ROOMS for bug in room.BUGS})
 
 
