@@ -67,7 +67,8 @@ class EndedEpochs:
         self._ended: list[ActiveEpoch] = []
 
     def alive_still(self, site: Site, there: SimDfsCluster, is_rotten: bool) -> list[str]:
-        """Returns what an ended epoch may not do any more, and why it may not have ended. `there`: the DFS of the other site."""
+        """Returns what an ended epoch does all the same, and the wrong reason why it ended. `there`: the DFS of the other
+        site."""
         epoch = site.active_epoch
         if self._open is not None and self._open is not epoch:
             self._ended = [*self._ended[-3:], self._open]
@@ -83,10 +84,10 @@ class EndedEpochs:
 
 
 def left_resync(process: Process, kind: str | None) -> list[str]:
-    """Returns a resync by command that goes on although no operation asks for it. `kind`: of the operation that runs."""
+    """Returns a resync by command that continues although no operation asks for it. `kind`: of the operation that runs."""
     names = [task.get_coro().__qualname__ for task in process.tasks if not task.done()]  # type: ignore[union-attr]
     is_left = Site.resync.__qualname__ in names and kind != "resync"
-    return [f"A resync goes on in {process.name}, and no operation asks for it."] if is_left else []
+    return [f"A resync continues in {process.name}, and no operation asks for it."] if is_left else []
 
 
 def knows_better(site: Site, process: Process, now_s: float) -> list[str]:

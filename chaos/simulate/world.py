@@ -240,7 +240,7 @@ class World:
 
     async def _compose(self, name: str, life: Life) -> None:
         here, there = self.machines[name], self.machines[OTHER[name]]
-        process, network = life.process, self.network
+        process, network, find = life.process, self.network, partial(self._listening, OTHER[name])
         stepped = partial(self._stepped, name, process)
         files = stepped("files", here.disk.files(process))
         own_dfs = stepped("own_dfs", here.dfs.client(process, name, name, network, DFS_TIMEOUT_S))
@@ -257,7 +257,7 @@ class World:
                 applier=FrameApplier(engine, here.clock, settings.barriers, on_refused=not_kept),
                 wal=await Wal.open(files, "wal", WalSettings(segment_bytes=self.plan.knobs.segment_bytes)),
                 coordinator=RememberingCoordinator(door, name, files, met),
-                transport=stepped("transport", SimTransport(name, OTHER[name], network, partial(self._listening, OTHER[name]), self.wire)),
+                transport=stepped("transport", SimTransport(name, OTHER[name], network, find, self.wire)),
                 own_dfs=own_dfs, peer_dfs=peer_dfs,
                 cursors=await CursorRegistry.open(files),
                 failpoints=StepFailpoints(self.steps[name], process, self.loop) if self.steps else Failpoints(),

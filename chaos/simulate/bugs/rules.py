@@ -83,16 +83,16 @@ BUGS = (
         0, 2, ((remote_log.fencing.claims, "_check_none_higher", _looks_nowhere),), drawn=draw,
     ),
     Bug(
-        "newer-by-the-drift", "The drift of the clocks makes a standby's rows newer, and not older.", "P4", ("messages",), 0, 2,
-        ((Sink, "_note_vouched", _newer_by_the_drift),), drawn=draw,
+        "newer-by-the-drift", "The drift of the clocks makes a standby's rows newer, and not older.", "P4", ("messages",),
+        0, 2, ((Sink, "_note_vouched", _newer_by_the_drift),), drawn=draw,
     ),
     Bug(
         "begun-nowhere", "A plan says that it has begun before the register has given it the pair.", "P10", ("plans",), 0, 2,
         ((Takeover, "_begin", _begin_later),), drawn=draw,
     ),
     Bug(
-        "opened-apart", "A switchover opens asynchronously although the other site has everything.", "P8", ("decisions",), 7, 2,
-        ((Activation, "_opening_mode", _apart),), drawn=draw,
+        "opened-apart", "A switchover opens asynchronously although the other site has everything.", "P8", ("decisions",),
+        7, 2, ((Activation, "_opening_mode", _apart),), drawn=draw,
     ),
     Bug(
         "synchronous-too-early", "Frames are marked as synchronous before the register says so.", "P8", ("marks",), 0, 2,
@@ -103,7 +103,7 @@ BUGS = (
         ((KeyGate, "hold", _hold_as_named),), drawn=draw,
     ),
     Bug(
-        "read-not-proved", "A read is answered although its lease ran out while the storage answered.", "P2", ("proofs",), 12, 1,
-        ((RowsService, "_prove", _prove_nothing),), drawn=draw,
+        "read-not-proved", "A read is answered although its lease ran out while the storage answered.", "P2", ("proofs",),
+        12, 1, ((RowsService, "_prove", _prove_nothing),), drawn=draw,
     ),
 )

@@ -40,7 +40,8 @@ class Decisions:
         self._world, self._broken, self._layout = world, broken, RemoteLayout(PAIR)
         self._numbers = {0}
         self._read: Segments = {}
-        self._appends: dict[str, dict[int, float]] = {site: {} for site in SITES}  # of each DFS and epoch: the newest, by the clock there
+        # of each DFS and epoch: when the newest append that succeeded was asked for, by the clock of that site
+        self._appends: dict[str, dict[int, float]] = {site: {} for site in SITES}
         self.given: dict[int, Given] = {}
         self.renewed_s: list[float] = []
         self.synced_s: dict[int, float] = {}  # of each epoch: when it was last declared synchronous again
@@ -85,10 +86,10 @@ class Decisions:
         plan = value.switching
         if plan is None or (old.switching is not None and old.switching.plan_id == plan.plan_id):
             return
-        if plan.kind == "takeover" and old.mode == "async" and old.active not in (None, plan.site):
-            running = self._running(plan.site)
-            if running is not None and running.options.get("accept_data_loss") is None:
-                yield f"Site {plan.site} begins to take over from the asynchronous {old.active}, and nobody accepted a loss."
+        running = self._running(plan.site)
+        gives_up = plan.kind == "takeover" and old.mode == "async" and old.active not in (None, plan.site)
+        if gives_up and running is not None and running.options.get("accept_data_loss") is None:
+            yield f"Site {plan.site} begins to take over from the asynchronous {old.active}, and nobody accepted a loss."
 
     def _opened(self, old: PairState, value: PairState) -> Iterator[str]:
         plan, site = old.switching, value.active
@@ -98,14 +99,14 @@ class Decisions:
         if plan.kind in ("takeover", "switchover") and old.mode == "sync" and not has_stopped:
             yield from self._waited(plan, value)
         by_choice = self._world.plan.knobs.policy == "performance"
-        if plan.kind == "switchover" and old.mode == "sync" and value.mode == "async" and not by_choice:
-            if value.async_since_seq is not None and end >= value.async_since_seq:
-                yield f"Site {site} opens asynchronously, and site {OTHER[site]} stopped with all of it on its disk."
+        is_apart = plan.kind == "switchover" and (old.mode, value.mode) == ("sync", "async") and not by_choice
+        if is_apart and value.async_since_seq is not None and end >= value.async_since_seq:
+            yield f"Site {site} opens asynchronously, and site {OTHER[site]} stopped with all of it on its disk."
         if plan.kind == "restart" and value.mode == "sync":
             yield from self._copied_again(site, value.epoch)
 
     def _waited(self, plan: Switching, value: PairState) -> Iterator[str]:
-        """From the last append that succeeded in an older epoch on, a lease and its margin have passed by the opener's clock."""
+        """Since the last append that succeeded in an older epoch, a lease and its margin have passed by the opener's clock."""
         appends = [at_s for epoch, at_s in self._appends[plan.site].items() if epoch < value.epoch]
         lease_s = self._world.plan.knobs.lease_s * (1 + DRIFT_MARGIN)
         waited_s = self._world.machines[plan.site].clock.monotonic_s() - max(appends, default=-lease_s)
@@ -136,7 +137,7 @@ class Decisions:
         if (old.mode, value.mode) == ("async", "async") and old.beat is not None and value.switching == old.switching:
             told = None if value.beat is None else value.beat.committed_seq
             if value.async_since_seq == old.async_since_seq and (told is None or told < old.beat.committed_seq):
-                yield f"Site {site} told the register of {old.beat.committed_seq}, and it knows of {told} behind that."
+                yield f"Site {site} has reported {old.beat.committed_seq} to the register, which knows of {told} behind that."
         if (old.mode, value.mode) == ("sync", "async"):
             if value.beat is not None:
                 yield f"Site {site} degrades epoch {value.epoch}, and the register keeps a word of before."
@@ -147,7 +148,7 @@ class Decisions:
             yield from self._resynced(site, value.epoch)
 
     def _resynced(self, site: str, epoch: int) -> Iterator[str]:
-        """Without `site`, the other one has everything."""
+        """The other site has everything, without this one."""
         life, there = self._world.alive(site), self._world.machines[OTHER[site]]
         opened = life.site.active_epoch if life is not None and life.site is not None else None
         if opened is None or opened.epoch != epoch or there.hollow or there.is_rotten()[1] or there.restored is not None:

@@ -1,6 +1,6 @@
 """The look at what a gateway asks of a DFS: the order of claims and looks, and who closes and deletes which segment.
 
-What always holds: it sees each call as it is asked, and knows what the caller was told before: a call that the protocol does
+What always holds: it sees each call as it is asked, and knows what the caller has heard before: a call that the protocol does
 not allow then is one too many, whatever comes of it. Source: protocol.md section 5 (write first, then look) and 7.
 """
 
@@ -24,7 +24,7 @@ RECOVERIES = 6  # of one segment by one process: the trimmer, and fences that as
 
 @dataclass(slots=True)
 class _Told:
-    """What one process was told by one DFS. `looked_s`: when it last had the claims; `claimed`: it made one since."""
+    """The answers of one DFS to one process. `looked_s`: when it last had the claims; `claimed`: it made one since."""
 
     looked_s: float = -1.0
     claimed: str = ""

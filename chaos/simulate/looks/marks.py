@@ -38,6 +38,5 @@ class Marks:
         key = process, frame.epoch
         if frame.flags & Flags.ASYNC:
             self._async_s.setdefault(key, self._world.loop.now_s)
-        elif (since_s := self._async_s.pop(key, None)) is not None:
-            if self._decisions.synced_s.get(frame.epoch, -1.0) < since_s:
-                self._broken(f"Site {site} marks frames of epoch {frame.epoch} as synchronous before the register says sync.")
+        elif self._decisions.synced_s.get(frame.epoch, -1.0) < self._async_s.pop(key, -1.0):
+            self._broken(f"Site {site} marks frames of epoch {frame.epoch} as synchronous before the register says sync.")

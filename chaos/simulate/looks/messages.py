@@ -1,7 +1,7 @@
 """The look at the messages of the replication, at both ends: what a standby answers, and what both sides make of it.
 
 What always holds: it sees each message as it arrives and as it is answered, and judges by protocol.md section 7 alone; a site
-that was lied to is judged by what it was told.
+that was lied to is judged by what it has heard.
 """
 
 from __future__ import annotations
@@ -28,14 +28,19 @@ from remote_log.replication.sink import FOLLOWED_EPOCH
 
 STREAM = (FOLLOW, REPLICATE, BASE, BASE_DONE)
 ROUNDING_S = 1e-6
-_epoch_of = msgspec.msgpack.Decoder(type("_Epoch", (msgspec.Struct,), {"__annotations__": {"epoch": int}}))
 _request = msgspec.msgpack.Decoder(ReplicateRequest)
-_position = msgspec.msgpack.Decoder(Position)
+
+
+class _OfEpoch(msgspec.Struct):
+    epoch: int
+
+
+_of_epoch = msgspec.msgpack.Decoder(_OfEpoch)
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """A call of the stream, and how the site stood as it came. `vouched_s`: the site's clock when the active gave its word."""
+    """A call of the stream, when it was sent, and how the site stood as it came."""
 
     epoch: int
     followed: int
@@ -46,7 +51,7 @@ class _Arrived:
 
 @dataclass(slots=True)
 class _Answers:
-    """The positions that the active of one epoch was told."""
+    """The positions that the active of one epoch has heard."""
 
     epoch: ActiveEpoch
     following: set[int] = field(default_factory=set)
@@ -74,7 +79,7 @@ class Messages(Wire):
             return None
         engine = site.parts.engine
         followed = int(engine.meta(FOLLOWED_EPOCH) or b"0")
-        return _Arrived(_epoch_of.decode(body).epoch, followed, engine.applied.seq, site.sink.as_of_s, sent_s)
+        return _Arrived(_of_epoch.decode(body).epoch, followed, engine.applied.seq, site.sink.as_of_s, sent_s)
 
     def answered(self, arrived: object, dst: str, method: str, body: bytes, answer: bytes | None) -> None:
         site = self._site(dst)
@@ -88,12 +93,13 @@ class Messages(Wire):
     def _replicated(self, arrived: _Arrived, dst: str, site: Site, request: ReplicateRequest, answer: bytes) -> None:
         engine, clock = site.parts.engine, self._world.machines[dst].clock
         if request.flush and request.after.seq == arrived.applied_seq and engine.durable_seq < arrived.applied_seq:
-            self._broken(f"Site {dst} was asked to make all durable, and is so up to {engine.durable_seq} of {arrived.applied_seq}.")
+            how_far = f"{engine.durable_seq} of {arrived.applied_seq}"
+            self._broken(f"Site {dst} was asked to make all durable, and is so up to {how_far}.")
         active = self._site(OTHER[dst])
         epoch = active.active_epoch if active is not None else None
-        if epoch is not None and epoch.epoch == request.epoch and engine.applied.epoch == epoch.epoch:
-            if engine.applied.seq > epoch.core.committed:
-                self._broken(f"Site {dst} has applied {engine.applied.seq}, and site {OTHER[dst]} committed {epoch.core.committed}.")
+        is_of_it = epoch is not None and epoch.epoch == request.epoch == engine.applied.epoch
+        if epoch is not None and is_of_it and (committed := epoch.core.committed) < engine.applied.seq:
+            self._broken(f"Site {dst} has applied {engine.applied.seq}, and site {OTHER[dst]} committed {committed}.")
         word, as_of_s = request.vouched, site.sink.as_of_s
         if word is None:
             return
@@ -124,7 +130,7 @@ class Messages(Wire):
             told.weighed.add(answer.durable_seq)
 
     def look(self, name: str, site: Site) -> list[str]:
-        """Returns what an active believes of its standby, and was not told."""
+        """Returns what an active believes of its standby, and has not heard."""
         epoch, told = site.active_epoch, self._answers.get(name)
         if epoch is None or told is None or told.epoch is not epoch or told.newest is None:
             return []
@@ -136,10 +142,10 @@ class Messages(Wire):
         if newest is not None and newest.held_seq not in told.weighed:
             found.append(f"Site {name} says that its standby is back at {newest.held_seq}, which that never said of its rows.")
         if newest is not None and is_back and view.state == "following" and (view.durable_seq or 0) >= newest.had_seq:
-            found.append(f"Site {name} says that its standby lacks what it had, and was told that it has {view.durable_seq} again.")
+            found.append(f"Site {name} says that its standby lacks what it had, and has heard that it has it again.")
         had = max(told.following, default=0)
         if view.state == told.newest.state == "loading" and told.newest.durable_seq < had and not is_back:
-            found.append(f"Site {name} was told that its standby, which had {had}, is filled anew, and does not say so.")
+            found.append(f"Site {name} has heard that its standby, which had {had}, is filled anew, and does not say so.")
         return found
 
 

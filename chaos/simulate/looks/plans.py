@@ -55,10 +55,10 @@ class Plans:
         if operation.id not in known and (running == operation.id or entry.event != "started"):
             yield "began before its journal had it"
         if operation.state == "running" and running not in (None, operation.id):
-            yield f"goes on beside {running}"
+            yield f"runs beside {running}"
         barred = [step.name for step in operation.steps if not step.abortable and step.state != "pending"]
         if operation.aborting and barred:
-            yield f"is given up behind {barred[0]}, from where it only goes on"
+            yield f"is given up behind {barred[0]}, behind which it is only completed"
         if document(operation).never_began and any(step.started_ms is not None for step in operation.steps[1:]):
             yield "is shown as one that never began"
         if entry.event == "resumed" and entry.actor == OPERATOR and operation.expires_ms is not None:
@@ -107,9 +107,7 @@ class Plans:
             if NOBODY.search(text):
                 yield f"speaks of None to people: {text}"
             for whose in SILENT_DFS.findall(text) if entry.event == "step done" else ():
-                asking = OTHER[whose]
-                missed_s = self._world.machines[whose].dfs.missed_s.get(asking)
-                if missed_s is None or self._world.loop.now_s - missed_s > SINCE_S:
+                if self._answered_all(OTHER[whose], whose):
                     yield f"says that site {whose}'s DFS does not answer, and every call was answered"
         step = next((step for step in operation.steps if step.name == entry.step), None)
         if entry.event == "step failed" and step is not None and step.started_ms is not None:
@@ -120,13 +118,21 @@ class Plans:
         if entry.event in ("step done", "step failed") and entry.step == "preflight" and site in OTHER:
             yield from _of_remote_log(operation.kind, site, detail)
 
+    def _answered_all(self, asking: str, whose: str) -> bool:
+        """Every call of a site got an answer of that DFS of late, in time. Where calls are refused at steps nobody knows."""
+        world = self._world
+        missed_s = world.machines[whose].dfs.missed_s.get(asking), world.network.missed_s.get((asking, whose))
+        last_s = max([world.lives[asking].process.resumed_s, *(at_s for at_s in missed_s if at_s is not None)])
+        return not world.steps and world.loop.now_s - last_s > SINCE_S
+
     def _loss(self, site: str, operation: Operation, entry: HistoryEntry) -> Iterator[str]:
-        """The loss that a failover shows, beside what is here and what the active tells the register."""
+        """The loss that a failover shows, beside what is here and what the register knows of the active."""
         detail = entry.detail or {}
         shown = detail.get("manifest") or detail.get("fields", {}).get("manifest")
         if entry.step != "preflight" or not isinstance(shown, Mapping) or entry.event not in ("step done", "step failed"):
             return
-        applied, since, now_s = self._world.machines[site].engine.applied, shown["asynchronous_since_seq"] or 0, self._world.loop.now_s
+        applied, now_s = self._world.machines[site].engine.applied, self._world.loop.now_s
+        since = shown["asynchronous_since_seq"] or 0
         count, told = shown["records_at_risk"], shown["active_committed_seq"]
         if applied.epoch != shown["epoch"] and shown["this_site_holds_seq"] > since:
             yield f"counts up to {shown['this_site_holds_seq']} as held, in epoch {applied.epoch} and not {shown['epoch']}"
@@ -136,7 +142,7 @@ class Plans:
             yield f"counts {count} records as lost, and both sites hold up to {since} of {told}"
         beats = [at_s for at_s in self._decisions.renewed_s if now_s - at_s < self._world.plan.knobs.lease_s / 2]
         if len(beats) > 1:
-            yield f"counts {count} records as lost, and the active goes on to acknowledge"
+            yield f"counts {count} records as lost, and the active continues to acknowledge"
 
 
 def _of_remote_log(kind: str, to: str, detail: Mapping[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ class Proofs:
         world.replied = self._replied
 
     def _replied(self, name: str, site: Site, request: SiteRequest, reply: Reply, decided_s: float) -> None:
-        """`site` answers now. If it was stopped and goes on now, the step that made the answer began at `decided_s` or now."""
+        """`site` answers now. If it was stopped and continues now, it made the answer at `decided_s` or now."""
         clock, epoch = self._world.machines[name].clock, site.active_epoch
         shown_s = clock.monotonic_s() - (self._world.loop.now_s - decided_s) * clock.rate
         has_proof = epoch is not None and epoch.lease.valid_at(clock.monotonic_s()) and site.serving.writing is epoch

@@ -69,7 +69,7 @@ class SimDfsCluster:
         self._writers: list[SimDfsWriter] = []
         self.made: Callable[[str, bytes], None] = lambda path, content: None  # told of each file's path and first content
         self.appends: Callable[[Process, str], None] = lambda process, path: None  # told of each append as it is asked for
-        self.landed: Callable[[str, float], None] = lambda path, asked_s: None  # of each that succeeded, asked for at that moment
+        self.landed: Callable[[str, float], None] = lambda path, asked_s: None  # of each that succeeded, and when it was asked
         self.asked: Callable[[Process, str, str], None] = lambda process, operation, path: None  # of each other call
         self.listed: Callable[[Process, str, list[DfsEntry]], None] = lambda process, folder, entries: None  # of each answer
         self.missed_s: dict[str, float] = {}  # of each place: when a call from there last failed, not by what the DFS decided
@@ -136,6 +136,7 @@ class SimDfsCluster:
     # ---- calls, in no process
     def serve(self, operation: str, effect: Callable[[], Any], call: CallInFlight) -> None:
         if self._hung:
+            self.missed_s[call.src] = self.loop.now_s
             self._waiting.append(partial(self.serve, operation, effect, call))
             return
         after_s = self.time_s(CALL_S)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from switchover.operations.document import HistoryEntry, Operation
 from switchover.operations.journal import forgotten, id_taken, unknown_operation
 
-
 Told = Callable[["MemoryJournal", Operation, HistoryEntry], None]
 
 

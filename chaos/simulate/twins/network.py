@@ -21,6 +21,7 @@ from chaos.simulate.twins.process import CURRENT, Process
 
 PLACES = ("a", "b", "w", "c")
 REFUSED_MAX_S = 0.5  # by then a refused or reset connection is known to be one
+LATE_S = 0.15  # well below any deadline
 RESENT_S = 0.2  # a lost packet of a connection is sent again, so that what follows is late
 
 HowCut = Literal["silent", "refused"]
@@ -50,6 +51,7 @@ class Network:
         self._draw = random.random
         self._links = {(src, dst): Link() for src in PLACES for dst in PLACES}
         self._served: dict[CallInFlight, None] = {}  # calls that a process is at
+        self.missed_s: dict[tuple[str, str], float] = {}  # by caller and called: when one was lost or late
 
     # ---- faults
     def link(self, src: str, dst: str) -> Link:
@@ -108,6 +110,10 @@ class Network:
         if may_repeat and link.repeat and self._draw() < link.repeat:
             self.loop.outside(self._draw() * link.repeat_late_s, call.send, link, call.arrive, call.lost_request)
         return call.future
+
+    def miss(self, src: str, dst: str) -> None:
+        """Notes that a call from `src` to `dst`, or its answer, does not arrive in time."""
+        self.missed_s[src, dst] = self.loop.now_s
 
     def delay_s(self, link: Link) -> float:
         return link.base_s + link.jitter_s * self._draw()
@@ -170,9 +176,15 @@ class CallInFlight:
     ) -> None:
         network = self._network
         if link.cut is not None:
+            network.miss(self.src, self.dst)
             lost(link.cut)
-        elif not (link.loss and network.loses(link)):
-            network.loop.outside(after_s + network.delay_s(link), self._deliver, link, link.cuts, deliver, lost, args)
+        elif link.loss and network.loses(link):
+            network.miss(self.src, self.dst)
+        else:
+            delay_s = after_s + network.delay_s(link)
+            if delay_s > LATE_S:
+                network.miss(self.src, self.dst)
+            network.loop.outside(delay_s, self._deliver, link, link.cuts, deliver, lost, args)
 
     def _deliver(
         self, link: Link, cuts: int, deliver: Callable[..., None], lost: Callable[[HowCut], None], args: tuple[Any, ...]
@@ -180,6 +192,7 @@ class CallInFlight:
         if link.cuts == cuts:
             deliver(*args)
         else:
+            self._network.miss(self.src, self.dst)
             lost(link.cut or "silent")
 
     def arrive(self) -> None:

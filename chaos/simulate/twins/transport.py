@@ -27,7 +27,7 @@ class Served(Protocol):
 
 
 class Wire:
-    """Told of each call of one gateway by the other. This one does not listen."""
+    """It hears each call of one gateway by the other. This one does nothing about it."""
 
     def arrives(self, dst: str, method: str, body: bytes, sent_s: float) -> object:
         """The call is about to be answered at `dst`, and was sent at that moment of the run. Returns what `answered` gets."""

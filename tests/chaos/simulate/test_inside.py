@@ -151,7 +151,8 @@ def test_a_writer_that_can_send_sends() -> None:
 def test_an_epoch_ends_for_a_reason_and_for_good(is_valid: bool, why: str, turned_back: int, said: list[str]) -> None:
     parts = SimpleNamespace(clock=SimpleNamespace(monotonic_s=lambda: 7.0))
     lease, modes = SimpleNamespace(valid_at=lambda now_s: is_valid), SimpleNamespace(ended=None)
-    site: Any = SimpleNamespace(site="b", parts=parts, active_epoch=SimpleNamespace(epoch=4, parts=parts, lease=lease, modes=modes))
+    epoch = SimpleNamespace(epoch=4, parts=parts, lease=lease, modes=modes)
+    site: Any = SimpleNamespace(site="b", parts=parts, active_epoch=epoch)
     there: Any = SimpleNamespace(turned_back=turned_back)
     look = EndedEpochs()
     assert look.alive_still(site, there, False) == []
@@ -172,6 +173,6 @@ async def test_a_resync_by_command_ends_with_its_operation() -> None:
     task = asyncio.ensure_future(Site().resync())
     process: Any = SimpleNamespace(name="b.1", tasks=[task])
     assert left_resync(process, "resync") == []
-    assert left_resync(process, None) == ["A resync goes on in b.1, and no operation asks for it."]
+    assert left_resync(process, None) == ["A resync continues in b.1, and no operation asks for it."]
     await task
     assert left_resync(process, None) == []

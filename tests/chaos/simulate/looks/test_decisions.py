@@ -25,7 +25,7 @@ ASYNC = replace(SYNC, mode="async", async_since_seq=50, beat=Beat(60, 0, 1.0))
 
 
 def said(before: PairState, value: PairState, author: str = "a", world: World | None = None) -> list[str]:
-    """What is said of the value that is decided behind `before`."""
+    """Returns what is said of the value that is decided behind `before`."""
     found: list[str] = []
     look = Decisions(world or a_world(), found.append)
     look._numbers.add(before.state_id)
@@ -120,14 +120,15 @@ def test_a_degrade_leaves_no_word_of_before_and_is_recorded_first() -> None:
     asyncio.run(world.machines["a"].engine.set_meta(ASYNC_EPOCH, b"6"))
     assert said(SYNC, replace(ASYNC, beat=None), world=world) == []
     asyncio.run(world.machines["a"].engine.set_meta(ASYNC_EPOCH, b"7"))
-    assert said(SYNC, replace(ASYNC, beat=None), world=world) == ["Site a noted epoch 7 as asynchronous before the register did."]
+    early = ["Site a noted epoch 7 as asynchronous before the register did."]
+    assert said(SYNC, replace(ASYNC, beat=None), world=world) == early
 
 
 def test_what_an_active_has_told_the_register_stays_known() -> None:
     assert said(ASYNC, replace(ASYNC, lease_beats=1, beat=Beat(61, 0, 1.0))) == []
     assert said(ASYNC, replace(ASYNC, lease_beats=1, beat=None)) == [
-        "Site a told the register of 60, and it knows of None behind that."
+        "Site a has reported 60 to the register, which knows of None behind that."
     ]
     assert said(ASYNC, replace(ASYNC, lease_beats=1, beat=Beat(59, 0, 1.0))) == [
-        "Site a told the register of 60, and it knows of 59 behind that."
+        "Site a has reported 60 to the register, which knows of 59 behind that."
     ]

@@ -33,7 +33,7 @@ def a_looked_at(epoch: Any = None) -> tuple[World, Process, list[str]]:
 
 
 def said(*calls: tuple[str, str] | str) -> list[str]:
-    """What is said of these calls of the DFS of site b, once epoch 7 was given."""
+    """Returns what is said of these calls of the DFS of site b, once epoch 7 was given."""
     world, process, found = a_looked_at()
     dfs = world.machines["b"].dfs
     world.loop.now_s = 6.0
@@ -77,7 +77,8 @@ def test_a_file_that_the_caller_has_open_is_closed_by_its_writer(is_asked: bool)
 
 @pytest.mark.parametrize(("segments", "path", "is_wrong"), [
     ([(0, 4, True), (5, 9, True)], OLD, False), ([(0, 4, True), (5, 9, True)], NEW, True),
-    ([(0, 4, True), (5, 4, True)], OLD, True), ([(0, 4, True), (5, 4, True)], NEW, True), ([(0, 4, False), (5, 9, True)], OLD, True),
+    ([(0, 4, True), (5, 4, True)], OLD, True), ([(0, 4, True), (5, 4, True)], NEW, True),
+    ([(0, 4, False), (5, 9, True)], OLD, True),
 ])
 def test_a_writer_keeps_what_is_open_the_newest_and_the_newest_with_a_frame(
     segments: list[tuple[int, int, bool]], path: str, is_wrong: bool

@@ -14,7 +14,7 @@ SYNC, ASYNC = Flags.NONE, Flags.ASYNC
 
 
 def said(*marks: int, synced_s: float | None = None, epoch: int = 1) -> list[str]:
-    """What is said of the frames of epoch 1, in the WAL of `epoch`. `synced_s`: when the register said sync again."""
+    """Returns what is said of the frames of epoch 1, in the WAL of `epoch`. `synced_s`: when the register said sync again."""
     world, found, process = a_world(), list[str](), Process("a.1")
     decisions = Decisions(world, found.append)
     Marks(world, decisions, found.append)

@@ -1,4 +1,4 @@
-"""What a site's journal gets and must not is reported as it is written."""
+"""An entry of a site's journal that must not be is reported as it is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from switchover.operations.document import HistoryEntry, Operation, StepRecord
 from tests.chaos.simulate.looks.a_world import a_world, an_entry, an_operation
 
 DAY_MS = 24 * 3600 * 1000
-CHECK, BEGIN, OPEN = (StepRecord(name, "", abortable) for name, abortable in (("preflight", True), ("begin", True), ("open", False)))
+CHECK, BEGIN, OPEN = StepRecord("preflight", "", True), StepRecord("begin", "", True), StepRecord("open", "", False)
 STARTED = an_entry("started")
 
 
@@ -37,14 +37,14 @@ class A:
         asyncio.run(self.world.machines["b"].journal.create(operation, entry))
 
     def save(self, operation: Operation, entry: HistoryEntry) -> list[str]:
-        """What is said of this entry alone, less whose it is."""
+        """Returns what is said of this entry alone, less whose it is."""
         self.said.clear()
         asyncio.run(self.world.machines["b"].journal.save(operation, entry))
         return [sentence.partition(" at site b ")[2] for sentence in self.said]
 
 
 def journaled(*, operation: Operation, entry: HistoryEntry, running: str | None = "b7") -> list[str]:
-    """What is said of an entry of an operation that the journal has."""
+    """Returns what is said of an entry of an operation that the journal has."""
     look = A()
     look.create(operation)
     look.operations.running_id = running
@@ -66,14 +66,14 @@ def test_an_operation_begins_once_its_journal_has_it() -> None:
 def test_one_operation_runs_at_a_time() -> None:
     assert journaled(operation=an_operation(), entry=an_entry("resumed", actor="site")) == []
     found = journaled(operation=an_operation(), entry=an_entry("resumed", actor="site"), running="b9")
-    assert found == ["goes on beside b9."]
+    assert found == ["runs beside b9."]
 
 
 def test_behind_the_point_of_no_return_nothing_is_given_up() -> None:
     entry = an_entry("abort asked")
     assert journaled(operation=an_operation("failover", CHECK, OPEN, aborting=True), entry=entry) == []
     begun = an_operation("failover", CHECK, replace(OPEN, state="failed"), aborting=True)
-    assert journaled(operation=begun, entry=entry) == ["is given up behind open, from where it only goes on."]
+    assert journaled(operation=begun, entry=entry) == ["is given up behind open, behind which it is only completed."]
 
 
 def test_what_has_begun_is_not_shown_as_what_never_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,9 @@ def test_what_has_begun_is_not_shown_as_what_never_did(monkeypatch: pytest.Monke
     assert journaled(operation=begun, entry=an_entry("failed")) == ["is shown as one that never began."]
 
 
-@pytest.mark.parametrize(("left_s", "actor", "is_wrong"), [(120, "operator", False), (90, "operator", True), (90, "site", False)])
+@pytest.mark.parametrize(("left_s", "actor", "is_wrong"), [
+    (120, "operator", False), (90, "operator", True), (90, "site", False),
+])
 def test_a_command_to_resume_has_a_time_of_its_own(left_s: int, actor: str, is_wrong: bool) -> None:
     look = A()
     now_ms = look.world.machines["b"].clock.wall_ms()
@@ -144,6 +146,7 @@ def test_what_gives_up_after_a_time_has_waited_for_it(took_ms: int, is_wrong: bo
 def test_a_dfs_is_not_called_silent_that_answers(missed_s: float | None, is_wrong: bool) -> None:
     look = A()
     look.world.loop.now_s = 100.0
+    look.world.network.missed_s["b", "w"] = 99.0
     look.decisions.given[8] = Given("b", 1.0)
     if missed_s is not None:
         look.world.machines["a"].dfs.missed_s["b"] = missed_s
@@ -160,7 +163,7 @@ def test_a_dfs_is_not_called_silent_that_answers(missed_s: float | None, is_wron
     ("rejoin", "warning", "writes stay asynchronous until the DFS of site b is back", ""),
     ("rejoin", "warning", "writes stay asynchronous until the DFS of site a is back", "says of its remote log: "),
     ("failover", "failed", "repair the DFS of site a: the remote log goes there", "finds that its remote log cannot be"),
-    ("switchover", "warning", "writes stay asynchronous until the DFS of site b is back", "finds that its remote log cannot be"),
+    ("switchover", "warning", "writes stay asynchronous until it is back", "finds that its remote log cannot be"),
 ])
 def test_a_remote_log_that_cannot_be_written_stops_a_switchover_alone(kind: str, status: str, fix: str, said: str) -> None:
     detail = {"not_ok": [{"id": "remote-log.writable", "status": status, "seen": "it is down", "fix": fix}]}
@@ -170,13 +173,16 @@ def test_a_remote_log_that_cannot_be_written_stops_a_switchover_alone(kind: str,
 
 @pytest.mark.parametrize(("count", "holds", "beats", "said"), [
     (10, 50, 0, ""), (None, 50, 2, ""), (11, 50, 0, "counts 11 records as lost, and both sites hold up to 50 of 60."),
-    (10, 50, 2, "counts 10 records as lost, and the active goes on to acknowledge."),
+    (10, 50, 2, "counts 10 records as lost, and the active continues to acknowledge."),
     (5, 55, 0, "counts up to 55 as held, in epoch 0 and not 7."),
 ])
 def test_a_loss_is_counted_by_what_is_here_and_by_what_is_told(count: int | None, holds: int, beats: int, said: str) -> None:
     look = A()
     look.decisions.renewed_s = [look.world.loop.now_s] * beats
     look.create(an_operation())
-    shown = {"epoch": 7, "asynchronous_since_seq": 50, "this_site_holds_seq": holds, "records_at_risk": count, "active_committed_seq": 60}
+    shown = {
+        "epoch": 7, "asynchronous_since_seq": 50, "this_site_holds_seq": holds, "records_at_risk": count,
+        "active_committed_seq": 60,
+    }
     entry = an_entry("step failed", "preflight", detail={"message": "", "fields": {"manifest": shown}})
     assert look.save(an_operation(), entry) == ([said] if said else [])

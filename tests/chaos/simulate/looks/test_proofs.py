@@ -15,8 +15,11 @@ from twinlog.wire.exchange import Reply, SiteRequest
 ROW = "/v1/tables/t/rows/k"
 
 
-def said(status: int, *, url: str = ROW, method: str = "GET", expires_s: float | None = 1001.0, revoked: bool = False) -> list[str]:
-    """What is said of an answer of site a when its clock shows 1000. `expires_s`: of its lease; None: it has no epoch open."""
+def said(
+    status: int, *, url: str = ROW, method: str = "GET", expires_s: float | None = 1001.0, revoked: bool = False
+) -> list[str]:
+    """Returns what is said of an answer of site a when its clock shows 1000. `expires_s`: of its lease; None: it has no epoch
+    open."""
     world, found = a_world(), list[str]()
     Proofs(world, found.append)
     epoch = None if expires_s is None else SimpleNamespace(lease=SimpleNamespace(
@@ -42,5 +45,6 @@ def test_other_answers_are_not_looked_at(status: int, url: str, method: str) -> 
 
 
 def test_nobody_is_refused_for_want_of_a_proof_that_is_there() -> None:
-    assert said(503, method="POST", url="/v1/tables") == ["Site a refuses POST for want of a proof that it is the active, and has one."]
+    refused = ["Site a refuses POST for want of a proof that it is the active, and has one."]
+    assert said(503, method="POST", url="/v1/tables") == refused
     assert said(503, expires_s=999.0) == said(503, revoked=True) == said(503, expires_s=None) == []

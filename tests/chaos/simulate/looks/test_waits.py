@@ -15,7 +15,7 @@ ONE, TWO, THREE = (1, b"one"), (1, b"two"), (1, b"three")
 
 
 async def said(gate: Any, *requests: list[RowKey]) -> list[str]:
-    """What is said once each of the `requests` has its first key, and asks for the next one."""
+    """Returns what is said once each of the `requests` has its first key, and asks for the next one."""
     async def hold(keys: list[RowKey]) -> None:
         await gate.hold(keys)
 
