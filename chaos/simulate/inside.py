@@ -10,16 +10,12 @@ from collections.abc import Collection
 from chaos.simulate.twins.dfs import SimDfsCluster
 from chaos.simulate.twins.process import Process
 from gateway.epoch.active_epoch import ActiveEpoch
-from gateway.epoch.commit_rule import CommitMode
-from gateway.epoch.modes import Modes
 from gateway.site.site import Site
 from remote_log.replication.sink import FOLLOWED_EPOCH
 from remote_log.writing.writer import RemoteWriter
 
 SERVES = ("ACTIVE", "DOWNGRADE_ACTIVE")
-COMES_BACK = (CommitMode.CATCHING, CommitMode.TIGHTENING)  # a resync that asks for degrades twenty times a second meanwhile
 WENT_BACK = "went back to an earlier state"
-ENDS_S = 3.0  # an active looks at the register four times a second
 
 
 class KeptSegments:
@@ -40,23 +36,6 @@ class KeptSegments:
             f"The remote log of site {site} has no segment with a {name} any more, while its writer lives."
             for name, before, now in zip(names, had, has, strict=True) if before and not now
         ]
-
-
-class Stuck:
-    """The change of mode that a site was at, at the look before."""
-
-    def __init__(self) -> None:
-        self._barred: Modes | None = None
-
-    def held_up(self, site: Site) -> list[str]:
-        """Returns what holds up a degrade, from one look to the next, although it gives way to one within a step."""
-        epoch = site.active_epoch
-        modes = epoch.modes if epoch is not None and epoch.core.mode in COMES_BACK else None
-        is_barred = modes is not None and modes.degrades_waiting > 0 and not modes.unsettled
-        before, self._barred = self._barred, modes if is_barred else None
-        if modes is None or self._barred is None or before is not modes:
-            return []
-        return [f"A degrade at site {site.site} waits for a resync that waits for {modes.waiting_for}."]
 
 
 class EndedEpochs:
@@ -88,23 +67,6 @@ def left_resync(process: Process, kind: str | None) -> list[str]:
     names = [task.get_coro().__qualname__ for task in process.tasks if not task.done()]  # type: ignore[union-attr]
     is_left = Site.resync.__qualname__ in names and kind != "resync"
     return [f"A resync continues in {process.name}, and no operation asks for it."] if is_left else []
-
-
-def knows_better(site: Site, process: Process, now_s: float) -> list[str]:
-    """Returns the epoch that a site keeps open although it has read in the register, a while ago, that it is over."""
-    opened, (epoch, active, since_s) = site.active_epoch, process.read
-    is_over = opened is not None and epoch > opened.epoch and active != site.site
-    if opened is None or not is_over or process.paused or now_s - max(since_s, process.resumed_s) < ENDS_S:
-        return []
-    return [f"Site {site.site} has epoch {opened.epoch} open, and has read that site {active} opened {epoch}."]
-
-
-def unsent(site: Site) -> list[str]:
-    """Returns what a writer of a remote log keeps, which could be on its way."""
-    remote = site.active_epoch.remote if site.active_epoch is not None else None
-    if remote is None or not remote._writable or remote._in_flight or remote._pump_due or not remote._pending:
-        return []
-    return [f"The remote log of site {site.site} has frames to send and a segment to write, and sends nothing."]
 
 
 def wrong_inside(site: Site, running: str | None, journaled: Collection[str]) -> list[str]:

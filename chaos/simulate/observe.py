@@ -30,15 +30,7 @@ from chaos.history.history import (
 )
 from chaos.history.lines import Kept, StaleLook
 from chaos.simulate.copies import Segments, copies
-from chaos.simulate.inside import (
-    EndedEpochs,
-    KeptSegments,
-    Stuck,
-    knows_better,
-    left_resync,
-    unsent,
-    wrong_inside,
-)
+from chaos.simulate.inside import EndedEpochs, KeptSegments, left_resync, wrong_inside
 from chaos.simulate.looks.health import wrong_health
 from chaos.simulate.looks.messages import Messages
 from chaos.simulate.looks.risk import risk_look
@@ -116,7 +108,7 @@ class Observer:
         self._world, self._recorder, self._broken, self._messages = world, recorder, broken, messages
         self._waits = waits
         self._wrong: set[str] = set()
-        self._writers, self._modes = {name: KeptSegments() for name in SITES}, {name: Stuck() for name in SITES}
+        self._writers = {name: KeptSegments() for name in SITES}
         self._ended = {name: EndedEpochs() for name in SITES}
         self._kept: set[tuple[str, str, int, int]] = set()
         self._read: Segments = {}
@@ -151,8 +143,7 @@ class Observer:
         journaled = {one.id: one.kind for one in self._world.machines[name].journal.all()} if running is not None else {}
         wrong = [*wrong_inside(site, running, journaled), *self._writers[name].lost(name, remote)]
         process = self._world.lives[name].process
-        wrong += [*self._messages.look(name, site), *knows_better(site, process, now_s), *unsent(site)]
-        wrong += self._modes[name].held_up(site) if not process.paused else []
+        wrong += self._messages.look(name, site)
         there = self._world.machines[OTHER[name]]
         wrong += self._ended[name].alive_still(site, there.dfs, there.is_rotten()[1])
         wrong += left_resync(process, journaled.get(running or ""))

@@ -118,10 +118,14 @@ def _same_coordinator(facts: CheckFacts) -> Judgement:
     if facts.peer.opened_by != facts.own.opened_by:
         return Judgement(
             "failed" if facts.kind == "switchover" else "warning",
-            f"site {facts.own.site} sees plan {facts.own.opened_by}, site {facts.peer_name} sees {facts.peer.opened_by}",
+            f"site {facts.own.site} sees {_plan(facts.own)}, site {facts.peer_name} sees {_plan(facts.peer)}",
             "both sites must be given the same coordinator: compare `twinlog config show` at both",
         )
     return Judgement("ok", "both sites see the same value")
+
+
+def _plan(site: SiteFacts) -> str:
+    return "no record of this pair" if site.opened_by is None else f"plan {site.opened_by}"
 
 
 def _knows_pair(facts: CheckFacts) -> Judgement:

@@ -132,10 +132,12 @@ def _check_kind(current: PairState, site: str, kind: str, accept_data_loss: bool
         raise Refused(
             f"the pair was open before (epoch {current.epoch}), and its register was lost: a forced failover begins it anew"
         )
+    if kind in ("restart", "takeover", "switchover") and current.active is None:
+        raise Refused(f"the pair has no active: {site} cannot {kind}; it needs a bootstrap")
     if kind == "restart" and current.active != site:
         raise Refused(f"the active of epoch {current.epoch} is {current.active}: {site} rejoins it, or takes over by command")
-    if kind in ("takeover", "switchover") and current.active in (None, site):
-        raise Refused(f"{site} cannot take over from {current.active}: restart it, or bootstrap the pair")
+    if kind in ("takeover", "switchover") and current.active == site:
+        raise Refused(f"{site} cannot take over from itself: restart it")
     if kind == "takeover" and current.mode == "async" and not accept_data_loss:
         raise Refused(
             f"{current.active} acknowledged writes asynchronously that {site} may lack: bring it back, or see the loss "

@@ -39,6 +39,7 @@ class Decisions:
     def __init__(self, world: World, broken: Said) -> None:
         self._world, self._broken, self._layout = world, broken, RemoteLayout(PAIR)
         self._numbers = {0}
+        self._async: set[int] = set()  # epochs that were degraded
         self._read: Segments = {}
         # of each DFS and epoch: when the newest append that succeeded was asked for, by the clock of that site
         self._appends: dict[str, dict[int, float]] = {site: {} for site in SITES}
@@ -141,7 +142,9 @@ class Decisions:
         if (old.mode, value.mode) == ("sync", "async"):
             if value.beat is not None:
                 yield f"Site {site} degrades epoch {value.epoch}, and the register keeps a word of before."
-            if int(world.machines[site].engine.meta(ASYNC_EPOCH) or b"0") == value.epoch:
+            is_first = value.epoch not in self._async and value.home is None  # a later one may find the note of an earlier one
+            self._async.add(value.epoch)
+            if is_first and int(world.machines[site].engine.meta(ASYNC_EPOCH) or b"0") == value.epoch:
                 yield f"Site {site} noted epoch {value.epoch} as asynchronous before the register did."
         if (old.mode, value.mode) == ("async", "sync"):
             self.synced_s[value.epoch] = world.loop.now_s

@@ -66,11 +66,13 @@ class DfsCalls:
 
     def _recovers(self, place: str, process: Process, told: _Told, path: str) -> Iterator[str]:
         life = self._life(process)
-        if told.claimed and life is not None and life.site is not None and life.site.active_epoch is None:
+        epoch = life.site.active_epoch if life is not None and life.site is not None else None
+        if told.claimed and life is not None and life.site is not None and epoch is None:
             yield f"closes {path} behind its claim {told.claimed}, and has not looked for a higher one"
-        file = self._world.machines[place].dfs.files.get(path)
-        for writer in self._world.machines[place].dfs.open_by(process):
-            if writer.path == path and writer.file is file and not writer.file.is_asked:
+        dfs = self._world.machines[place].dfs
+        writes = epoch is not None and (epoch.remote is not None or epoch.modes.making_remote)  # a degrade lets its writer go
+        for writer in dfs.open_by(process):
+            if writes and writer.path == path and writer.file is dfs.files.get(path) and not writer.file.is_asked:
                 yield f"recovers the lease of {path}, which it has open itself"
         told.recovered[path] += 1
         if told.recovered[path] > RECOVERIES:

@@ -27,10 +27,7 @@ class Hearing(RegisterDoor):
         self._site, self._process, self._now_s, self._note = site, process, now_s, note
 
     async def read(self) -> PairState | None:
-        value = await self._heard(self._door.read())
-        if value is not None and (value.epoch, value.active) != self._process.read[:2]:
-            self._process.read = value.epoch, value.active, self._now_s()
-        return value
+        return await self._heard(self._door.read())
 
     async def compare_and_set(self, expected: PairState | None, new: PairState, *, blind: bool = False) -> PairState:
         from_s = self._now_s()

@@ -19,14 +19,13 @@ CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
 class Process:
     """`killed` and `paused` are set by the loop, and when it was stopped and resumed last. `proved_s`: the twins of DFS and
     register set it to the moment at which the newest call was begun that proved, when it succeeded, that this process was
-    not fenced. `read`: the open epoch and its site as this process last read them in the register, and since when."""
+    not fenced."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.killed = False
         self.paused = False
         self.proved_s = self.stopped_s = self.resumed_s = NEVER_S
-        self.read: tuple[int, str | None, float] = 0, None, NEVER_S
         self.context = Context()
         self.context.run(CURRENT.set, self)
         self.tasks: list[asyncio.Task[Any]] = []  # kept: what the collector takes away would run its `finally` blocks

@@ -12,17 +12,12 @@ from chaos.simulate.inside import (
     WENT_BACK,
     EndedEpochs,
     KeptSegments,
-    Stuck,
-    knows_better,
     left_inside,
     left_resync,
-    unsent,
     wrong_inside,
 )
 from chaos.simulate.plan import parse
 from chaos.simulate.run import Run, collect
-from chaos.simulate.twins.process import Process
-from gateway.epoch.commit_rule import CommitMode
 from gateway.epoch.modes import Modes
 from remote_log.replication.sink import Sink
 
@@ -104,44 +99,6 @@ def test_a_run_reports_both(monkeypatch: pytest.MonkeyPatch) -> None:
     found = sentences(plan)
     assert "still has the age of a standby's" in found
     assert "has a writer of the remote log in the making" in found
-
-
-def test_a_resync_gives_way_to_a_degrade() -> None:
-    def a_site_that_changes(waiting: int, mode: CommitMode = CommitMode.CATCHING, unsettled: bool = False) -> Any:
-        modes = SimpleNamespace(degrades_waiting=waiting, unsettled=unsettled, waiting_for="the other site's storage")
-        return SimpleNamespace(site="b", active_epoch=SimpleNamespace(modes=modes, core=SimpleNamespace(mode=mode)))
-
-    stuck, site = Stuck(), a_site_that_changes(1)
-    assert stuck.held_up(site) == [], "it may have come a moment ago"
-    assert stuck.held_up(site) == ["A degrade at site b waits for a resync that waits for the other site's storage."]
-    for other in (a_site_that_changes(0), a_site_that_changes(1, CommitMode.ASYNC), a_site_that_changes(1, unsettled=True)):
-        assert (stuck.held_up(other), stuck.held_up(other)) == ([], [])
-    assert stuck.held_up(SimpleNamespace(active_epoch=None)) == []  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("epoch", "active", "since_s", "resumed_s", "is_wrong"), [
-    (5, "a", 1.0, 0.0, True), (5, "a", 4.0, 0.0, False), (5, "a", 1.0, 4.0, False), (4, "b", 1.0, 0.0, False),
-    (5, "b", 1.0, 0.0, False),
-])
-def test_an_active_that_has_read_of_a_later_epoch_ends_its_own(
-    epoch: int, active: str, since_s: float, resumed_s: float, is_wrong: bool
-) -> None:
-    process = Process("b.1")
-    process.read, process.resumed_s = (epoch, active, since_s), resumed_s
-    site: Any = SimpleNamespace(site="b", active_epoch=SimpleNamespace(epoch=4))
-    assert len(knows_better(site, process, 6.0)) == is_wrong
-    process.paused = True
-    assert knows_better(site, process, 6.0) == []
-
-
-def test_a_writer_that_can_send_sends() -> None:
-    def said(**more: Any) -> list[str]:
-        writer = {"_pending": [1], "_writable": True, "_in_flight": [], "_pump_due": False, **more}
-        site: Any = SimpleNamespace(site="b", active_epoch=SimpleNamespace(remote=SimpleNamespace(**writer)))
-        return unsent(site)
-
-    assert said() == ["The remote log of site b has frames to send and a segment to write, and sends nothing."]
-    assert said(_pending=[]) == said(_writable=False) == said(_in_flight=[1]) == said(_pump_due=True) == []
 
 
 @pytest.mark.parametrize(("is_valid", "why", "turned_back", "said"), [

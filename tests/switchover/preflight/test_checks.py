@@ -144,6 +144,11 @@ def manifest(state: PairState, growing: bool = False, applied_seq: int = 110, ap
     return loss_manifest(state, "b", applied_seq=applied_seq, applied_epoch=applied_epoch, growing=growing)
 
 
+def test_a_register_without_a_record_of_the_pair_is_named_in_words() -> None:
+    [seen] = [check.seen for check in judge(facts("failover", peer=peer(opened_by=None))) if check.id == "coordinator.same"]
+    assert seen == "site b sees plan p3, site a sees no record of this pair"
+
+
 def test_a_loss_is_counted_from_what_the_lost_active_told() -> None:
     told = manifest(ASYNC)
     assert told.records_at_risk == 7

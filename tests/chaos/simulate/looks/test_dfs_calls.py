@@ -63,16 +63,22 @@ def test_a_lease_is_not_asked_for_again_and_again() -> None:
     assert sentence == f"asks for the lease of {OLD} for the {RECOVERIES + 1}th time."
 
 
-@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "not-asked"])
-def test_a_file_that_the_caller_has_open_is_closed_by_its_writer(is_asked: bool) -> None:
-    world, process, found = a_looked_at()
+@pytest.mark.parametrize(("is_asked", "writer", "making", "is_wrong"), [
+    (False, True, False, True), (False, False, True, True), (True, True, False, False), (False, False, False, False),
+])
+def test_a_file_that_the_caller_has_open_is_closed_by_its_writer(
+    is_asked: bool, writer: bool, making: bool, is_wrong: bool
+) -> None:
+    """A degrade lets its writer go, and the trimmer closes what that has left open."""
+    epoch = SimpleNamespace(remote=object() if writer else None, modes=SimpleNamespace(making_remote=making))
+    world, process, found = a_looked_at(epoch)
     dfs = world.machines["b"].dfs
     file = dfs.make(OLD, b"", closed=False)
     dfs.opened(SimDfsWriter(dfs.client(process, "a", "b", world.network), OLD, file))
     file.is_asked = is_asked
     dfs.asked(process, "recover_lease", OLD)
     dfs.asked(Process("b.1"), "recover_lease", OLD)
-    assert len(found) == (0 if is_asked else 1)
+    assert len(found) == is_wrong
 
 
 @pytest.mark.parametrize(("segments", "path", "is_wrong"), [
