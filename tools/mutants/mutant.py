@@ -26,7 +26,8 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `mistake`: a sentence; a drawn one may do without. `tests`: what pytest runs, and must find it; () if none does. `seeds`:
     the simulator must find it in so many from seed 0 on with its default draw; 0: it did not in the first `seeds_run`, or was
     not asked. `unreached`: it changes no value and no step in any of these seeds, so the simulator cannot run it. `drawn`: by
-    the rules (propose.py), and so not of anybody's choice. `survives`: why nothing has to find it. `missed`: nothing finds it
+    the rules (propose.py), and so not of anybody's choice. `unseen`: why the simulator, which can run it, does not find it; one
+    of the reasons that score.py has in words. `survives`: why nothing has to find it. `missed`: nothing finds it
     yet, and why.
     """
 
@@ -42,6 +43,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeds_run: int = 0
     unreached: bool = False
     drawn: bool = False
+    unseen: str = ""
     survives: str = ""
     missed: str = ""
 

@@ -15,6 +15,17 @@ PAGE = ROOT / "docs" / "track-record.md"
 BEGIN, END = "<!-- the score of the mutants: python -m tools.mutants.score -->", "<!-- end of the score -->"
 SEEDS_MARK = 2000
 WIDTH = 126
+UNSEEN = {
+    "second": "It shows only where a second thing happens within a few steps of a first one: an answer that is lost there, a"
+              " site that dies there, a log that is damaged there. In the seeds that were run, the two did not come together, or"
+              " nothing looks at that place.",
+    "guard": "By its lines, another check stands in front of it or behind it, and does the same in what a run does.",
+    "time": "It costs time, and no value: what it delays or does twice comes by itself, with the next frame or the next round.",
+    "few": "It was looked for in the first few hundred seeds only (`seeds_run` in the lists).",
+    "instant": "It is one instant of a clock, which no run has met.",
+    "many": "No run has so many barriers that the oldest have to go.",
+    "again": "A client asks for a table that is there only where the answer to its making was lost.",
+}
 GATE = (  # those that the suite itself plants, each with one quick test (tests/tools/mutants/test_planted.py)
     "key_gate-hold-looks-once", "receipts-outcome-lost", "conditions-exists", "commit_rule-tightening-loose",
     "modes-peer-loading", "read_lease-valid_at-end", "setback-weigh-equal", "trimmer-claims-damaged", "wal_tail-reaches",
@@ -37,6 +48,7 @@ def score(mutants: Sequence[Mutant]) -> str:
         "Each run of the suite plants these, so that the gate itself is tested:", "",
         *_wrapped(", ".join(f"`{name}`" for name in GATE)), "",
     ]
+    lines += _unseen(mutants)
     lines += _named("Missed: nothing finds these yet.", ((each, each.missed) for each in mutants if each.missed))
     lines += _named("Equivalent, or not to be found.", ((each, each.survives) for each in mutants if each.survives))
     return "\n".join(lines).rstrip() + "\n"
@@ -74,6 +86,15 @@ def _named(title: str, named: Iterable[tuple[Mutant, str]]) -> list[str]:
     for mutant, why in named:
         lines += _wrapped(f"`{mutant.name}`: {why}")
     return [title, "", *lines, ""] if lines else []
+
+
+def _unseen(mutants: Sequence[Mutant]) -> list[str]:
+    """Returns those that the simulator runs and does not find, by the reason. Raises KeyError for a reason without words."""
+    lines: list[str] = []
+    for reason in dict.fromkeys((*UNSEEN, *(each.unseen for each in mutants if each.unseen))):
+        names = [f"`{each.name}`" for each in mutants if each.unseen == reason]
+        lines += _wrapped(f"{UNSEEN[reason]} {len(names)}: {', '.join(names)}") if names else []
+    return ["The simulator runs these and does not find them.", "", *lines, ""] if lines else []
 
 
 def _wrapped(text: str) -> list[str]:

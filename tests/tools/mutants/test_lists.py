@@ -8,6 +8,7 @@ from tools.mutants import rooms
 from tools.mutants.__main__ import is_as_listed
 from tools.mutants.hunt import Found
 from tools.mutants.mutant import Mutant, StaleMutant, load, mutated
+from tools.mutants.score import UNSEEN
 from tools.sources import ROOT
 
 MUTANTS = load(ROOT)
@@ -26,6 +27,8 @@ def test_a_mutant_changes_its_file_and_has_tests(mutant: Mutant) -> None:
 def test_a_mutant_is_found_or_says_why_it_is_not(mutant: Mutant) -> None:
     assert [bool(mutant.tests or mutant.seeds), bool(mutant.survives), bool(mutant.missed)].count(True) == 1
     assert mutant.mistake or mutant.drawn
+    is_unseen = bool(mutant.seeds_run) and not (mutant.seeds or mutant.unreached or mutant.survives)
+    assert (mutant.unseen in UNSEEN) is is_unseen, "why does the simulator not find it?"
     assert not (mutant.unreached and (mutant.seeds or not mutant.seeds_run)), "nothing finds what is not reached"
 
 

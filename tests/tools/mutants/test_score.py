@@ -19,7 +19,7 @@ def test_what_counts() -> None:
         Mutant("found", "x/y.py", "", "a", "b", tests=("t",)),
         Mutant("simulated", "x/y.py", "", "a", "b", seeds=7, drawn=True),
         Mutant("late", "x/y.py", "", "a", "b", tests=("t",), seeds=2001),
-        Mutant("in vain", "x/y.py", "", "a", "b", tests=("t",), seeds_run=300),
+        Mutant("in vain", "x/y.py", "", "a", "b", tests=("t",), seeds_run=300, unseen="few"),
         Mutant("elsewhere", "x/y.py", "", "a", "b", tests=("t",), seeds_run=300, unreached=True),
         Mutant("same", "x/y.py", "", "a", "b", survives="Nobody can see it."),
         Mutant("open", "x/y.py", "", "a", "b", seeds_run=300, missed="No test has it."),
@@ -27,6 +27,7 @@ def test_what_counts() -> None:
     drawn = score(mutants)
     assert "| `x` | 7 | 1 | 5 of 6 (83 %) | 4 | 4 | 1 (25 %) | 1 |" in drawn
     assert "| drawn | 1 | 0 | 1 of 1 (100 %) | 0 | 1 | 1 (100 %) | 0 |" in drawn
+    assert "first few hundred seeds only (`seeds_run` in the lists). 1: `in vain`" in drawn
     assert "- `open`: No test has it." in drawn
     assert "- `same`: Nobody can see it." in drawn
 
