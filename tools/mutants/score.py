@@ -17,8 +17,8 @@ SEEDS_MARK = 2000
 WIDTH = 126
 UNSEEN = {
     "second": "It shows only where a second thing happens within a few steps of a first one: an answer that is lost there, a"
-              " site that dies there, a log that is damaged there. In the seeds that were run, the two did not come together, or"
-              " nothing looks at that place.",
+              " site that dies there, a log that is damaged there. In the seeds that were run, the two did not come together,"
+              " or nothing looks at that place.",
     "guard": "By its lines, another check stands in front of it or behind it, and does the same in what a run does.",
     "time": "It costs time, and no value: what it delays or does twice comes by itself, with the next frame or the next round.",
     "few": "It was looked for in the first few hundred seeds only (`seeds_run` in the lists).",
