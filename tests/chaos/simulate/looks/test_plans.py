@@ -134,12 +134,12 @@ def test_a_plan_fails_for_a_reason(kind: str, step: str, error: dict[str, Any], 
     assert journaled(operation=an_operation(kind), entry=an_entry("step failed", step, detail=error)) == sentences
 
 
-@pytest.mark.parametrize(("took_ms", "is_wrong"), [(30_000, False), (29_000, True)])
+@pytest.mark.parametrize(("took_ms", "is_wrong"), [(30_000, False), (28_000, False), (20_000, True)])
 def test_what_gives_up_after_a_time_has_waited_for_it(took_ms: int, is_wrong: bool) -> None:
     step = StepRecord("catch_up", "", True, "failed", 1000, 1000 + took_ms)
     error = {"message": "site b applied 4 of 9 in 30 s: find out why"}
     found = journaled(operation=an_operation("switchover", step), entry=an_entry("step failed", "catch_up", detail=error))
-    assert found == ["says that it waited for 30 s, and gave up after 29.0 s."] * is_wrong
+    assert found == ["says that it waited for 30 s, and gave up after 20.0 s."] * is_wrong
 
 
 @pytest.mark.parametrize(("missed_s", "is_wrong"), [(None, True), (5.0, True), (95.0, False)])
