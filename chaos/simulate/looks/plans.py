@@ -14,6 +14,7 @@ from typing import Any
 
 from chaos.simulate.looks.decisions import Decisions
 from chaos.simulate.plan import SITES
+from chaos.simulate.twins.coordinator import PLACE as WITNESS
 from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.world import DRIFT_MARGIN, OTHER, World
 from gateway.site.operations import OPERATOR, VALID_S
@@ -140,8 +141,10 @@ class Plans:
             return
         if told is not None and count > max(0, told - since):
             yield f"counts {count} records as lost, and both sites hold up to {since} of {told}"
-        beats = [at_s for at_s in self._decisions.renewed_s if now_s - at_s < self._world.plan.knobs.lease_s / 2]
-        if len(beats) > 1:
+        lease_s = self._world.plan.knobs.lease_s
+        beats = [at_s for at_s in self._decisions.renewed_s if now_s - at_s < lease_s / 2]
+        missed_s = self._world.network.missed_s.get((site, WITNESS), -SINCE_S)
+        if len(beats) > 1 and now_s - missed_s > lease_s + HELD_UP_S:  # else it may know the register by an older look
             yield f"counts {count} records as lost, and the active continues to acknowledge"
 
 

@@ -208,6 +208,7 @@ class CallInFlight:
         network.loop.outside(network.random.random() * REFUSED_MAX_S, self._end, None, self._failed(why, sent))
 
     def _expire(self, timeout_s: float) -> None:
+        self._network.miss(self.src, self.dst)
         self._end(None, self._failed(f"no answer from {self.dst} in {timeout_s} s", True))
 
     def _end(self, result: Any, error: Exception | None) -> None:

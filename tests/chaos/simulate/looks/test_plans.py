@@ -178,11 +178,14 @@ def test_a_remote_log_that_cannot_be_written_stops_a_switchover_alone(kind: str,
 ])
 def test_a_loss_is_counted_by_what_is_here_and_by_what_is_told(count: int | None, holds: int, beats: int, said: str) -> None:
     look = A()
-    look.decisions.renewed_s = [look.world.loop.now_s] * beats
     look.create(an_operation())
     shown = {
         "epoch": 7, "asynchronous_since_seq": 50, "this_site_holds_seq": holds, "records_at_risk": count,
         "active_committed_seq": 60,
     }
     entry = an_entry("step failed", "preflight", detail={"message": "", "fields": {"manifest": shown}})
+    look.world.loop.now_s = 30.0
+    look.decisions.renewed_s = [30.0] * beats
     assert look.save(an_operation(), entry) == ([said] if said else [])
+    look.world.network.miss("b", "w")
+    assert beats == 0 or look.save(an_operation(), entry) == [], "it may have heard of no renewal"
