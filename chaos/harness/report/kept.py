@@ -1,4 +1,4 @@
-"""The files that a run leaves in its folder: report.html, report.json, history.jsonl and plan.txt; and the way back to the run.
+"""The files that a run leaves in its folder: report.html, report.json, plan.txt and the history; and the way back to the run.
 
 What always holds: report.json has what it takes to run it again: plan, rounds and bug.
 """
@@ -19,6 +19,7 @@ from chaos.harness.promises import Verdict
 from chaos.harness.report.figures import Second, Totals, seconds, totals
 from chaos.harness.report.page import page
 from chaos.harness.run import Run
+from chaos.history.edn import edn
 from chaos.history.history import dump
 from twinlog.errors import InvalidInput, words
 
@@ -48,6 +49,7 @@ def keep(run: Run, name: str, folder: Path) -> Path:
     )
     (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     (folder / "history.jsonl").write_bytes(dump(run.history))
+    (folder / "history.edn").write_text(edn(run.history), encoding="utf-8")
     (folder / "plan.txt").write_text(text(run.plan), encoding="utf-8")
     shown = folder / "report.html"
     shown.write_text(page(run, name, f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from chaos.asking import asked, asked_page, failed, is_absence, shown
 from chaos.history.history import Ack, Operation, Outcome, Row
-from chaos.workloads.asking import asked, asked_page, failed, is_absence, shown
 from gateway.service.receipts import decode_receipt
 from twinlog.calls import Page, TypedCall
 from twinlog.errors import TwinlogError

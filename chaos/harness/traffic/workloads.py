@@ -1,4 +1,5 @@
-"""The workloads of a run on real processes: those of the simulator, with more rows, since such a run has more operations.
+"""The workloads of a run on real processes: those of the simulator, with more rows, since such a run has more operations, and
+two that the simulator does not draw, because one more name would change the plan of every seed.
 
 What always holds: one implementation serves both drivers; how many rows there are is all that differs.
 """
@@ -11,6 +12,8 @@ from random import Random
 from types import MappingProxyType
 
 from chaos.workloads import WORKLOADS as SIMULATED
+from chaos.workloads.appends import Appends
+from chaos.workloads.bank import Bank
 from chaos.workloads.batches import Batches
 from chaos.workloads.check_and_mutate import CheckAndMutate
 from chaos.workloads.counters import Counters
@@ -21,6 +24,8 @@ from chaos.workloads.workload import Workload
 
 WORKLOADS: Mapping[str, Callable[[Random], Workload]] = MappingProxyType({
     **SIMULATED,
+    "bank": partial(Bank, banks=8),
+    "appends": partial(Appends, lists=6),
     "registers": partial(Registers, rows=24),
     "counters": partial(Counters, rows=8),
     "check_and_mutate": partial(CheckAndMutate, rows=16),

@@ -12,13 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from chaos.asking import asked, asked_page, failed, is_absence, shown
 from chaos.history.history import Ack, Operation, Outcome, Row
 from chaos.history.lines import Misled, Served
 from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.http_door import ConnectionLost
 from chaos.simulate.twins.network import CallInFlight
 from chaos.simulate.world import Life, World
-from chaos.workloads.asking import asked, asked_page, failed, is_absence, shown
 from chaos.workloads.workload import KEY
 from gateway.api.api_context import ApiContext
 from gateway.service.receipts import decode_receipt
