@@ -1,19 +1,38 @@
-"""`python -m chaos`: simulate the pair from seeds, replay one run from a file, or run a real HDFS (`hdfs`) or
-PostgreSQL (`postgres`).
+"""`python -m chaos`: simulate the pair from seeds, break a pair of real processes (`run`, `soak`, `list`), replay one run of
+either from a file, or run a real HDFS (`hdfs`) or PostgreSQL (`postgres`).
 
-Exit code 1 when a promise breaks.
+What always holds: the exit code is 1 when a promise breaks. `replay` of a report.json is of real processes, of any other file
+of the simulator. What one command alone needs is imported for that one.
 """
 
 from __future__ import annotations
 
 import sys
 
-from chaos.servers import hdfs_cli
-from chaos.servers import postgres as postgres_server
-from chaos.simulate import cli
+_HARNESS = ("run", "soak", "list")
 
-if sys.argv[1:2] == ["hdfs"]:
-    sys.exit(hdfs_cli.main(sys.argv[2:]))
-if sys.argv[1:2] == ["postgres"]:
-    sys.exit(postgres_server.main(sys.argv[2:]))
-sys.exit(cli.main(sys.argv[1:]))
+
+def _main(given: list[str]) -> int:
+    command, first = given[:1], given[1:2]
+    if command == ["hdfs"]:
+        from chaos.servers import hdfs_cli
+
+        return hdfs_cli.main(given[1:])
+    if command == ["postgres"]:
+        from chaos.servers import postgres
+
+        return postgres.main(given[1:])
+    if command == ["toxiproxy"]:
+        from chaos.servers import toxiproxy
+
+        return toxiproxy.main(given[1:])
+    if (command and command[0] in _HARNESS) or (command == ["replay"] and first and first[0].endswith(".json")):
+        from chaos.harness import cli as harness
+
+        return harness.main(given)
+    from chaos.simulate import cli as simulator
+
+    return simulator.main(given)
+
+
+sys.exit(_main(sys.argv[1:]))

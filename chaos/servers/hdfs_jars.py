@@ -131,6 +131,10 @@ def _mirror(settings: Path) -> str | None:
     return None
 
 
+def cache_folder() -> Path:
+    """Returns the folder for what is fetched once and kept."""
+    return Path(os.environ.get(CACHE_VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "twinlog"))
+
+
 def _cached() -> Path:
-    cache = os.environ.get(CACHE_VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "twinlog")
-    return Path(cache) / f"{SHA256[:12]}-{Path(ARTIFACT).name}"
+    return cache_folder() / f"{SHA256[:12]}-{Path(ARTIFACT).name}"

@@ -9,7 +9,6 @@ their worker, and end with it. All calls block.
 from __future__ import annotations
 
 import secrets
-import socket
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Self
 import httpx
 
 from chaos.servers.daemon import Daemon
+from chaos.servers.ports import free_ports
 from remote_log.dfs.hdfs.jvm import java_program, pyspark_jars
 from twinlog.errors import Unavailable
 
@@ -37,7 +37,7 @@ class SparkCluster:
     def __init__(self, folder: Path, workers: int = 2, cores: int = 1, memory_mb: int = 512) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._port, self._web, *webs = _free_ports(2 + workers)
+        self._port, self._web, *webs = free_ports(2 + workers)
         self._keep_secret()
         master = ("--host", HOST, "--port", str(self._port), "--webui-port", str(self._web))
         self.master = self._daemon("master", f"{_DEPLOY}.master.Master", *master)
@@ -115,14 +115,3 @@ class SparkCluster:
         answer = httpx.get(f"http://{HOST}:{self._web}/json/", timeout=ANSWER_DEADLINE_S, trust_env=False)
         found: dict[str, Any] = answer.json()
         return found
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -10,7 +10,8 @@ import random
 
 from msgspec.structs import replace
 
-from chaos.simulate.plan import BY_NAME, DISASTERS, FAULTS_END_S, OLDER, STEP, Fault, SeedPlan, draw_fault
+from chaos.fault_lines import Fault
+from chaos.simulate.plan import BY_NAME, DISASTERS, FAULTS_END_S, OLDER, STEP, SeedPlan, draw_fault
 
 DEEDS = ("crash", "machine", "pause", "fail", "late", "cut")
 DEED_WEIGHTS = (4, 2, 2, 3, 2, 1)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from chaos.fault_lines import Fault
 from chaos.simulate.aims import aimed
 from chaos.simulate.plan import (
     BARRIER,
@@ -24,7 +25,6 @@ from chaos.simulate.plan import (
     REFUSAL,
     SITES,
     STEP,
-    Fault,
     Kind,
     Knobs,
     SeedPlan,

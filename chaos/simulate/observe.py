@@ -7,7 +7,6 @@ observing more or less changes no run.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,20 +14,17 @@ from typing import Any
 from chaos.history.history import (
     Apart,
     Dump,
-    DumpedRow,
     GivenUp,
-    LoggedFrame,
     ModeRecorded,
     Moment,
     Opened,
     PositionLine,
-    Quarantine,
-    QuarantinedRow,
     Recorder,
     RemoteLogLine,
     SiteLog,
 )
 from chaos.history.lines import Kept, StaleLook
+from chaos.history.stored import logged, quarantined, tables_of
 from chaos.simulate.copies import Segments, copies
 from chaos.simulate.inside import EndedEpochs, KeptSegments, left_resync, wrong_inside
 from chaos.simulate.looks.health import wrong_health
@@ -43,9 +39,6 @@ from gateway.site.site import Site
 from remote_log.replication.shipper import PeerView
 from remote_log.writing.writer import SegmentInfo
 from storage.log.chain import standing
-from storage.log.frame import Frame
-from storage.rows.codec import RowCodecs
-from storage.rows.schema import decode_schema
 from switchover.quarantine import QUARANTINE
 from switchover.register.port import PairState
 
@@ -188,45 +181,19 @@ class Observer:
             if life is None or life.site is None:
                 continue
             wal = await life.site.parts.wal.read_all()
-            frames = tuple(_logged(frame) for frame in standing(wal)) if wal else ()
+            frames = logged(standing(wal)) if wal else ()
             self._recorder.note(SiteLog(name, name == active, frames))
             self._recorder.note(await self._dump(name, name == active))
             self._quarantines(name)
 
     async def _dump(self, name: str, active: bool) -> Dump:
         engine = self._world.machines[name].engine
-        tables: dict[str, dict[str, DumpedRow]] = {}
-        codecs = RowCodecs()
-        for number, schema in sorted(engine.applied.schemas().items()):
-            table = decode_schema(schema)
-            codec = codecs.get(table)
-            key_column = table.primary_key[0]
-            rows: dict[str, DumpedRow] = {}
-            for stored in await engine.scan(number, None, None, reverse=False, limit=1_000_000):
-                row = codec.decode_row(stored.key, stored.value)
-                rows[str(row.pop(key_column))] = DumpedRow(row, stored.version)
-            tables[table.name] = rows
+        tables = await tables_of(engine)
         return Dump(name, active, self._world.loop.now_s, engine.applied.seq, tables)
 
     def _quarantines(self, name: str) -> None:
         engine, disk = self._world.machines[name].engine, self._world.machines[name].disk
-        names = {number: decode_schema(schema) for number, schema in engine.applied.schemas().items()}
-        codecs = RowCodecs()
         for path, stored in sorted(disk.stored.items()):
-            if not path.startswith(QUARANTINE + "/") or not path.endswith(".json"):
-                continue
-            manifest: dict[str, Any] = json.loads(bytes(stored.data))
-            rows = []
-            for entry in manifest["keys"]:
-                table = names.get(entry["table"])
-                if table is not None:
-                    key = codecs.get(table).keys.decode(bytes.fromhex(entry["key"]))
-                    rows.append(QuarantinedRow(table.name, str(key[0]), entry["seq"], entry["version"]))
-            self._recorder.note(Quarantine(
-                name, manifest["epoch"], manifest["first_seq"], manifest["last_seq"], self._world.loop.now_s, True, tuple(rows)
-            ))
-
-
-def _logged(frame: Frame) -> LoggedFrame:
-    digest = hashlib.blake2b(frame.data, digest_size=8).hexdigest()
-    return LoggedFrame(frame.epoch, frame.first_seq, frame.last_seq, frame.previous, digest)
+            if path.startswith(QUARANTINE + "/") and path.endswith(".json"):
+                manifest: dict[str, Any] = json.loads(bytes(stored.data))
+                self._recorder.note(quarantined(name, manifest, engine.applied.schemas(), self._world.loop.now_s))

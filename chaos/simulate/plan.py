@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
+from chaos.fault_lines import Fault, fault_text, parse_fault
 from chaos.simulate.actors.false_answers import FALSE_ANSWERS
 from chaos.simulate.actors.lies import LIES
 from chaos.workloads import WORKLOADS
@@ -44,16 +45,6 @@ class Knobs(msgspec.Struct, frozen=True):
     http: float = 0.0  # share of the clients' requests that pass the HTTP protocol and the routes of the site
     monitor: str = "off"  # off | observe | act
     engine: str = "simulated"  # simulated | rocksdb | sqlite: what both sites keep their rows in
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """`for_s` until it is healed; 0 where there is nothing to heal. `how` refines it."""
-
-    at_s: float
-    kind: str
-    target: str
-    for_s: float = 0.0
-    how: str = ""
 
 
 class SeedPlan(msgspec.Struct, frozen=True):
@@ -141,10 +132,7 @@ def text(plan: SeedPlan) -> str:
         lines.append("skipped " + ",".join(map(str, plan.skipped)))
     plain = asdict(Knobs())
     lines += [f"knob {name} {value}" for name, value in asdict(plan.knobs).items() if value != plain[name]]
-    for fault in plan.faults:
-        line = f"at {fault.at_s} {fault.kind} {fault.target}"
-        line += f" for {fault.for_s}" if fault.for_s else ""
-        lines.append(line + (f" how {fault.how}" if fault.how else ""))
+    lines += [fault_text(fault) for fault in plan.faults]
     return "\n".join(lines) + "\n"
 
 
@@ -159,7 +147,7 @@ def parse(source: str) -> SeedPlan:
             continue
         try:
             if words[0] == "at":
-                faults.append(_parse_fault(words))
+                faults.append(parse_fault(words, BY_NAME))
             elif words[0] == "knob":
                 knobs[words[1]] = words[2]
             elif words[0] == "skipped":
@@ -177,18 +165,6 @@ def parse(source: str) -> SeedPlan:
     if plan.workload not in WORKLOADS:
         raise InvalidInput(f"workload {plan.workload!r} is none of {', '.join(WORKLOADS)}")
     return plan
-
-
-def _parse_fault(words: list[str]) -> Fault:
-    """`at SECONDS KIND TARGET [for SECONDS] [how HOW]`"""
-    kind = words[2]
-    if kind not in BY_NAME:
-        raise InvalidInput(f"no fault is called {kind!r}: it is one of {', '.join(BY_NAME)}")
-    options = dict(zip(words[4::2], words[5::2], strict=True))
-    unknown = set(options) - {"for", "how"}
-    if unknown:
-        raise InvalidInput(f"{', '.join(sorted(unknown))}: after the target come `for` and `how`")
-    return Fault(float(words[1]), kind, words[3], float(options.get("for", 0)), options.get("how", ""))
 
 
 def without(plan: SeedPlan, faults: frozenset[int]) -> SeedPlan:

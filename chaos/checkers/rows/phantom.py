@@ -2,7 +2,8 @@
 
 What always holds: each value that a client or a site's storage showed was written by somebody, before it was seen, as a
 whole; an unknown write that was seen counts from then on as there: at the end it or something newer stands on both sites.
-Only tables with unique values are looked at; of others, only rows that nobody ever wrote are found.
+Only tables with unique values are looked at; of others, only rows that nobody ever wrote are found. Of all of them: a read is
+answered with the row that it asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from chaos.checkers.rows.facts import Seen, TableFacts, Write, facts_of
 from chaos.checkers.violation import Violation
-from chaos.history.history import Dump, DumpedRow, History
+from chaos.history.history import Call, Dump, DumpedRow, History
 
 NAME = "phantom"
 
@@ -28,7 +29,17 @@ def check(history: History) -> list[Violation]:
             if table.use.unique:
                 found += _gone(table, dump)
                 found += _back(table, dump)
-    return found
+    return found + [violation for call in history.calls for violation in _another(call)]
+
+
+def _another(call: Call) -> Iterator[Violation]:
+    """A read of one row that was answered with another one: the value may be right, there."""
+    if call.operation.kind == "read" and call.outcome is not None:
+        for row in call.outcome.rows:
+            if row.key != call.operation.key:
+                asked = f"row {call.operation.key} of {call.operation.table}"
+                sentence = f"Call {call.id} asked for {asked}, and was shown {row.key}."
+                yield Violation("P5", NAME, sentence, (call.id,), (call.invoked_s, call.returned_s or call.invoked_s))
 
 
 def _seen(table: TableFacts) -> Iterator[Violation]:

@@ -12,7 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from chaos.history.history import Ack, Condition, Mutation, Operation, Outcome, Result, Row
+from chaos.asking import asked, asked_page, failed, is_absence, shown
+from chaos.history.history import Ack, Operation, Outcome, Row
 from chaos.history.lines import Misled, Served
 from chaos.simulate.actors.door import ADDRESS, answer
 from chaos.simulate.twins.http_door import ConnectionLost
@@ -23,7 +24,7 @@ from gateway.api.api_context import ApiContext
 from gateway.service.receipts import decode_receipt
 from twinlog import calls
 from twinlog.calls import Page, TypedCall
-from twinlog.errors import OutcomeUnknown, TwinlogError
+from twinlog.errors import TwinlogError
 from twinlog.flow import PairView, Patience, Pause, Resumed, call
 from twinlog.wire.exchange import Broken, Reply, SiteRequest
 
@@ -66,20 +67,20 @@ class SimClient:
 
     async def ask_receipt(self, site: str, receipt: str) -> str:
         """Returns what `site` says of a receipt, "" if it does not answer."""
-        asked = calls.receipt(receipt)
-        request = SiteRequest(f"http://{site}{asked.call.path}", "GET", asked.call.headers, b"", PATIENCE.attempt_timeout_s)
+        typed = calls.receipt(receipt)
+        request = SiteRequest(f"http://{site}{typed.call.path}", "GET", typed.call.headers, b"", PATIENCE.attempt_timeout_s)
         reply = await self._exchange(request)
-        return asked.parse(reply).outcome if isinstance(reply, Reply) and reply.status == 200 else ""
+        return typed.parse(reply).outcome if isinstance(reply, Reply) and reply.status == 200 else ""
 
     async def _execute(self, operation: Operation, key: str) -> Outcome:
         try:
             if operation.kind == "scan":
                 return await self._scan(operation)
-            result = await self._run(self._request(operation, key))
+            result = await self._run(asked(operation, key))
         except TwinlogError as error:
             return self._failed(operation, error)
         if operation.kind == "read":
-            return self._outcome(rows=(_row(result.row, result.version),))
+            return self._outcome(rows=(shown(result.row, result.version),))
         if operation.kind == "schema":
             return self._outcome()
         receipt = decode_receipt(result.receipt)
@@ -90,46 +91,9 @@ class SimClient:
         return Outcome("ok", site=self.served_by, epoch=self.served_epoch, served_s=self.served_s, **known)
 
     def _failed(self, operation: Operation, error: TwinlogError) -> Outcome:
-        absent = error.code == "not-found" and "key" in error.fields
-        if operation.kind == "read" and absent:
+        if is_absence(operation, error):
             return self._outcome()
-        unknown = isinstance(error, OutcomeUnknown) or error.fields.get("outcome") == "unknown"
-        is_read = operation.kind in ("read", "scan")
-        result: Result = "unknown" if unknown and not is_read else "not_applied"
-        return Outcome(result, error=error.code, site=self.served_by, epoch=self.served_epoch)
-
-    # ---- what the library is asked
-    def _request(self, operation: Operation, key: str) -> TypedCall[Any]:
-        table = operation.table
-        if operation.kind == "read":
-            return calls.get(table, operation.key, None, operation.as_of)
-        if operation.kind == "schema":
-            if "name" in operation.body:
-                return calls.create_table(operation.body, key)
-            return calls.alter_table(table, operation.body, key)
-        if operation.kind == "conditional":
-            body = {
-                "conditions": [_condition(each) for each in operation.conditions],
-                "mutations": [self._mutation(table, each) for each in operation.mutations],
-            }
-            return calls.check(table, operation.key, body, key)
-        if operation.kind == "batch":
-            return calls.mutate(table, [self._mutation(table, each) for each in operation.mutations], key)
-        version = operation.conditions[0].version if operation.conditions else None
-        return self._single(table, operation.mutations[0], key, version)
-
-    def _single(self, table: str, mutation: Mutation, key: str, version: int | None) -> TypedCall[Any]:
-        if mutation.op == "delete":
-            return calls.delete(table, mutation.key, key, calls.preconditions(version, False))
-        if mutation.op == "update":
-            return calls.update(table, mutation.key, mutation.row, key, {})
-        return calls.put(table, mutation.key, mutation.row, key, calls.preconditions(version, mutation.op == "insert"))
-
-    def _mutation(self, table: str, mutation: Mutation) -> dict[str, Any]:
-        key = {KEY: mutation.key}
-        if mutation.op == "delete":
-            return {"op": "delete", "key": key}
-        return {"op": mutation.op, "row": {**key, **mutation.row}}
+        return failed(operation, error, self.served_by, self.served_epoch)
 
     async def _scan(self, operation: Operation) -> Outcome:
         rows: list[Row] = []
@@ -138,12 +102,8 @@ class SimClient:
         page_rows = operation.page_rows or PAGE_ROWS
         while True:
             left = page_rows if operation.limit is None else operation.limit - len(rows)
-            asked = calls.scan(
-                operation.table, start=operation.start, end=operation.end, where=(), columns=None, limit=min(page_rows, left),
-                as_of=operation.as_of, reverse=operation.reverse, snapshot=operation.snapshot, page_token=token,
-            )
-            page: Page = await self._run(asked)
-            rows += [_row(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
+            page: Page = await self._run(asked_page(operation, min(page_rows, left), token))
+            rows += [shown(row, version) for row, version in zip(page.rows, page.versions, strict=True)]
             token = page.next_page_token
             gave = (self.served_epoch or 0, self.served_s or 0.0, self.served_by)
             oldest = gave if oldest is None or gave[0] <= oldest[0] else oldest
@@ -155,7 +115,7 @@ class SimClient:
 
     async def _ask_otherwise(self, operation: Operation, token: str) -> None:
         """Sends a page token with another question than the one that it came from, to the site that gave it."""
-        asked: dict[str, Any] = {
+        own: dict[str, Any] = {
             "start": operation.start, "end": operation.end, "where": (), "columns": None, "as_of": operation.as_of,
             "reverse": operation.reverse, "snapshot": operation.snapshot,
         }
@@ -164,7 +124,7 @@ class SimClient:
             "where": ((KEY, ">", "x0"),), "columns": (KEY,), "reverse": not operation.reverse,
         }
         question = self._pages.choice(sorted(others))
-        scan = calls.scan(operation.table, **{**asked, question: others[question]}, limit=PAGE_ROWS, page_token=token).call
+        scan = calls.scan(operation.table, **{**own, question: others[question]}, limit=PAGE_ROWS, page_token=token).call
         site = self.served_by
         request = SiteRequest(f"http://{site}{scan.path}", scan.method, scan.headers, b"", PATIENCE.attempt_timeout_s)
         served = self.served_by, self.served_s, self.served_epoch
@@ -174,9 +134,9 @@ class SimClient:
             self._world.heard(Misled(site, self._world.loop.now_s, question, reply.status))
 
     # ---- the flow of the library
-    async def _run(self, asked: TypedCall[Any]) -> Any:
+    async def _run(self, typed: TypedCall[Any]) -> Any:
         loop = asyncio.get_running_loop()
-        flow = call(self._view, asked.call, PATIENCE, loop.time(), self._random.random)
+        flow = call(self._view, typed.call, PATIENCE, loop.time(), self._random.random)
         step = next(flow)
         while True:
             answers: tuple[Reply | Broken, ...] = ()
@@ -187,7 +147,7 @@ class SimClient:
             try:
                 step = flow.send(Resumed(loop.time(), answers))
             except StopIteration as done:
-                return asked.parse(done.value)
+                return typed.parse(done.value)
 
     async def _all(self, requests: Sequence[SiteRequest]) -> tuple[Reply | Broken, ...]:
         """At the same time."""
@@ -246,16 +206,3 @@ class SimClient:
 def _is_of_rows(request: SiteRequest, reply: Reply) -> bool:
     """The answer shows what is stored, or acknowledges a change."""
     return request.url.startswith("/v1/tables/", len(ADDRESS)) and (reply.status < 300 or reply.status == 412)
-
-
-def _condition(condition: Condition) -> dict[str, Any]:
-    """As in the body of a check-and-mutate."""
-    if condition.version is not None:
-        return {"version": condition.version}
-    if condition.exists is not None:
-        return {"exists": condition.exists}
-    return {"column": condition.column, "op": condition.op, "value": condition.value}
-
-
-def _row(row: dict[str, Any], version: int) -> Row:
-    return Row(row[KEY], {name: value for name, value in row.items() if name != KEY}, version)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
+from chaos.fault_lines import Fault
 from chaos.simulate.actors.older import OlderParts
-from chaos.simulate.plan import Fault
 from chaos.simulate.twins.coordinator import PLACE as WITNESS
 from chaos.simulate.twins.stored import Stored
 from chaos.simulate.world import OTHER, PAIR, World

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from chaos.fault_lines import Fault
 from chaos.simulate.actors.false_answers import FALSE_ANSWERS
 from chaos.simulate.actors.lies import LIES, Victim
-from chaos.simulate.plan import Fault
 from chaos.simulate.twins.transport import Served
 from chaos.simulate.world import OTHER, Life, World
 from remote_log.replication.messages import pack_history

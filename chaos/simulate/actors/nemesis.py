@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from chaos.fault_lines import Fault
 from chaos.simulate.actors.disasters import Disasters
 from chaos.simulate.actors.liar import Liar
 from chaos.simulate.actors.operator import Operator
-from chaos.simulate.plan import SITES, Fault
+from chaos.simulate.plan import SITES
 from chaos.simulate.twins.dfs import DfsFault
 from chaos.simulate.twins.process import Process
 from chaos.simulate.twins.steps import Trap

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from chaos.simulate.plan import Fault
+from chaos.fault_lines import Fault
 from chaos.simulate.twins.engine import StorageCopy
 from chaos.simulate.twins.journal import MemoryJournal
 from chaos.simulate.twins.stored import Stored

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chaos.checkers.rows import acknowledged, phantom
-from chaos.history.history import Quarantine, QuarantinedRow
+from chaos.history.history import Operation, Outcome, Quarantine, QuarantinedRow, Row
 from tests.chaos.plots import Plot, sentences
 
 Build = Callable[[Plot], Plot]
@@ -85,6 +85,11 @@ UNREAL: dict[str, tuple[Build, str]] = {
     "stored from nowhere": (lambda p: p.dump({"k": ("x", 5)}), "Site a holds row k of t with value 'x', which nobody wrote"),
     "in another row": (
         lambda p: p.write("l", "x", 0, 1, version=5).dump({"k": ("x", 5), "l": ("x", 5)}), "which nobody wrote there",
+    ),
+    "of another row": (
+        lambda p: p.write("l", "x", 0, 1, version=5).call(
+            Operation("read", "t", key="k"), 2, 3, Outcome("ok", rows=(Row("l", {"value": "x"}, 5),), site="a")
+        ), "asked for row k of t, and was shown l",
     ),
     "rejected and read": (
         lambda p: p.write("k", "x", 0, 1, "not_applied").read("k", "x", 2, 3),

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from chaos.checkers.violation import Violation
+from chaos.fault_lines import Fault
 from chaos.simulate.cli import main
 from chaos.simulate.draw import draw
-from chaos.simulate.plan import BY_NAME, Fault, SeedPlan, parse, text
+from chaos.simulate.plan import BY_NAME, SeedPlan, parse, text
 from chaos.simulate.run import Result, Run, collect
 from chaos.simulate.shrink import shrink
 from gateway.epoch.active_epoch import ActiveEpoch

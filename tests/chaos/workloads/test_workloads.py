@@ -11,20 +11,24 @@ from chaos.checkers import check_all
 from chaos.checkers.violation import Violation
 from chaos.history.history import History, Moment, Opened, Operation, Recorder, dump, load
 from chaos.workloads import WORKLOADS
+from chaos.workloads.appends import Appends
+from chaos.workloads.bank import Bank
 from chaos.workloads.drive import create_tables, drive
 from chaos.workloads.memory import Faults, MemoryClient, MemoryPair
 from storage.rows.schema import parse_table
 
 HONEST = Faults(lost_answers=0.06, lost_requests=0.06, refusals=0.03)
-ALL = tuple(WORKLOADS)
+EVERY = {**WORKLOADS, "bank": Bank, "appends": Appends}
+ALL = tuple(EVERY)
 FOUND = {  # fault -> the workloads that it concerns
     Faults(lost_writes=0.1): ALL,
     Faults(lost_answers=0.05, lost_writes=1 / 50): ("sets", "linked_list"),
-    Faults(stale_reads=0.06): ("registers", "counters", "check_and_mutate", "linked_list", "batches", "schema_changes"),
+    Faults(stale_reads=0.06): ("registers", "counters", "check_and_mutate", "linked_list", "batches", "schema_changes",
+                              "appends"),
     Faults(late_phantoms=0.06): ALL,
     Faults(applied_refusals=0.1): ALL,
-    Faults(torn_batches=0.1): ("batches",),
-    Faults(ignored_conditions=0.2): ("counters", "check_and_mutate"),
+    Faults(torn_batches=0.1): ("batches", "bank"),
+    Faults(ignored_conditions=0.2): ("counters", "check_and_mutate", "bank", "appends"),
     Faults(torn_rows=0.1): ("registers", "check_and_mutate"),
 }
 CASES = [(fault, name) for fault, names in FOUND.items() for name in names]
@@ -53,7 +57,7 @@ class Ticks:
 async def run(name: str, seed: int, faults: Faults) -> tuple[History, list[Violation], int]:
     """The history, what was found in it, and how often the pair sinned."""
     random = Random(seed)
-    workload, recorder, clock, pair = WORKLOADS[name](random), Recorder(), Ticks(), MemoryPair(random, faults)
+    workload, recorder, clock, pair = EVERY[name](random), Recorder(), Ticks(), MemoryPair(random, faults)
     client = MemoryClient(pair)
     await create_tables(workload, client, recorder, clock, 9.0)
     recorder.note(Opened("a", 1, 0.0, "sync"))
@@ -99,7 +103,7 @@ async def test_one_seed_makes_one_history(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_tables_are_ones_that_the_pair_would_make(name: str) -> None:
-    for use in WORKLOADS[name](Random(1)).tables:
+    for use in EVERY[name](Random(1)).tables:
         schema = parse_table(use.schema)
         assert schema.name == use.name
         assert schema.primary_key == ("id",)

@@ -12,10 +12,11 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
+from chaos.fault_lines import Fault
 from chaos.simulate.draw import IN_REAL, REAL_ENGINES, draw
 from chaos.simulate.engines.engines import REAL, SimStorage
 from chaos.simulate.observe import Observer
-from chaos.simulate.plan import BARRIER, Fault, SeedPlan
+from chaos.simulate.plan import BARRIER, SeedPlan
 from chaos.simulate.run import Run
 from chaos.simulate.twins.loop import VirtualLoop
 from chaos.simulate.twins.process import Process

@@ -1,0 +1,1 @@
+"""A pair of real processes, broken on purpose: workloads and checkers of the simulator, real faults, a report."""

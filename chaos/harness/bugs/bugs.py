@@ -1,0 +1,90 @@
+"""The planted bugs: names of the product that stand for something else in a gateway's process.
+
+What always holds: each one names the scenario that must show it, and its checkers: one of them must notice. What the
+simulator cannot see, because it has no sockets, no signals and no processes, is preferred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from chaos.simulate.bugs.logs import _advance_by_local
+from gateway.api.problems import Answer
+from gateway.epoch.commit_rule import CommitCore
+from gateway.http.protocol import DoorProtocol
+from remote_log.fencing.read_lease import ReadLease
+from remote_log.writing.writer import RemoteWriter
+from storage.log.frame import Frame
+
+LATE_S = 0.5
+EVERY = 20
+
+Patch = tuple[Any, str, Any]  # a class or module, one of its names, and what is to stand there
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessBug:
+    """`sentence`: what it breaks. `scenario`: where it must show, by one of the `checkers`."""
+
+    name: str
+    sentence: str
+    promise: str
+    scenario: str
+    checkers: tuple[str, ...]
+    patches: tuple[Patch, ...]
+
+    def plant(self) -> None:
+        """In this process, for good."""
+        for owner, name, replacement in self.patches:
+            getattr(owner, name)  # a name that the product does not have any more is no bug
+            setattr(owner, name, replacement)
+
+
+_submit, _write = RemoteWriter.submit, DoorProtocol._write
+
+
+def _submit_late(self: RemoteWriter, frame: Frame) -> None:
+    asyncio.get_running_loop().call_later(LATE_S, _submit, self, frame)
+
+
+def _always(self: ReadLease, now_s: float) -> bool:
+    return True
+
+
+class _Sent:
+    """Holds the answer that was written last, to whatever connection, and counts them."""
+
+    answer: Answer | None = None
+    count = 0
+
+
+def _write_of_another(self: DoorProtocol, answer: Answer, keep_alive: bool) -> None:
+    is_row = answer.status == 200 and b"row" in answer.body and b"receipt" not in answer.body
+    before = _Sent.answer
+    if is_row:
+        _Sent.answer, _Sent.count = answer, _Sent.count + 1
+        if _Sent.count % EVERY == 0 and before is not None:
+            answer = before
+    _write(self, answer, keep_alive)
+
+
+_ALL = (
+    HarnessBug(
+        "ack-before-remote", "A write is acknowledged once the WAL has it, and the remote log gets it a moment later.", "P1",
+        "active-killed", ("acknowledged", "receipts", "workload:sets"),
+        ((CommitCore, "_advance", _advance_by_local), (RemoteWriter, "submit", _submit_late)),
+    ),
+    HarnessBug(
+        "serves-when-woken", "A gateway that was stopped answers what waits at its sockets, without a proof that it may.", "P2",
+        "active-stopped", ("one_active", "linearizable"), ((ReadLease, "valid_at", _always),),
+    ),
+    HarnessBug(
+        "answer-of-another", "One answer in many is that of another connection: a buffer is shared.", "P3", "slow-link",
+        ("linearizable", "phantom"), ((DoorProtocol, "_write", _write_of_another),),
+    ),
+)
+BUGS: Mapping[str, HarnessBug] = MappingProxyType({bug.name: bug for bug in _ALL})

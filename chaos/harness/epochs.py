@@ -1,0 +1,36 @@
+"""The epoch in which each answer was given, which no answer of the API names: the last one that its site had opened by then.
+
+What always holds: an answer that a site repeats under its idempotency key bears the epoch of the first answer, and is judged
+by the epoch in which it was repeated. A site that was fenced and does not know it answers in the last epoch that it opened.
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+
+import msgspec
+
+from chaos.history.history import Call, History
+
+SEEN_LATE_S = 0.1  # an opening is seen so much later than it happens, at most
+
+
+def with_epochs(history: History) -> History:
+    opened: dict[str, list[tuple[float, int]]] = {}
+    for each in sorted(history.opened, key=lambda each: each.at_s):
+        opened.setdefault(each.site, []).append((each.at_s - SEEN_LATE_S, each.epoch))
+    return replace(history, calls=tuple(_with_epoch(call, opened) for call in history.calls))
+
+
+def _with_epoch(call: Call, opened: dict[str, list[tuple[float, int]]]) -> Call:
+    outcome = call.outcome
+    if outcome is None or call.returned_s is None or outcome.site not in opened:
+        return call
+    here = opened[outcome.site]
+    at = bisect_right(here, (call.returned_s, 1 << 62)) - 1
+    if at < 0:
+        return call
+    epoch = here[at][1]
+    return msgspec.structs.replace(call, outcome=msgspec.structs.replace(outcome, epoch=epoch))

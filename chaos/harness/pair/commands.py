@@ -1,0 +1,78 @@
+"""The operator: the real command line, run as a process, with what it said.
+
+What always holds: commands go to the gateways directly, as from the operators' own network; each ends by a deadline; what was
+typed, by whose word, how it ended and what it printed is kept for the report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from gateway.demo.servers import child_environ
+
+COMMAND_S = 150.0  # longer than a request for a role change is good for
+TOLD_MAX = 400
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A command that was typed. `why`: whose word it was; `code` None: it did not end, and was killed."""
+
+    command: str
+    why: str
+    at_s: float
+    ended_s: float
+    code: int | None
+    output: str
+
+    @property
+    def told(self) -> str:
+        """Returns how it ended, in a few words."""
+        if self.code == 0:
+            return "done"
+        ended = "did not end in time" if self.code is None else f"ended with {self.code}"
+        return f"{ended}: {' '.join(self.output.split())[:TOLD_MAX]}"
+
+
+class Commands:
+    """`now_s`: the clock of the run."""
+
+    def __init__(self, config: Path, now_s: Callable[[], float], note: Callable[[str], None]) -> None:
+        self._config, self._now_s, self._note = config, now_s, note
+        self.typed: list[Typed] = []
+
+    async def run(self, verb: str, *words: str, why: str = "the plan") -> Typed:
+        """A command that changes something."""
+        self._note(f"$ twinlog {' '.join((verb, *words))}   ({why})")
+        typed = await self._execute([verb, *words, "--yes"], why)
+        self.typed.append(typed)
+        self._note(f"  twinlog {verb}: {typed.told}")
+        return typed
+
+    async def ask(self, verb: str, *words: str) -> Typed:
+        """A command that looks only: it is not kept."""
+        return await self._execute([verb, *words, "--json"], "a look")
+
+    async def _execute(self, words: list[str], why: str) -> Typed:
+        at_s = self._now_s()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "twinlog", *words, "--config", str(self._config), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=child_environ(),
+        )
+        code: int | None = None
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                said, _ = await process.communicate()
+            code = process.returncode
+        except TimeoutError:
+            process.kill()
+            said, _ = await process.communicate()
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+        return Typed(f"twinlog {' '.join(words)}", why, at_s, self._now_s(), code, said.decode(errors="replace"))

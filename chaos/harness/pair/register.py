@@ -1,0 +1,84 @@
+"""The register of the pair as it changes: openings and modes, as lines of the history.
+
+What always holds: it reads the coordinator's database and writes nothing; every change is seen, because the table of changes is
+read, not the value alone. A change happened between two looks: an opening is noted with the later one and a mode with the
+earlier one, so that neither makes an answer look wrong that was right.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from chaos.history.history import GivenUp, ModeRecorded, Opened
+from chaos.history.lines import Line
+from switchover.register.port import PairState
+
+POLL_S = 0.02
+_decoder = msgspec.json.Decoder(PairState)
+
+
+class RegisterWatch:
+    """`note` takes the lines, in a thread of its own."""
+
+    def __init__(self, database: Path, now_s: Callable[[], float], note: Callable[[Line], None]) -> None:
+        self._database, self._now_s, self._note = database, now_s, note
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="register-watch", daemon=True)
+        self._last_id = 0
+        self.value: PairState | None = None
+        self.error = ""  # what ended it before its time
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def active(self) -> str | None:
+        return self.value.active if self.value is not None else None
+
+    def _run(self) -> None:
+        before_s = self._now_s()
+        while not self._ended.wait(POLL_S):
+            looked_s = self._now_s()
+            try:
+                found = self._read()
+            except sqlite3.OperationalError as error:
+                if not any(told in str(error) for told in ("no such table", "unable to open", "locked")):
+                    self.error = str(error)
+                    return
+                continue  # the first gateway is still to make it, or one writes it
+            now_s = self._now_s()
+            for number, value in found:
+                for line in lines_of(self.value, value, before_s, now_s):
+                    self._note(line)
+                self._last_id, self.value = number, value
+            before_s = looked_s
+
+    def _read(self) -> list[tuple[int, PairState]]:
+        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("select id, value from history where id > ? order by id", (self._last_id,)).fetchall()
+        return [(number, _decoder.decode(value)) for number, value in rows]
+
+
+def lines_of(before: PairState | None, value: PairState, from_s: float, to_s: float) -> list[Line]:
+    """Returns what a change of the register means; it happened between `from_s` and `to_s`."""
+    opened = value.active is not None and (before is None or before.epoch != value.epoch)
+    found: list[Line] = []
+    if opened or (before is not None and before.mode != value.mode):
+        found.append(ModeRecorded(value.epoch, value.mode, from_s))
+    if not opened:
+        return found
+    found.append(Opened(str(value.active), value.epoch, to_s, value.mode))
+    taken = before is not None and before.mode == "async" and before.active not in (None, value.active)
+    if taken and before is not None and before.switching is not None and before.switching.kind == "takeover":
+        found.append(GivenUp(before.epoch, to_s))
+    return found

@@ -1,0 +1,114 @@
+"""The verdicts of a run: each checker with the promise that it stands for, and whether it had anything to check.
+
+What always holds: a checker whose evidence a run cannot have is `not checked`, and never `held`; whoever adds a checker adds
+its line here (a test compares the two lists).
+This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from chaos.checkers import CHECKERS, check_all
+from chaos.checkers.violation import Violation
+from chaos.history.history import History
+from chaos.workloads.workload import Workload
+
+HELD, VIOLATED, NOT_CHECKED = "held", "violated", "not checked"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`looked_at`: how many pieces of evidence there were. `state`: held, violated, or not checked in this run."""
+
+    promise: str
+    checker: str
+    sentence: str
+    state: str
+    looked_at: int
+
+
+_Evidence = Callable[[History], int]
+
+
+def _of_tables(check: str) -> _Evidence:
+    """Ended calls of the tables that this checker judges."""
+    def count(history: History) -> int:
+        names = {use.name for use in history.tables if check in use.checks}
+        return sum(call.operation.table in names and call.outcome is not None for call in history.calls)
+
+    return count
+
+
+def _scans(history: History) -> int:
+    names = {use.name for use in history.tables if "scans" in use.checks}
+    return sum(
+        call.operation.table in names and (call.operation.kind == "scan" or call.operation.as_of is not None)
+        for call in history.calls
+    )
+
+
+def _acks(history: History) -> int:
+    return sum(call.outcome is not None and call.outcome.ack is not None for call in history.calls)
+
+
+def _answers(history: History) -> int:
+    return sum(call.outcome is not None and call.outcome.result == "ok" for call in history.calls) if history.opened else 0
+
+
+_CHECKED: Mapping[str, tuple[str, str, _Evidence]] = {
+    "linearizable": ("P3", "each row behaves like one atomic register, across every change of the active",
+                     _of_tables("linearizable")),
+    "acknowledged": ("P1", "every acknowledged write is stored at both sites, or a newer one is",
+                     lambda history: _of_tables("acknowledged")(history) if history.dumps else 0),
+    "phantom": ("P5", "nothing refused is there, and what was unknown settles once", _of_tables("phantom")),
+    "one_active": ("P2", "no acknowledgement and no read of an epoch after a later one has opened", _answers),
+    "prefix": ("P4", "both logs hold the same frames, and each storage ends at a frame's end",
+               lambda history: len(history.logs)),
+    "convergence": ("P6", "both storages hold the same rows at the same versions", lambda history: len(history.dumps)),
+    "bounded": ("P7", "no segment of the remote log stays that nobody needs", lambda history: len(history.remote_logs)),
+    "honest": ("P8", "an acknowledgement says async exactly when the register does",
+               lambda history: _acks(history) if history.modes else 0),
+    "deadline": ("I8", "every request ends by its deadline, and recovery in its time", lambda history: len(history.calls)),
+    "batches": ("P3", "no part of a batch is ever seen or stored without the rest", _of_tables("batches")),
+    "scans": ("P3", "scans keep order, bounds and their one moment", _scans),
+    "two_copies": ("P1", "at every moment, what is committed is durable at both sites", lambda history: len(history.copies)),
+    "barriers": ("P4", "what both sites keep at a barrier is the same", lambda history: len(history.kept)),
+    "stale": ("P4", "the age of a stale read is never too small", lambda history: len(history.stale_looks)),
+    "receipts": ("P1", "a receipt says what became of its write, and a key has one answer",
+                 lambda history: len(history.receipts) + len(history.repeats)),
+    "proved": ("P2", "an answer about rows is never older than its proof allows", lambda history: len(history.served)),
+    "at_risk": ("P8", "records at risk and lag are never shown too small", lambda history: len(history.risk_looks)),
+    "allowed": ("P3", "a schema counts from its acknowledgement on", _acks),
+    "tokens": ("P3", "a page token continues its own scan alone", lambda history: len(history.misled)),
+}
+
+
+_OWN = (  # what the run itself looks at, once
+    ("P10", "stuck", "after all faults the pair becomes healthy, by documented commands alone"),
+    ("P7", "drained", "an idle pair becomes equal and durable, and its remote log holds one segment at most"),
+    ("internal", "processes", "no gateway ends by itself, or meets an error that it does not know"),
+    ("P8", "status", "no site says that it serves once a later epoch has opened"),
+    ("I8", "stopping", "a gateway heeds SIGTERM"),
+)
+
+
+def judge(history: History, workload: Workload, found: Iterable[Violation]) -> tuple[list[Violation], list[Verdict]]:
+    """All violations, `found` and those of the checkers and of the workload; and the verdicts on each checker."""
+    judged = [*found, *check_all(history), *workload.judge(history)]
+    broken = {violation.checker for violation in judged}
+    verdicts = []
+    for name in CHECKERS:
+        promise, sentence, evidence = _CHECKED[name]
+        count = evidence(history)
+        state = VIOLATED if name in broken else HELD if count else NOT_CHECKED
+        verdicts.append(Verdict(promise, name, sentence, state, count))
+    own = f"workload:{workload.name}"
+    verdicts.append(Verdict("I1", own, "what this workload demands of its own rows", VIOLATED if own in broken else HELD,
+                            len(history.calls)))
+    ended = int(history.moment("ended") is not None)
+    for promise, name, sentence in _OWN:
+        state = VIOLATED if name in broken else HELD if ended else NOT_CHECKED
+        verdicts.append(Verdict(promise, name, sentence, state, ended))
+    return judged, verdicts

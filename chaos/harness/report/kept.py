@@ -1,0 +1,77 @@
+"""The files that a run leaves in its folder: report.html, report.json, plan.txt and the history; and the way back to the run.
+
+What always holds: report.json has what it takes to run it again: plan, rounds and bug.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.checkers.violation import Violation
+from chaos.harness.nemesis import Span
+from chaos.harness.pair.commands import Typed
+from chaos.harness.pair.samples import Sample
+from chaos.harness.pair.sites import SITES
+from chaos.harness.plan import HarnessPlan, parse, text
+from chaos.harness.promises import Verdict
+from chaos.harness.report.figures import Second, Totals, seconds, totals
+from chaos.harness.report.page import page
+from chaos.harness.run import Run
+from chaos.history.edn import edn
+from chaos.history.history import dump
+from twinlog.errors import InvalidInput, words
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The document. `plan`: the text of one."""
+
+    name: str
+    plan: str
+    rounds: int
+    bug: str
+    lasted_s: float
+    totals: Totals
+    violations: list[Violation]
+    verdicts: list[Verdict]
+    faults: list[Span]
+    commands: list[Typed]
+    seconds: list[Second]
+    samples: list[Sample]
+
+
+def keep(run: Run, name: str, folder: Path) -> Path:
+    """Writes all of it; the page's path."""
+    document = Report(
+        name, text(run.plan), run.rounds, run.bug, run.lasted_s, totals(run.history), list(run.violations), list(run.verdicts),
+        list(run.spans), list(run.typed), seconds(run.history), list(run.samples),
+    )
+    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
+    (folder / "history.jsonl").write_bytes(dump(run.history))
+    (folder / "history.edn").write_text(edn(run.history), encoding="utf-8")
+    (folder / "plan.txt").write_text(text(run.plan), encoding="utf-8")
+    shown = folder / "report.html"
+    shown.write_text(page(run, name, f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
+    return shown
+
+
+def tidy(folder: Path, *, keep_all: bool) -> None:
+    """Removes what is large from the folder of a run, the sites' files and the history, unless all is to be kept."""
+    if keep_all:
+        return
+    for site in SITES:
+        shutil.rmtree(folder / site, ignore_errors=True)
+    for name in ("history.jsonl", "history.edn"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def read_back(path: Path) -> tuple[str, HarnessPlan, int, str]:
+    """Name, plan, rounds and bug of a report.json. Raises InvalidInput."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        return str(found["name"]), parse(found["plan"]), int(found["rounds"]), str(found["bug"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{path} is no report of a run: {words(error)}") from error

@@ -1,0 +1,81 @@
+"""The figures of a report, and the page around them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from chaos.checkers.violation import Violation
+from chaos.harness.nemesis import Span
+from chaos.harness.pair.samples import Sample
+from chaos.harness.plan import HarnessPlan
+from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED, Verdict
+from chaos.harness.report.figures import around, costs, resources, role_spans, seconds, served, totals
+from chaos.harness.report.page import page
+from chaos.harness.run import Run
+from chaos.history.history import history_of
+from tests.chaos.plots import Plot
+
+PLOT = (
+    Plot().write("k", "x", 0.0, 0.5, version=1).write("k", "y", 1.0, 1.25, version=2)
+    .write("k", "z", 6.0, 6.1, version=3).read("k", "z", 6.2, 6.3, version=3).write("l", "w", 6.2, 6.4, "unknown")
+)
+
+
+def test_what_ended_in_each_second() -> None:
+    found = {second.at_s: second for second in seconds(PLOT.history())}
+    assert (found[6].done, found[6].unknown, found[6].refused) == (2, 1, 0)
+    assert found[0].p99_ms == 500
+    assert set(found) == {0, 1, 6}
+
+
+def test_the_longest_time_without_an_acknowledgement_is_that_around_the_fault() -> None:
+    history = PLOT.history()
+    early, late = costs(history, [Span("crash", "a", "", 0.6, 0.7), Span("crash", "a", "", 2.0, 3.0)])
+    assert round(early.without_writes_s, 2) == 0.75
+    assert round(late.without_writes_s, 2) == 4.85
+    assert round(totals(history).without_writes_s, 2) == 4.85
+
+
+def test_calls_of_the_harness_itself_and_of_stubborn_clients_are_no_service() -> None:
+    calls = [replace(call, process=process) for call, process in zip(
+        PLOT.history().calls, ("maker", "client1", "stubborn-a0", "reader", "client2"), strict=True,
+    )]
+    assert [call.process for call in served(history_of(calls))] == ["client1", "client2"]
+
+
+def test_equal_looks_are_one_span() -> None:
+    looks = [Sample("a", at_s, role) for at_s, role in ((0.0, "ACTIVE"), (1.0, "ACTIVE"), (2.0, "down"), (3.0, "down"))]
+    assert [(span.role, span.from_s, span.to_s) for span in role_spans([*looks, Sample("b", 9.0, "STANDBY")], "a")] == [
+        ("ACTIVE", 0.0, 2.0), ("down", 2.0, 3.0),
+    ]
+
+
+def test_what_a_process_held_at_the_beginning_at_most_and_at_the_end() -> None:
+    held = ((1, 80), (2, 200), (3, 90))
+    looks = [Sample("a", at_s, "ACTIVE", memory_bytes=size << 20, open_files=at_s) for at_s, size in held]
+    memory, files = resources([*looks, Sample("a", 4, "down")])
+    assert (memory.first, memory.most, memory.last) == (80, 200, 90)
+    assert (files.site, files.first, files.most, files.last) == ("a", 1, 3, 3)
+
+
+def test_the_history_around_a_violation_has_what_overlaps_on_its_rows_alone() -> None:
+    assert [call.id for call in around(PLOT.history(), (4,))] == [4]
+    wide = Plot().write("k", "x", 0, 9, version=1).read("k", "x", 1, 2, version=1).read("l", None, 1, 2).write("k", "y", 20, 21)
+    assert [call.id for call in around(wide.history(), (1,))] == [1, 2]
+
+
+def test_the_page_shows_violations_with_their_calls_and_what_was_not_checked() -> None:
+    run = Run(
+        HarnessPlan("a <test>"), 1, "", PLOT.history(), (Violation("P1", "acknowledged", "Row k <is> gone.", (1,)),),
+        (Verdict("P1", "acknowledged", "it is there", VIOLATED, 4), Verdict("P3", "scans", "in order", HELD, 2),
+         Verdict("P7", "bounded", "none stays", NOT_CHECKED, 0)),
+        (Span("pause", "a", "", 2.0, 3.0),), (Sample("a", 0.0, "ACTIVE"), Sample("a", 5.0, "paused")), (), ("a note",), 7.0,
+    )
+    shown = page(run, "scenario", "python -m chaos replay x")
+    assert "1 invariants held, 1 violated, 1 not checked in this run" in shown
+    assert "Row k &lt;is&gt; gone." in shown
+    assert "write t: upsert k" in shown
+    assert "4.85 s" in shown, "what the fault cost"
+    assert "python -m chaos replay x" in shown
+    assert "<svg" in shown
+    assert "<test>" not in shown

@@ -1,0 +1,51 @@
+"""Plans of runs on real processes: their text, and what is wrong in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.fault_lines import Fault
+from chaos.harness.cli import scenarios
+from chaos.harness.faults import Stage, effect_of
+from chaos.harness.plan import KINDS, HarnessPlan, Kind, parse, text
+from twinlog.errors import InvalidInput
+
+
+def fault_of(kind: Kind) -> Fault:
+    return Fault(1.0, kind.name, kind.targets[-1], 2.0 if kind.lasts else 0.0, kind.default or kind.how[0])
+
+
+def test_a_plan_of_every_kind_is_read_back() -> None:
+    plan = HarnessPlan("all of it", 7, "sets", 3, 50.0, 12.5, tuple(fault_of(kind) for kind in KINDS))
+    assert parse(text(plan)) == plan
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_has_its_object(kind: Kind) -> None:
+    stage = Stage(sites=None, links=None, commands=None, active=lambda: "a")  # type: ignore[arg-type]  # nothing is done here
+    assert effect_of(fault_of(kind), stage)
+
+
+@pytest.mark.parametrize("name", sorted(scenarios()))
+def test_every_scenario_can_be_read_and_says_what_happens(name: str) -> None:
+    plan = parse(scenarios()[name].read_text(encoding="utf-8"))
+    assert plan.about
+    assert plan.faults
+
+
+@pytest.mark.parametrize(("source", "told"), [
+    ("at 1 burn a", "line 1 of the plan, 'at 1 burn a': no fault is called 'burn'"),
+    ("seconds 9\nat 1 latency a>b", "line 2 .*latency lasts: say `for`"),
+    ("at 1 latency a for 2", "the target of latency is one of c>a"),
+    ("at 1 latency a>b for 2 how 5/4/3", "at most 2 numbers"),
+    ("at 1 bandwidth a>b for 2 how much", "line 1"),
+    ("at 1 one-way a>b for 2 how along", "`how` of one-way is one of up, down"),
+    ("at 1 failover b how well", "failover has no `how`"),
+    ("seconds 5\nat 6 crash a", "does not lie within the 5 s"),
+    ("workload dance", "workload 'dance' is none of"),
+    ("clients 0", "more than 0"),
+    ("speed 3", "'speed' begins no line of a plan"),
+])
+def test_what_is_wrong_is_told(source: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        parse(source)

@@ -1,0 +1,49 @@
+"""The watch of the register sees every change, and its times make no right answer look wrong."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from chaos.harness.pair.register import RegisterWatch, lines_of
+from chaos.history.history import GivenUp, ModeRecorded, Opened
+from chaos.history.lines import Line
+from storage.clock import SystemClock
+from switchover.register.port import PairState, Switching
+from switchover.register.sql import SqlCoordinator
+from tests.processes import wait_for
+
+A = PairState(epoch=1, active="a")
+TAKING = Switching("p", "b", 2, "takeover", 0)
+
+
+def test_an_opening_counts_from_when_it_was_seen_and_a_mode_from_before() -> None:
+    assert lines_of(None, A, 1.0, 2.0) == [ModeRecorded(1, "sync", 1.0), Opened("a", 1, 2.0, "sync")]
+    degraded = PairState(epoch=1, active="a", mode="async")
+    assert lines_of(A, degraded, 3.0, 4.0) == [ModeRecorded(1, "async", 3.0)]
+    assert lines_of(A, A, 3.0, 4.0) == []
+
+
+def test_a_takeover_from_an_asynchronous_active_gives_up_what_that_one_reported() -> None:
+    before = PairState(epoch=1, active="a", mode="async", switching=TAKING)
+    after = PairState(epoch=2, active="b", mode="async")
+    assert lines_of(before, after, 3.0, 4.0)[-1] == GivenUp(1, 4.0)
+    planned = PairState(epoch=1, active="a", mode="async", switching=Switching("p", "b", 2, "switchover", 0))
+    assert GivenUp(1, 4.0) not in lines_of(planned, after, 3.0, 4.0)
+
+
+async def test_every_change_is_seen_however_fast_they_follow(tmp_path: Path) -> None:
+    found: list[Line] = []
+    watch = RegisterWatch(tmp_path / "coordinator.db", time.monotonic, found.append)
+    watch.start()
+    coordinator = SqlCoordinator(f"sqlite:///{tmp_path}/coordinator.db", "demo", SystemClock())
+    value = None
+    for epoch in range(1, 6):
+        state = PairState(epoch=epoch, epoch_allocated=epoch, active="ab"[epoch % 2], reason="a test")
+        value = await coordinator.compare_and_set(value, state)
+    await coordinator.close()
+    assert wait_for(lambda: sum(isinstance(line, Opened) for line in found) == 5)
+    watch.stop()
+    assert [line.epoch for line in found if isinstance(line, Opened)] == [1, 2, 3, 4, 5]
+    assert watch.active == "b"
+    assert not watch.error
