@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from tools.sources import ROOT, repository_files
 
-RUN = "-m pytest -n auto --dist worksteal"
+RUN = "-m pytest -n 3 --dist worksteal"
 TESTS = [path for path in repository_files(suffix=".py") if path.parts[0] == "tests"]
 CHOOSING = re.compile(r"collect_ignore|pytest_ignore_collect|pytest_collection_modifyitems|pytest_itemcollected")
 
 
 def run_by(target: str) -> str:
     """The call of pytest that `make` makes, from its module on."""
-    told = subprocess.run(["make", "-n", target, "ARGS="], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    called = ["make", "-n", target, "ARGS=", "WORKERS=3"]
+    told = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     (line,) = [line for line in told.splitlines() if "-m pytest" in line]
     return line[line.index("-m pytest"):].strip()
 
