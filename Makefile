@@ -21,7 +21,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.1
 COMPILE := pip compile pyproject.toml twinlog/pyproject.toml --no-emit-package twinlog --extra flights --extra hdfs --extra spark --extra chaos --extra dev --universal --fork-strategy fewest \
 	--python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url
 
-.PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz simulate bugs mutants simulate-coverage story audit \
+.PHONY: help setup run interpreters test test-all check fmt bench bench-failover bench-hostile fuzz chaos simulate bugs mutants simulate-coverage story audit \
 	audit-story log-story postgres hdfs lock
 
 help: ## this list
@@ -67,6 +67,9 @@ bench-hostile: setup ## what one hostile client does to everybody else (ARGS='--
 
 fuzz: setup ## the hot path against the plain routes, 40,000 requests of another seed each time (ARGS="--requests 400000 --seed 7")
 	@$(BIN)/python -m tests.gateway.http.differential $(ARGS)
+
+chaos: setup ## every scenario on a pair of real processes behind Toxiproxy, with reports; needs Go once (ARGS="active-killed resets")
+	@$(BIN)/python -m chaos run $(if $(ARGS),$(ARGS),all)
 
 simulate: setup ## the whole pair on virtual time, one seed after the other (ARGS="--seeds 100000 --seed 0 --minutes 60")
 	@$(BIN)/python -m chaos simulate $(ARGS)

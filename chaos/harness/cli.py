@@ -1,4 +1,4 @@
-"""The commands `run`, `list` and, of a report.json, `replay`: one run on real processes, and its report.
+"""The commands `run`, `soak`, `list` and, of a report.json, `replay`: runs on real processes, and their reports.
 
 What always holds: what ran is left in a folder, with a page; nothing that was started is left running. Exit codes: 0 all that
 was checked held, 1 a promise broke, 2 wrong usage or something is not installed, 3 the harness itself could not continue.
@@ -9,8 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,9 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.harness.bugs.bugs import BUGS
+from chaos.harness.draw import drawn
 from chaos.harness.plan import KINDS, HarnessPlan, parse
 from chaos.harness.promises import NOT_CHECKED, VIOLATED
-from chaos.harness.report.kept import keep, read_back
+from chaos.harness.report.kept import keep, read_back, tidy
+from chaos.harness.report.summary import Line, line_of, summary, write_summary
 from chaos.harness.run import Harness, Run
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.servers import toxiproxy
@@ -28,6 +34,7 @@ from chaos.servers.janitor import employ
 from gateway.stopping import Stopped, stopping
 from twinlog.errors import ConfigError, InvalidInput, TwinlogError, words
 
+WIDTH = 150  # where nobody says how wide the screen is
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
 
 
@@ -35,20 +42,26 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos", description="A pair of real processes, broken on purpose.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the scenarios, workloads, kinds of faults, and planted bugs")
-    run = commands.add_parser("run", help="one scenario, and its report")
-    run.add_argument("scenario", help="a name that `list` shows, or the file of a plan")
+    run = commands.add_parser("run", help="scenarios one after the other, and their reports")
+    run.add_argument("scenario", nargs="+", help="a name that `list` shows, the file of a plan, or `all`")
     run.add_argument("--minutes", type=float, help="go through the faults again until so long (default: once)")
     run.add_argument("--seed", type=int, help="of what clients ask (default: the plan's)")
-    run.add_argument("--out", type=Path, help="a new folder for the report (default: out/chaos/NAME-TIME)")
+    run.add_argument("--out", type=Path, help="a new folder for the reports (default: out/chaos/TIME)")
     run.add_argument("--bug", default="", metavar="NAME", help=f"plant a bug in both gateways: {', '.join(BUGS)}")
+    soak = commands.add_parser("soak", help="random faults from a seed, leg after leg, each with a pair of its own")
+    soak.add_argument("--hours", type=float, required=True, help="no leg begins after so long")
+    soak.add_argument("--seed", type=int, default=0, help="of all that is drawn (default 0)")
+    soak.add_argument("--out", type=Path, help="a new folder for the reports")
     again = commands.add_parser("replay", help="the run of a report.json again")
     again.add_argument("report", type=Path)
     again.add_argument("--out", type=Path, help="a new folder for the report")
     chosen = parser.parse_args(given)
     if chosen.command == "run" and chosen.bug and chosen.bug not in BUGS:
         parser.error(f"--bug {chosen.bug}: there are {', '.join(BUGS)}")
-    if chosen.command == "run" and chosen.minutes is not None and chosen.minutes <= 0:
+    if getattr(chosen, "minutes", None) is not None and chosen.minutes <= 0:
         parser.error("--minutes must be more than 0")
+    if chosen.command == "soak" and chosen.hours <= 0:
+        parser.error("--hours must be more than 0")
     return chosen
 
 
@@ -57,7 +70,7 @@ def scenarios() -> dict[str, Path]:
 
 
 def main(given: list[str]) -> int:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDTH)
     chosen = arguments(given)
     if chosen.command == "list":
         _list(console)
@@ -76,21 +89,55 @@ def main(given: list[str]) -> int:
 
 
 def _run(console: Console, chosen: argparse.Namespace) -> int:
-    if chosen.command == "replay":
-        name, plan, rounds, bug = read_back(chosen.report)
-    else:
-        name, plan = _plan(chosen.scenario)
-        plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
-        rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
-        bug = chosen.bug
-    folder = _folder(chosen.out, name)
+    is_soak = chosen.command == "soak"
+    courses = _legs(chosen) if is_soak else list(_courses(chosen))
+    alone = isinstance(courses, list) and len(courses) == 1
+    folder = _folder(chosen.out)
     toxiproxy.fetch()
     employ()
-    console.print(f"{name}: {plan.about}\nin {folder}")
-    run = asyncio.run(Harness(plan, folder, rounds=rounds, bug=bug, say=console.print).execute())
-    page = keep(run, name, folder)
-    _show(console, run, page)
-    return 1 if run.violations else 0
+    lines: list[Line] = []
+    for course in courses:
+        own = folder if alone else folder / course.name
+        own.mkdir(exist_ok=True)
+        console.print(f"{course.name}: {course.plan.about}\nin {own}")
+        run = asyncio.run(Harness(course.plan, own, rounds=course.rounds, bug=course.bug, say=console.print).execute())
+        _show(console, run, keep(run, course.name, own))
+        lines.append(line_of(course.name, run))
+        if is_soak:
+            tidy(own, keep_all=bool(run.violations))
+        if not alone:
+            write_summary(folder, lines)
+    console.print(summary(lines))
+    return 1 if any(line.violations for line in lines) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One run that is to be made."""
+
+    name: str
+    plan: HarnessPlan
+    rounds: int = 1
+    bug: str = ""
+
+
+def _courses(chosen: argparse.Namespace) -> Iterator[Course]:
+    if chosen.command == "replay":
+        yield Course(*read_back(chosen.report))
+        return
+    for scenario in scenarios() if chosen.scenario == ["all"] else chosen.scenario:
+        name, plan = _plan(scenario)
+        plan = plan if chosen.seed is None else replace(plan, seed=chosen.seed)
+        rounds = 1 if chosen.minutes is None else max(1, round(chosen.minutes * 60 / plan.seconds))
+        yield Course(name, plan, rounds, chosen.bug)
+
+
+def _legs(chosen: argparse.Namespace) -> Iterator[Course]:
+    end_s = time.monotonic() + chosen.hours * 3600
+    for number in count(1):
+        if time.monotonic() >= end_s:
+            return
+        yield Course(f"leg-{number:04d}", drawn(chosen.seed, number))
 
 
 def _plan(scenario: str) -> tuple[str, HarnessPlan]:
@@ -103,8 +150,8 @@ def _plan(scenario: str) -> tuple[str, HarnessPlan]:
     return path.stem, parse(source)
 
 
-def _folder(chosen: Path | None, name: str) -> Path:
-    folder = chosen or Path("out/chaos") / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+def _folder(chosen: Path | None) -> Path:
+    folder = chosen or Path("out/chaos") / f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise InvalidInput(f"{folder} is not empty: a run starts from nothing; name a new folder")

@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.checkers.violation import Violation
+from chaos.harness import status
 from chaos.harness.epochs import with_epochs
 from chaos.harness.faults import Stage
 from chaos.harness.nemesis import Nemesis, Span
@@ -29,6 +30,7 @@ from chaos.harness.pair.sites import SITES, RealSites
 from chaos.harness.pair.stored import read_site, without_marks
 from chaos.harness.plan import SEVERAL, HarnessPlan
 from chaos.harness.promises import Verdict, judge
+from chaos.harness.status import Said
 from chaos.harness.traffic.clients import Traffic
 from chaos.harness.traffic.workloads import WORKLOADS
 from chaos.history.history import History, Limits, Moment, Recorder
@@ -111,6 +113,10 @@ class Harness:
             around.callback(self.register.stop)
             await self._main()
         history = with_epochs(self.recorder.history())
+        said = (
+            Said(each.site, each.at_s, each.epoch) for each in self.sampler.samples if each.serves and each.epoch is not None
+        )
+        self.violations += status.check(said, history.opened)
         violations, verdicts = await asyncio.to_thread(judge, history, self.workload, self.violations)
         return Run(
             self.plan, self.rounds, self.bug, history, violations, verdicts, self.nemesis.spans, self.sampler.samples,

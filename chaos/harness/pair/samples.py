@@ -36,6 +36,7 @@ class Sample(msgspec.Struct, frozen=True):
     remote_log_segments: int | None = None
     memory_bytes: int | None = None
     open_files: int | None = None
+    serves: bool | None = None  # reads or writes, as the active
 
 
 class Sampler:
@@ -66,9 +67,11 @@ class Sampler:
 
 def sample_of(site: str, at_s: float, document: dict[str, Any], memory: int | None, files: int | None) -> Sample:
     lag, risk, log = (document.get(name) or {} for name in ("replication_lag", "at_risk", "remote_log"))
+    serving = document["serving"]
     return Sample(
         site, at_s, document["role"], document["epoch"], document["mode"], document["committed_seq"], document["applied_seq"],
         document["durable_seq"], lag.get("records"), risk.get("records"), log.get("bytes"), log.get("segments"), memory, files,
+        bool(serving["reads"] or serving["writes"]),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.samples import Sample
-from chaos.harness.traffic.clients import STUBBORN
+from chaos.harness.traffic.clients import MAKER, READER, STUBBORN
 from chaos.history.history import Call, History
 
 
@@ -41,6 +41,16 @@ class Cost(msgspec.Struct, frozen=True):
     without_reads_s: float
 
 
+class Resource(msgspec.Struct, frozen=True):
+    """A resource of a site's process: when the run began, at most, and at the last look at it."""
+
+    site: str
+    name: str
+    first: int
+    most: int
+    last: int
+
+
 class Totals(msgspec.Struct, frozen=True):
     """`acknowledged` and `unknown` are writes; `without_writes_s`: the longest gap of all."""
 
@@ -53,8 +63,11 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 def served(history: History) -> list[Call]:
-    """The calls of clients that follow the active."""
-    return [call for call in history.calls if call.outcome is not None and not call.process.startswith(STUBBORN)]
+    """The calls of clients that follow the active, without the harness's own at the beginning and at the end."""
+    return [
+        call for call in history.calls
+        if call.outcome is not None and not call.process.startswith(STUBBORN) and call.process not in (MAKER, READER)
+    ]
 
 
 def seconds(history: History) -> list[Second]:
@@ -84,6 +97,17 @@ def role_spans(samples: Iterable[Sample], site: str) -> Iterator[RoleSpan]:
             begun = sample
     if begun is not None:
         yield RoleSpan(site, begun.role, begun.at_s, last_s)
+
+
+def resources(samples: Sequence[Sample]) -> list[Resource]:
+    """Memory in MiB and open files of each site. A process that was started anew began with less."""
+    found = []
+    for site in sorted({sample.site for sample in samples}):
+        for name, member, unit in (("memory, MiB", "memory_bytes", 1 << 20), ("open files", "open_files", 1)):
+            held = [value // unit for each in samples if each.site == site and (value := getattr(each, member)) is not None]
+            if held:
+                found.append(Resource(site, name, held[0], max(held), held[-1]))
+    return found
 
 
 def totals(history: History) -> Totals:

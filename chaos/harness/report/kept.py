@@ -5,6 +5,7 @@ What always holds: report.json has what it takes to run it again: plan, rounds a
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.commands import Typed
 from chaos.harness.pair.samples import Sample
+from chaos.harness.pair.sites import SITES
 from chaos.harness.plan import HarnessPlan, parse, text
 from chaos.harness.promises import Verdict
 from chaos.harness.report.figures import Second, Totals, seconds, totals
@@ -54,6 +56,16 @@ def keep(run: Run, name: str, folder: Path) -> Path:
     shown = folder / "report.html"
     shown.write_text(page(run, name, f"python -m chaos replay {folder / 'report.json'}"), encoding="utf-8")
     return shown
+
+
+def tidy(folder: Path, *, keep_all: bool) -> None:
+    """Removes what is large from the folder of a run, the sites' files and the history, unless all is to be kept."""
+    if keep_all:
+        return
+    for site in SITES:
+        shutil.rmtree(folder / site, ignore_errors=True)
+    for name in ("history.jsonl", "history.edn"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_back(path: Path) -> tuple[str, HarnessPlan, int, str]:

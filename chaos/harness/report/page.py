@@ -12,7 +12,7 @@ from html import escape
 from chaos.checkers.violation import Violation
 from chaos.harness.plan import text
 from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED
-from chaos.harness.report.figures import around, costs, totals
+from chaos.harness.report.figures import around, costs, resources, totals
 from chaos.harness.report.plot import timeline
 from chaos.harness.run import Run
 from chaos.history.history import Call
@@ -59,6 +59,10 @@ def page(run: Run, name: str, replay: str) -> str:
         "<h2>Faults</h2>", _faults(run), "<h2>Commands</h2>",
         _table(("n:at", "command", "by the word of", "n:took", "ended"), (
             (f"{each.at_s:.1f} s", each.command, each.why, f"{each.ended_s - each.at_s:.1f} s", each.told) for each in run.typed
+        )),
+        "<h2>Resources</h2>",
+        _table(("site", "", "n:at the beginning", "n:at most", "n:at the end"), (
+            (each.site, each.name, f"{each.first:,}", f"{each.most:,}", f"{each.last:,}") for each in resources(run.samples)
         )),
         "<h2>Plan</h2>", f"<pre>{escape(text(run.plan))}</pre>", "<h2>Course</h2>",
         f"<pre>{escape(chr(10).join(run.notes))}</pre></html>",

@@ -90,6 +90,7 @@ def _service(axes: Any, run: Run) -> None:
     for name, colour in (("unknown", "#b0413e"), ("refused", "#d9a400")):
         values = [getattr(ended[at_s], name) if at_s in ended else 0 for at_s in times]
         axes[2].step(times, values, where="post", color=colour, lw=1.2, label=name)
+    axes[2].set_ylim(bottom=0)
     axes[2].set_ylabel("unknown,\nrefused / s", fontsize=8)
     axes[2].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7, frameon=False)
 

@@ -17,6 +17,7 @@ from twinlog.errors import Unavailable
 from twinlog.flow import Patience
 
 STUBBORN = "stubborn-"  # begins the names of clients with one address: what they hear says nothing of the service
+MAKER, READER = "maker", "reader"  # of the tables at the beginning, of everything at the end
 STUBBORN_CLIENTS = 4  # of each site; every second one only reads, so that a site that is stopped has reads to answer
 LOOK_DRAWS = 50
 STUBBORN_PAUSE_S = 0.5
@@ -42,10 +43,10 @@ class Traffic:
 
     async def make_tables(self) -> None:
         """Raises Unavailable when one cannot be made."""
-        maker = self._client("maker", self._urls, ROAMING)
+        maker = self._client(MAKER, self._urls, ROAMING)
         for use, operation in zip(self._workload.tables, creations(self._workload), strict=True):
             self._recorder.note(use)
-            outcome = await self._ask(maker, "maker", operation)
+            outcome = await self._ask(maker, MAKER, operation)
             if outcome.result != "ok":
                 raise Unavailable(f"table {use.name} cannot be made: {outcome.result} {outcome.error}")
 
@@ -66,9 +67,9 @@ class Traffic:
 
     async def read_all(self) -> None:
         """Every table as clients see it now."""
-        reader = self._client("reader", self._urls, ROAMING)
+        reader = self._client(READER, self._urls, ROAMING)
         for use in self._workload.tables:
-            await self._ask(reader, "reader", Operation("scan", use.name))
+            await self._ask(reader, READER, Operation("scan", use.name))
 
     async def close(self) -> None:
         for client in self._clients:

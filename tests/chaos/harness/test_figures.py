@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from chaos.checkers.violation import Violation
 from chaos.harness.nemesis import Span
 from chaos.harness.pair.samples import Sample
 from chaos.harness.plan import HarnessPlan
 from chaos.harness.promises import HELD, NOT_CHECKED, VIOLATED, Verdict
-from chaos.harness.report.figures import around, costs, role_spans, seconds, totals
+from chaos.harness.report.figures import around, costs, resources, role_spans, seconds, served, totals
 from chaos.harness.report.page import page
 from chaos.harness.run import Run
+from chaos.history.history import history_of
 from tests.chaos.plots import Plot
 
 PLOT = (
@@ -33,11 +36,26 @@ def test_the_longest_time_without_an_acknowledgement_is_that_around_the_fault() 
     assert round(totals(history).without_writes_s, 2) == 4.85
 
 
+def test_calls_of_the_harness_itself_and_of_stubborn_clients_are_no_service() -> None:
+    calls = [replace(call, process=process) for call, process in zip(
+        PLOT.history().calls, ("maker", "client1", "stubborn-a0", "reader", "client2"), strict=True,
+    )]
+    assert [call.process for call in served(history_of(calls))] == ["client1", "client2"]
+
+
 def test_equal_looks_are_one_span() -> None:
     looks = [Sample("a", at_s, role) for at_s, role in ((0.0, "ACTIVE"), (1.0, "ACTIVE"), (2.0, "down"), (3.0, "down"))]
     assert [(span.role, span.from_s, span.to_s) for span in role_spans([*looks, Sample("b", 9.0, "STANDBY")], "a")] == [
         ("ACTIVE", 0.0, 2.0), ("down", 2.0, 3.0),
     ]
+
+
+def test_what_a_process_held_at_the_beginning_at_most_and_at_the_end() -> None:
+    held = ((1, 80), (2, 200), (3, 90))
+    looks = [Sample("a", at_s, "ACTIVE", memory_bytes=size << 20, open_files=at_s) for at_s, size in held]
+    memory, files = resources([*looks, Sample("a", 4, "down")])
+    assert (memory.first, memory.most, memory.last) == (80, 200, 90)
+    assert (files.site, files.first, files.most, files.last) == ("a", 1, 3, 3)
 
 
 def test_the_history_around_a_violation_has_what_overlaps_on_its_rows_alone() -> None:

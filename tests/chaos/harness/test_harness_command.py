@@ -19,7 +19,9 @@ def test_what_is_not_there_ends_with_2(arguments: list[str], told: str, capsys: 
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["run", "active-killed", "--bug", "none"], ["run", "active-killed", "--minutes", "0"]])
+@pytest.mark.parametrize("arguments", [
+    ["run", "active-killed", "--bug", "none"], ["run", "active-killed", "--minutes", "0"], ["soak"], ["soak", "--hours", "0"],
+])
 def test_wrong_options_end_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)

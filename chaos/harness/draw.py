@@ -1,0 +1,83 @@
+"""Draws a plan from a seed: courses of events one after the other, and faults of links across them.
+
+What always holds: one seed and number give one plan; a site is lost with its data only as the first event of a plan, while the
+pair is whole, for what an asynchronous active alone acknowledged would be lost with it, and rightly so.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from chaos.fault_lines import Fault
+from chaos.harness.plan import BY_NAME, LINK_TARGETS, HarnessPlan
+from chaos.harness.traffic.workloads import WORKLOADS
+
+SECONDS = 150.0
+QUIET_S = 25.0  # before the end, in which nothing new begins
+FIRST_S = 4.0
+SITE_LOST_SHARE = 0.15
+_OF_LINKS = ("latency", "bandwidth", "slow-close", "slice", "reset", "black-hole", "one-way", "down")
+_HOW = {"latency": ("20/10", "100/50", "400"), "bandwidth": ("8", "64"), "slice": ("20", "200"), "reset": ("0", "50", "500")}
+
+
+def drawn(seed: int, number: int) -> HarnessPlan:
+    """The plan of leg `number` of a soak."""
+    random = Random(f"{seed} leg {number}")
+    faults: list[Fault] = []
+    at_s = FIRST_S
+    if random.random() < SITE_LOST_SHARE:
+        faults += _site_lost(random, at_s)
+        at_s += 40.0
+    while at_s < SECONDS - QUIET_S:
+        faults += random.choice((_active_lost, _active_stopped, _standby_away, _switched, _killed))(random, at_s)
+        at_s += random.uniform(12.0, 30.0)
+    faults += [_of_a_link(random) for _ in range(random.randint(2, 6))]
+    workload = random.choice(sorted(WORKLOADS))
+    ordered = tuple(sorted(faults, key=lambda fault: fault.at_s))
+    return HarnessPlan(f"leg {number} of the soak of seed {seed}", number, workload, seconds=SECONDS, faults=ordered)
+
+
+def _at(at_s: float, kind: str, target: str, for_s: float = 0.0, how: str = "") -> Fault:
+    return Fault(round(min(at_s, SECONDS), 1), kind, target, round(for_s, 1), how)
+
+
+def _of_a_link(random: Random) -> Fault:
+    kind = random.choice(_OF_LINKS)
+    how = random.choice(_HOW.get(kind, BY_NAME[kind].how))
+    return _at(random.uniform(2.0, SECONDS - QUIET_S), kind, random.choice(LINK_TARGETS), random.uniform(0.5, 12.0), how)
+
+
+def _active_lost(random: Random, at_s: float) -> list[Fault]:
+    """The active is killed, the other site takes over, and the old one comes back."""
+    away_s = random.uniform(3.0, 8.0)
+    return [_at(at_s, "crash", "active", away_s), _at(at_s + random.uniform(0.2, 2.0), "failover", "standby")]
+
+
+def _active_stopped(random: Random, at_s: float) -> list[Fault]:
+    return [
+        _at(at_s, "pause", "active", random.uniform(2.0, 9.0)), _at(at_s + random.uniform(0.2, 1.8), "failover", "standby"),
+    ]
+
+
+def _standby_away(random: Random, at_s: float) -> list[Fault]:
+    """The pair is degraded by command while the standby is away, and resynced by command."""
+    away_s = random.uniform(4.0, 8.0)
+    return [
+        _at(at_s, "terminate", "standby", away_s), _at(at_s + random.uniform(0.5, 3.0), "degrade", "active"),
+        _at(at_s + away_s + 6.0, "resync", "active"),
+    ]
+
+
+def _switched(random: Random, at_s: float) -> list[Fault]:
+    return [_at(at_s, "switchover", "standby")]
+
+
+def _killed(random: Random, at_s: float) -> list[Fault]:
+    """Whoever it is, with nobody to help; at times both."""
+    both = random.random() < 0.4
+    targets = ("a", "b") if both else (random.choice(("active", "standby")),)
+    return [_at(at_s + random.uniform(0.0, 1.0), "crash", target, random.uniform(0.2, 5.0)) for target in targets]
+
+
+def _site_lost(random: Random, at_s: float) -> list[Fault]:
+    return [_at(at_s, "site-lost", "active", random.uniform(6.0, 12.0)), _at(at_s + 1.0, "failover", "standby")]

@@ -1,0 +1,73 @@
+"""Several runs in one table: for each what it did, what it cost, and whether everything held.
+
+What always holds: the totals are sums of the lines, but the longest time without writes or reads, which is the longest of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.table import Table
+
+from chaos.harness.report.figures import totals
+from chaos.harness.run import Run
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One run. `faults` came about, commands included; `stuck`: no documented command helped."""
+
+    name: str
+    workload: str
+    faults: int
+    operations: int
+    acknowledged: int
+    unknown: int
+    violations: int
+    stuck: int
+    without_writes_s: float
+    without_reads_s: float
+    lasted_s: float
+
+
+def line_of(name: str, run: Run) -> Line:
+    found = totals(run.history)
+    stuck = sum(violation.checker == "stuck" for violation in run.violations)
+    faults = sum(not span.skipped for span in run.spans)
+    return Line(
+        name, run.plan.workload, faults, len(run.history.calls), found.acknowledged, found.unknown, len(run.violations), stuck,
+        found.without_writes_s, found.without_reads_s, run.lasted_s,
+    )
+
+
+def total(lines: Sequence[Line]) -> Line:
+    def summed(member: str) -> int:
+        return sum(getattr(line, member) for line in lines)
+
+    return Line(
+        "all", "", summed("faults"), summed("operations"), summed("acknowledged"), summed("unknown"), summed("violations"),
+        summed("stuck"), max(line.without_writes_s for line in lines), max(line.without_reads_s for line in lines),
+        sum(line.lasted_s for line in lines),
+    )
+
+
+def summary(lines: Sequence[Line]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run")
+    table.add_column("workload")
+    for name in ("faults", "operations", "acknowledged", "unknown", "violations", "stuck", "no writes", "no reads", "took"):
+        table.add_column(name, justify="right")
+    for line in (*lines, total(lines)) if len(lines) > 1 else lines:
+        table.add_row(
+            line.name, line.workload, f"{line.faults:,}", f"{line.operations:,}", f"{line.acknowledged:,}", f"{line.unknown:,}",
+            str(line.violations), str(line.stuck), f"{line.without_writes_s:.2f} s", f"{line.without_reads_s:.2f} s",
+            f"{line.lasted_s:.0f} s",
+        )
+    return table
+
+
+def write_summary(folder: Path, lines: Sequence[Line]) -> None:
+    """summary.json: all lines, and their total."""
+    document = {"runs": list(lines), "total": total(lines)}
+    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))

@@ -1,0 +1,35 @@
+"""A soak draws the same from the same seed, every kind of event, and no loss that a pair is not made for."""
+
+from __future__ import annotations
+
+from chaos.harness.draw import FIRST_S, drawn
+from chaos.harness.plan import BY_NAME, parse, text
+from chaos.harness.traffic.workloads import WORKLOADS
+
+PLANS = [drawn(1, number) for number in range(120)]
+
+
+def test_a_seed_and_a_number_give_one_plan_and_it_can_be_read_back() -> None:
+    assert drawn(1, 7) == PLANS[7]
+    assert drawn(2, 7) != PLANS[7]
+    assert all(parse(text(plan)) == plan for plan in PLANS)
+
+
+def test_every_kind_and_every_workload_comes() -> None:
+    kinds = {fault.kind for plan in PLANS for fault in plan.faults}
+    assert kinds == set(BY_NAME) - {"start", "rejoin"}, "a gateway that is healed starts, and rejoins by itself"
+    assert {plan.workload for plan in PLANS} == set(WORKLOADS)
+
+
+def test_a_site_is_lost_first_or_never() -> None:
+    for plan in PLANS:
+        lost = [fault for fault in plan.faults if fault.kind == "site-lost"]
+        others = [fault.at_s for fault in plan.faults if fault.kind in ("crash", "pause", "terminate", "switchover")]
+        assert [fault.at_s for fault in lost] in ([], [FIRST_S])
+        assert not lost or min(others) > FIRST_S + 30
+
+
+def test_faults_overlap() -> None:
+    assert any(
+        one.at_s < other.at_s < one.at_s + one.for_s for plan in PLANS for one in plan.faults for other in plan.faults
+    )
